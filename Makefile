@@ -1,0 +1,30 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3.11
+BIN := .venv/bin
+export HF_HUB_OFFLINE ?= 1
+
+help:  ## Show the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbone, offline.
+	$(BIN)/ptrun $(ARGS)
+
+test: .venv/.dev  ## Set up, then pass the tests.
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.dev  ## Lint and type-check.
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: .venv/.dev  ## Format the code.
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+.venv/.run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.PHONY: help run test check format
