@@ -1,0 +1,152 @@
+"""The command line: `ptrun [overrides]`, `ptrun -m …`, `ptrun list`, `ptrun report`.
+
+Nothing heavy is imported before a run starts; every mistake ends in a few plain lines.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ptrun.errors import RunFailed, UserError
+
+_HELP = """\
+ptrun: config-driven experiments in prompt tuning
+
+  ptrun [KEY=VALUE ...]       one run; bare `ptrun` trains offline in seconds
+  ptrun -m KEY=A,B ...        a sweep over comma-separated values
+  ptrun list [GROUP]          the options of a group, or of all
+  ptrun report DIR            mean, std and n for each method and task below DIR
+  ptrun --cfg job ...         show the composed configuration, run nothing
+
+Groups, as in `ptrun method=ptuning_v2 task=conll03`:
+{groups}
+
+Often set: seed, data_dir, backbone.path, train.lr, train.epochs, train.max_steps,
+train.batch_size, method.length, hardware.precision, rerun=true, name.
+The same command again skips a finished run and resumes an interrupted one.
+Own options: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
+"""
+
+
+def main() -> None:
+    """Do what the command line says and exit: 0 done, 1 a mistake or failure, 130 interrupted."""
+    # Threads that spin while they wait make a step 100 times slower as soon as another process
+    # wants a core; OpenMP reads this when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        _dispatch(sys.argv[1:])
+    except (UserError, RunFailed) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last save", file=sys.stderr)
+        sys.exit(130)
+
+
+def _dispatch(arguments: Sequence[str]) -> None:
+    commands: dict[str, Callable[[Sequence[str]], None]] = {"list": _list, "report": _report}
+    if any(argument in ("-h", "--help") for argument in arguments):
+        _help()
+    elif arguments and arguments[0] in commands:
+        commands[arguments[0]](arguments[1:])
+    elif any(argument.startswith("-") for argument in arguments):
+        _hydra(arguments)
+    else:
+        _one(arguments)
+
+
+def _help() -> None:
+    from ptrun.config.paths import options
+    from ptrun.config.schema import GROUPS
+
+    lines = [f"  {group:<10}{', '.join(options(group))}" for group in GROUPS]
+    print(_HELP.format(groups="\n".join(lines)), end="")
+
+
+def _list(arguments: Sequence[str]) -> None:
+    """Print the options of one group or all, a line each."""
+    from ptrun.config.paths import describe, options
+    from ptrun.config.schema import GROUPS
+    from ptrun.config.suggest import unknown
+
+    wanted = list(arguments) or list(GROUPS)
+    for group in wanted:
+        if group not in GROUPS:
+            raise UserError(unknown(f"list {group}", group, GROUPS))
+    for group in wanted:
+        for option, file in options(group).items():
+            print(f"{f'{group}={option}':<34}{describe(file)}")
+
+
+def _report(arguments: Sequence[str]) -> None:
+    """Print the table of a folder of results."""
+    from rich.console import Console
+
+    from ptrun.report import table
+
+    if len(arguments) != 1:
+        raise UserError("report takes one folder: ptrun report outputs")
+    shown = table(Path(arguments[0]))
+    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+
+
+def _one(overrides: Sequence[str]) -> None:
+    """Do one run."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from ptrun.config.compose import compose_run
+    from ptrun.config.explain import explain
+    from ptrun.run import run
+    from ptrun.summary import summary
+
+    try:
+        composed = compose_run(overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from error
+    print(summary(run(composed), composed.config))
+
+
+def _hydra(arguments: Sequence[str]) -> None:
+    """Let Hydra do what is its own: sweeps, launchers, `--cfg`, `--info`, completion."""
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from ptrun.config.compose import loosen, resolve
+    from ptrun.config.explain import explain
+    from ptrun.config.paths import conf_dir
+
+    shown: set[int] = set()
+
+    def job(config: DictConfig) -> None:
+        from ptrun.run import run
+        from ptrun.summary import summary
+
+        choices = OmegaConf.to_container(HydraConfig.get().runtime.choices)
+        assert isinstance(choices, dict)
+        try:
+            composed = resolve(config, {str(key): value for key, value in choices.items()})
+            print(summary(run(composed), composed.config))
+        except (UserError, RunFailed) as error:  # told now; the sweep goes on with the next job
+            print(f"ptrun: {error}", file=sys.stderr)
+            shown.add(id(error))
+            raise
+
+    sys.argv = [sys.argv[0], *map(loosen, arguments)]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # hand us the exception instead of printing it
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, arguments) from error
+    except (UserError, RunFailed) as error:
+        if id(error) not in shown:
+            raise
+        sys.exit(1)
+
+
+def _fail(message: str) -> None:
+    print(f"ptrun: {message}", file=sys.stderr)
+    sys.exit(1)

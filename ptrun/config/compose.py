@@ -1,0 +1,79 @@
+"""Compose a run's configuration from the command line, with the user's folders on the path."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.plugins import Plugins
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import DictConfig, OmegaConf
+
+from ptrun.config import schema
+from ptrun.config.build import plain
+from ptrun.config.paths import conf_dir, user_dirs
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+
+_INSIDE_COMPONENT = re.compile(rf"^(?:{'|'.join(schema.GROUPS)})\.")
+
+
+class UserFolders(SearchPathPlugin):
+    """Puts `./ptrun_conf` and `$PTRUN_CONFIG_DIR` before the shipped files: the user's win."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Prepend the folders that exist."""
+        for folder in reversed(user_dirs()):
+            search_path.prepend(provider="ptrun-user", path=folder.as_uri(), anchor="main")
+
+
+Plugins.instance().register(UserFolders)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A run's configuration as plain data, and which option of each group it chose."""
+
+    config: dict[str, Any]
+    names: dict[str, str]
+
+
+def loosen(override: str) -> str:
+    """Let an override inside a component reach `build`, which knows what is allowed there.
+
+    Hydra itself would stop at the first unknown key of a component, in several lines.
+    """
+    return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
+
+
+def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
+    """Return plain data from a composed root, defaults from the environment filled in.
+
+    Raises:
+        UserError: a root key is unknown, or a value is missing.
+    """
+    content = plain(config)
+    content.pop("hydra", None)
+    known = {field.name for field in fields(schema.RunConfig)}
+    for key in content.keys() - known:
+        raise UserError(unknown(key, key, known))
+    content["data_dir"] = content["data_dir"] or os.environ.get("PTRUN_DATA")
+    names = {group: str(choices[group]) for group in schema.GROUPS}
+    path = content["backbone"].get("path")
+    if path:
+        names["backbone"] = Path(path).resolve().name
+    return Composed(content, names)
+
+
+def compose_run(overrides: Sequence[str] = ()) -> Composed:
+    """Compose one run without Hydra's launcher: the Python entrance to a configuration."""
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)
+    choices = OmegaConf.to_container(config.hydra.runtime.choices)
+    assert isinstance(choices, dict)
+    root = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    return resolve(root, {str(key): value for key, value in choices.items()})

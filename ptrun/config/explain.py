@@ -1,0 +1,69 @@
+"""Turn Hydra's and OmegaConf's errors into one or two lines that say what to type."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun.config.paths import options
+from ptrun.config.schema import GROUPS, RunConfig, TrainConfig
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+
+_SCHEMAS = {"RunConfig": RunConfig, "TrainConfig": TrainConfig}
+
+
+def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
+    """Return the user's version of a composition error."""
+    text = "\n".join(str(part) for part in _chain(error))
+    for describe in (_option, _key, _value, _group):
+        message = describe(error, text, overrides)
+        if message:
+            return UserError(message)
+    return UserError(" ".join(str(error).split())[:300])
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found = []
+    while error is not None:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:
+    """`method=ptuning_v3`: no such option in the group."""
+    if not isinstance(error, MissingConfigException) or not error.missing_cfg_file:
+        return None
+    group, _, option = error.missing_cfg_file.partition("/")
+    return unknown(f"{group}={option}", option, options(group)) if group in GROUPS else None
+
+
+def _key(_error: Exception, text: str, overrides: Sequence[str]) -> str | None:
+    """`train.lrr=1`: no such key in a typed part."""
+    found = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
+    if not found or found[2] not in _SCHEMAS:
+        return None
+    known = [field.name for field in fields(_SCHEMAS[found[2]])]
+    typed = [o.split("=")[0].lstrip("+~") for o in overrides if found[1] in o.split("=")[0]]
+    return unknown(typed[0] if typed else found[1], found[1], known)
+
+
+def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
+    """`seed=abc`: a value of the wrong type in a typed part."""
+    found = re.search(r"Value '(.*?)' .*could not be converted to (\w+)", text)
+    found = found or re.search(r"Invalid value '(.*?)', expected one of (\[.*?\])", text)
+    key = re.search(r"full_key: ([\w.]+)", text)
+    if not found:
+        return None
+    return f"{key[1] if key else 'value'}: expected {found[2]}, got {found[1]!r}."
+
+
+def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
+    """`metod=x`: Hydra could not place an override at all."""
+    found = re.search(r"Could not override '([\w.@/]+)'", text)
+    if not found:
+        return None
+    return unknown(found[1], found[1], [field.name for field in fields(RunConfig)])

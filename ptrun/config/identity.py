@@ -1,0 +1,35 @@
+"""A run's name: the same configuration is the same folder, any change that moves a number is not."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, Any]:
+    """Return what can change a number: the configuration, with contents in place of paths.
+
+    `data` and `weights` identify the local data files and the local model; a folder that moves
+    keeps its runs, a folder whose content changes gets new ones.
+    """
+    kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
+    backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
+    return {**kept, "backbone": {**backbone, "weights": weights}, "data": data}
+
+
+def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:
+    """Return `method-backbone-task-setting-s<seed>-<8 hex>`."""
+    parts = [names[group] for group in ("method", "backbone", "task", "setting")]
+    return "-".join([*parts, f"s{content['seed']}", _digest(content)])
+
+
+def group_id(content: Mapping[str, Any]) -> str:
+    """Return 8 hex that the seeds of one table cell share."""
+    return _digest({key: value for key, value in content.items() if key != "seed"})

@@ -1,0 +1,70 @@
+"""The typed root of a run's configuration: plain data only, behaviour lives in the components."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+GROUPS = ("method", "backbone", "task", "setting", "hardware", "protocol", "tracking")
+"""The Hydra groups: each is a folder in `conf/`, a package in `ptrun/` and a key of the root."""
+
+
+class Schedule(StrEnum):
+    """How the learning rate moves after warm-up."""
+
+    linear = "linear"
+    constant = "constant"
+    exponential = "exponential"
+
+
+@dataclass
+class TrainConfig:
+    """One optimisation run. Steps count optimizer updates; a step sees `batch_size` examples."""
+
+    epochs: int = 10
+    max_steps: int | None = None
+    """Stop after this many steps; with it set, `epochs` does not count."""
+    batch_size: int = 32
+    lr: float = 5e-3
+    schedule: Schedule = Schedule.linear
+    decay: float = 0.95
+    """Factor per epoch of the exponential schedule."""
+    warmup: float = 0.0
+    """Share of all steps in which the learning rate climbs from 0."""
+    weight_decay: float = 0.0
+    clip: float | None = 1.0
+    """Largest gradient norm of a member; null leaves gradients alone."""
+    eval_every: int | None = None
+    """Steps between evaluations on dev; null evaluates at the end of each epoch."""
+    patience: int | None = None
+    """Stop after this many evaluations without a better one; null never stops early."""
+
+
+@dataclass
+class RunConfig:
+    """The root: five component groups, how results are claimed and kept, and the optimisation."""
+
+    name: str = "runs"
+    seed: int = 1
+    """Model seed: initial prompt and head, order of examples, dropout."""
+    data_seed: int = 1
+    """Which examples a setting or a carved dev set takes; never touched by `seed`."""
+    data_dir: str | None = None
+    """Folder of `<task>/<split>.jsonl[.gz]`; wins over the hub. `$PTRUN_DATA` is its default."""
+    outputs: str = "outputs"
+    rerun: bool = False
+    method: Any = MISSING
+    backbone: Any = MISSING
+    task: Any = MISSING
+    setting: Any = MISSING
+    hardware: Any = MISSING
+    protocol: Any = MISSING
+    tracking: Any = MISSING
+    train: TrainConfig = field(default_factory=TrainConfig)
+    expected: dict[str, Any] = field(default_factory=dict)
+    """A paper's own numbers for this run; data only."""
+
+
+ConfigStore.instance().store(name="run_schema", node=RunConfig)
