@@ -1,0 +1,131 @@
+"""What goes into a backbone and what comes out: the three injection points as records.
+
+Letters in shapes: B rows, T tokens, H hidden size, E embedding size, P prefix length, K positions
+asked for, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+Edit = Callable[[Tensor], Tensor]
+"""An edit of hidden states, `[B, T, H] -> [B, T, H]`, row by row."""
+
+Site = tuple[str, int]
+"""Where an edit goes: (`layer` | `attention` | `ffn`, layer index from 0)."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Keys and values put before a layer's own, `[B, heads, P, H / heads]`.
+
+    `mask [B, P]` is False where a row has no prefix vector there; None means all are there.
+    """
+
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Cells of a `[B, T]` grid, in the order their outputs are wanted: two `[K]` index tensors."""
+
+    rows: Tensor
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class BackboneInput:
+    """One forward pass: what is read, what is injected, what is asked for.
+
+    Args:
+        mask: `[B, T]` bool, True at real tokens.
+        ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is given.
+        embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
+        types: `[B, T]` segment ids, or None for zeros.
+        shift: `[B]` how far the position ids of each row start after the usual first one.
+        prefixes: one entry a layer; None where a layer has no prefix, which is not a zero prefix.
+        edits: changes of hidden states by site.
+        keys: `[B]` int64 dropout keys, one a row; None switches all dropout off.
+        hidden_at, pooled_at, logits_at: positions whose last hidden states, pooled states and
+            language-model logits are wanted.
+    """
+
+    mask: Tensor
+    ids: Tensor | None = None
+    embeddings: Tensor | None = None
+    types: Tensor | None = None
+    shift: Tensor | None = None
+    prefixes: tuple[Prefix | None, ...] | None = None
+    edits: Mapping[Site, Edit] | None = None
+    keys: Tensor | None = None
+    hidden_at: Positions | None = None
+    pooled_at: Positions | None = None
+    logits_at: Positions | None = None
+
+
+@dataclass(frozen=True)
+class BackboneOutput:
+    """What was asked for, and nothing else: `[K, H]`, `[K, H]` and `[K, V]`."""
+
+    hidden: Tensor | None = None
+    pooled: Tensor | None = None
+    logits: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a backbone, known from its configuration alone."""
+
+    hidden_size: int
+    embedding_size: int
+    layers: int
+    heads: int
+    positions: int
+    """Longest input in tokens, soft prompts and position shifts included."""
+    dropout: float
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.heads
+
+
+class Backbone(Protocol):
+    """A pretrained model behind three injection points (`ptrun.backbone.masked` is one).
+
+    `shape` is known before weights are there, so a method can be built, counted and refused early.
+    """
+
+    name: str
+    family: str
+    shape: Shape
+    model: nn.Module
+
+    def load(self) -> None:
+        """Read the weights; until then no tensor has storage."""
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
+
+    def forward(self, given: BackboneInput) -> BackboneOutput:
+        """Run the model once."""
+
+    def body(self) -> dict[str, nn.Parameter]:
+        """Return what full tuning learns: encoder and pooler, without the language-model head."""
+
+
+def checksum(model: nn.Module) -> int:
+    """Return a number that changes when any bit of a parameter or buffer does (in practice).
+
+    Bits are summed as 16-bit integers, weighted by tensor, so that it runs at memory speed.
+    """
+    total = 0
+    for index, tensor in enumerate([*model.parameters(), *model.buffers()], start=1):
+        bits = tensor.detach().contiguous().view(torch.uint8)
+        total += (2 * index + 1) * int(bits.sum(dtype=torch.int64)) + index * bits.numel()
+    return total

@@ -1,0 +1,120 @@
+"""Where a backbone's files are, what they are, and which we refuse. No torch here."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+
+SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_SAMPLES, _SAMPLE_BYTES = 8, 65536
+
+
+def locate(
+    hub: str | None, revision: str | None, shipped: str | None, path: str | None
+) -> Path | None:
+    """Return the local folder of a backbone, or None while it is only on the hub.
+
+    Raises:
+        UserError: the folder is not there or holds no safetensors model.
+    """
+    if path is None and shipped is None:
+        return None
+    folder = Path(path) if path is not None else SHIPPED / str(shipped)
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
+            "tokenizer files."
+        )
+    weight_files(folder)
+    return folder
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a folder.
+
+    Raises:
+        UserError: there are none; pickled weights (`*.bin`, `*.pt`) are refused by name.
+    """
+    found = sorted(folder.glob("*.safetensors"))
+    if found:
+        return found
+    pickled = [file.name for file in folder.iterdir() if file.suffix in {".bin", ".pt", ".pkl"}]
+    reason = f"{', '.join(pickled)} may run code when opened" if pickled else "no weights"
+    raise UserError(
+        f"backbone.path={folder}: {reason}; only safetensors are read.\n"
+        "Convert once, where you trust the file: model.save_pretrained(FOLDER)."
+    )
+
+
+def fetch(hub: str, revision: str | None) -> Path:
+    """Download (or find in the cache) a hub model and return its folder.
+
+    Raises:
+        UserError: the hub cannot be reached and the model is not cached.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(snapshot_download(hub, revision=revision, allow_patterns=_WANTED))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise UserError(
+            f"cannot get backbone {hub} from the hub ({reason}).\n"
+            "Type backbone.path=FOLDER for a local copy, or backbone=pocket_bert."
+        ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return a folder's config.json.
+
+    Raises:
+        UserError: it is not JSON, or asks for code of its own (`auto_map`).
+    """
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{folder / 'config.json'}: not JSON ({error.msg}).") from error
+    if "auto_map" in config:
+        raise UserError(
+            f"backbone.path={folder}: needs remote code (auto_map), which is never run."
+        )
+    return config
+
+
+def tensor_table(file: Path) -> dict[str, Any]:
+    """Return a safetensors header: tensor name to dtype, shape and byte range.
+
+    Raises:
+        UserError: the file is not a safetensors file.
+    """
+    try:
+        with file.open("rb") as opened:
+            header: dict[str, Any] = json.loads(
+                opened.read(int.from_bytes(opened.read(8), "little"))
+            )
+    except (json.JSONDecodeError, UnicodeDecodeError, MemoryError, OverflowError) as error:
+        raise UserError(f"{file}: damaged, or not a safetensors file.") from error
+    header.pop("__metadata__", None)
+    return header
+
+
+def fingerprint(folder: Path) -> str:
+    """Return 16 hex over the configuration, the tensor table and the bytes of a few tensors.
+
+    Cheap for any size: at most 8 samples of 64 KiB a file are read.
+    """
+    hashed = hashlib.sha256(json.dumps(read_config(folder), sort_keys=True).encode())
+    for file in weight_files(folder):
+        table = tensor_table(file)
+        hashed.update(json.dumps(table, sort_keys=True).encode())
+        start = 8 + int.from_bytes(file.open("rb").read(8), "little")
+        names = sorted(table)
+        with file.open("rb") as opened:
+            for name in names[:: max(1, len(names) // _SAMPLES)]:
+                opened.seek(start + table[name]["data_offsets"][0])
+                hashed.update(opened.read(_SAMPLE_BYTES))
+    return hashed.hexdigest()[:16]

@@ -1,0 +1,197 @@
+"""One run inside a population: its batches, optimizer, schedule, selection and saved state.
+
+Everything a step does is a pure function of (seed, step): the order of examples, the dropout keys,
+the learning rate. So a resumed member goes on bit for bit, and needs no random-number state.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone.dropout import row_keys
+from ptrun.config.schema import TrainConfig
+from ptrun.hardware.optim import learning_rate, make_optimizer, steps_per_epoch, total_steps
+from ptrun.method.base import Method
+from ptrun.readout.base import Features
+from ptrun.types import Journal, Prediction
+
+SAVE_SECONDS = 20.0
+"""A member saves at every evaluation, and between them when this long has passed."""
+
+Score = Callable[[Sequence[Prediction]], Mapping[str, float]]
+
+
+class Member:
+    """A method in training.
+
+    Args:
+        method: what is trained; its learned parameters get `requires_grad`.
+        features: encoded training examples.
+        dev: encoded dev examples, and `score` their metrics.
+        metric: the one of them that selects; higher is better.
+        train: optimisation.
+        seed: the model seed.
+        journal: where it writes.
+        select_best: keep the best evaluation (the first of equals), else the last step.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        features: Sequence[Features],
+        dev: Sequence[Features],
+        score: Score,
+        metric: str,
+        train: TrainConfig,
+        seed: int,
+        journal: Journal,
+        select_best: bool = True,
+    ):
+        self.method, self.features, self.dev = method, features, dev
+        self.score, self.metric, self.train, self.seed = score, metric, train, seed
+        self.journal, self.select_best = journal, select_best
+        self.learned: dict[str, nn.Parameter] = method.learned()
+        for parameter in self.learned.values():
+            parameter.requires_grad_(True)
+        self.optimizer = make_optimizer(train, self.learned.values())
+        self.per_epoch = steps_per_epoch(train, len(features))
+        self.total = total_steps(train, len(features))
+        self.step, self.stale, self.tokens = 0, 0, 0
+        self.best: dict[str, Tensor] = {}
+        self.best_step, self.best_value = 0, -math.inf
+        self.history: list[dict[str, Any]] = []
+        self.failed: str | None = None
+        self.saved_at = time.monotonic()
+        self._order: tuple[int, list[int]] = (-1, [])
+
+    @property
+    def active(self) -> bool:
+        """Whether it still trains."""
+        patience = self.train.patience
+        exhausted = patience is not None and self.stale >= patience
+        return self.failed is None and self.step < self.total and not exhausted
+
+    @property
+    def due(self) -> bool:
+        """Whether an evaluation follows the step just made."""
+        every = self.train.eval_every or self.per_epoch
+        return self.failed is None and (self.step % every == 0 or self.step == self.total)
+
+    def batch(self) -> list[Features]:
+        """Return the examples of the coming step."""
+        epoch, place = divmod(self.step, self.per_epoch)
+        if self._order[0] != epoch:
+            self._order = (epoch, shuffled(len(self.features), self.seed, epoch))
+        start = place * self.train.batch_size
+        chosen = self._order[1][start : start + self.train.batch_size]
+        return [self.features[index] for index in chosen]
+
+    def keys(self, slots: Sequence[int]) -> Tensor:
+        """Return dropout keys for rows of the coming step's batch."""
+        return row_keys(self.seed, self.step, slots)
+
+    def update(self, loss: float, tokens: int) -> None:
+        """Take one optimizer step on the gradients that stand, or fail if they are not finite."""
+        rate = learning_rate(self.train, self.step, self.total, self.per_epoch)
+        norm = self._clip()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.failed = f"loss {loss} and gradient norm {norm} at step {self.step + 1}"
+            self.journal.log({"event": "failed", "step": self.step + 1, "reason": self.failed})
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens += tokens
+        self.journal.log({"event": "step", "step": self.step, "loss": loss, "lr": rate})
+
+    def judge(self, answers: Sequence[Prediction]) -> None:
+        """Score answers on dev, and keep the learned tensors if they are the best so far."""
+        metrics = dict(self.score(answers))
+        self.history.append({"step": self.step, **metrics})
+        self.journal.log(
+            {"event": "dev", "step": self.step, "epoch": self.step / self.per_epoch, **metrics}
+        )
+        if not self.select_best or metrics[self.metric] > self.best_value:
+            self.best = {name: p.detach().clone() for name, p in self.learned.items()}
+            self.best_step, self.best_value, self.stale = self.step, metrics[self.metric], 0
+        else:
+            self.stale += 1
+
+    def finish(self) -> None:
+        """Put the selected tensors in place."""
+        with torch.no_grad():
+            for name, tensor in self.best.items():
+                self.learned[name].copy_(tensor)
+
+    def save(self, force: bool = True) -> None:
+        """Write the state to the journal, at once or if the last time is long ago."""
+        if force or time.monotonic() - self.saved_at > SAVE_SECONDS:
+            self.journal.save(*self.state())
+            self.saved_at = time.monotonic()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return all that the next step depends on: tensors, and plain data."""
+        tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        for name, parameter in self.learned.items():
+            moments = self.optimizer.state.get(parameter, {})
+            for key in ("exp_avg", "exp_avg_sq"):
+                if key in moments:
+                    tensors[f"{key}.{name}"] = moments[key]
+        plain = {
+            "step": self.step,
+            "stale": self.stale,
+            "tokens": self.tokens,
+            "best_step": self.best_step,
+            "best_value": self.best_value if self.best else None,
+            "history": self.history,
+        }
+        return tensors, plain
+
+    def resume(self) -> bool:
+        """Go on from the journal's saved state; return whether there was one."""
+        saved = self.journal.restore()
+        if saved is None:
+            return False
+        tensors, plain = saved
+        self.step, self.stale, self.tokens = plain["step"], plain["stale"], plain["tokens"]
+        self.best_step, self.history = plain["best_step"], plain["history"]
+        if plain["best_value"] is not None:
+            self.best_value = plain["best_value"]
+        with torch.no_grad():
+            for name, parameter in self.learned.items():
+                self._resume_one(name, parameter, tensors)
+        return True
+
+    def _resume_one(
+        self, name: str, parameter: nn.Parameter, tensors: Mapping[str, Tensor]
+    ) -> None:
+        parameter.copy_(tensors[f"learned.{name}"])
+        if f"best.{name}" in tensors:
+            self.best[name] = tensors[f"best.{name}"].to(parameter.device)
+        if f"exp_avg.{name}" in tensors:
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(float(self.step)),
+                "exp_avg": tensors[f"exp_avg.{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].to(parameter.device),
+            }
+
+    def _clip(self) -> float:
+        """Clip this member's gradients by their own norm and return it as it was."""
+        limit = math.inf if self.train.clip is None else self.train.clip
+        return float(nn.utils.clip_grad_norm_(self.learned.values(), limit))
+
+
+def shuffled(count: int, seed: int, epoch: int) -> list[int]:
+    """Return the order of examples in an epoch, fixed by the seed alone."""
+    digest = hashlib.blake2b(f"order:{seed}:{epoch}".encode(), digest_size=7).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    order: list[int] = torch.randperm(count, generator=generator).tolist()
+    return order

@@ -1,0 +1,58 @@
+"""Cut the rows of a step into micro-batches with little padding.
+
+Rows are sorted by length and cut where lengths change: dynamic programming over distinct lengths
+finds the cuts with the least padded tokens, a fixed price a micro-batch counted in tokens.
+"""
+
+from collections.abc import Sequence
+
+OVERHEAD = 48
+"""What one more micro-batch costs beside its tokens, measured in tokens."""
+
+
+def cut(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Return row indices in micro-batches of at most `budget` padded tokens, longest rows last.
+
+    A row longer than the budget stands alone. Rows of equal length keep their order.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    starts = _cuts([lengths[row] for row in order], budget)
+    return [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
+
+
+def _cuts(sorted_lengths: Sequence[int], budget: int) -> list[int]:
+    """Return where micro-batches start, the cheapest over all cuts at changes of length."""
+    edges = _edges(sorted_lengths, budget)
+    cost, previous = {0: 0}, {}
+    for index, end in enumerate(edges[1:], start=1):
+        width = sorted_lengths[end - 1]
+        options = []
+        for start in reversed(edges[:index]):
+            tokens = (end - start) * width
+            if tokens > budget and start != edges[index - 1]:
+                break
+            options.append((cost[start] + tokens + OVERHEAD, start))
+        cost[end], previous[end] = min(options)
+    starts, end = [], edges[-1]
+    while end:
+        end = previous[end]
+        starts.append(end)
+    return starts[::-1]
+
+
+def _edges(sorted_lengths: Sequence[int], budget: int) -> list[int]:
+    """Return where a cut may be: at changes of length, and inside long runs of one length."""
+    edges, start = [0], 0
+    for row, length in enumerate(sorted_lengths):
+        if length != sorted_lengths[start]:
+            edges.append(row)
+            start = row
+        elif row > edges[-1] and (row - edges[-1] + 1) * length > budget:
+            edges.append(row)
+    return [*edges, len(sorted_lengths)]
+
+
+def padding(lengths: Sequence[int], parts: Sequence[Sequence[int]]) -> float:
+    """Return the share of computed tokens that are padding, 0-1."""
+    computed = sum(len(part) * max(lengths[row] for row in part) for part in parts)
+    return 1 - sum(lengths) / computed

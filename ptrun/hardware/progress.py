@@ -1,0 +1,41 @@
+"""A progress bar with loss, dev metric, tokens a second and time left; quiet when piped."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Meter:
+    """Shows how far the training is; a description line that is refreshed step by step."""
+
+    def __init__(self, bar: Progress, total: int, done: int):
+        self.bar = bar
+        self.task = bar.add_task("training", total=total, completed=done)
+        self.started, self.tokens = time.monotonic(), 0
+
+    def show(self, done: int, loss: float, metric: str, best: float | None, tokens: int) -> None:
+        """Update the line; `done` counts steps of all members, `tokens` those just computed."""
+        self.tokens += tokens
+        speed = self.tokens / max(1e-6, time.monotonic() - self.started)
+        dev = "" if best is None else f" · best dev {metric} {best:.1f}"
+        text = f"loss {loss:.3f}{dev} · {speed:,.0f} tokens/s"
+        self.bar.update(self.task, completed=done, description=text)
+
+
+@contextmanager
+def meter(total: int, done: int) -> Iterator[Meter]:
+    """Yield a meter that draws on standard error while it is a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        yield Meter(bar, total, done)

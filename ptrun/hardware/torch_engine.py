@@ -1,0 +1,217 @@
+"""Plain torch: one loop for one or many members over one backbone.
+
+ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.masked import MaskedBackbone
+from ptrun.errors import UserError
+from ptrun.hardware.join import join
+from ptrun.hardware.member import Member
+from ptrun.hardware.microbatch import cut
+from ptrun.hardware.progress import meter
+from ptrun.method.base import Method
+from ptrun.readout.base import Batch, Features, collate
+from ptrun.types import Prediction
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass
+class Row:
+    """One row of a step, whoever's it is."""
+
+    owner: int
+    slot: int
+    features: Features
+
+
+@dataclass
+class Speed:
+    """What training took: seconds, and real (not padded) tokens seen."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+
+    def per_second(self) -> float:
+        """Return real tokens a second."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class TorchEngine:
+    """Knows device and precision, joins members into passes, and takes their steps.
+
+    Args:
+        backbone: loaded, shared by all members.
+        device: `cpu` or `cuda`.
+        precision: `bf16` runs a frozen backbone in bf16 (a tuned one under autocast); learned
+            tensors and the head stay fp32. `auto` is the backbone's default where the hardware
+            has bf16, else fp32.
+        token_budget: padded tokens in a micro-batch, at most; bounds memory.
+        checkpointing: recompute activations in the backward: less memory, more time.
+    """
+
+    backbone: MaskedBackbone
+    device: str = field(kw_only=True)
+    precision: Precision = field(kw_only=True)
+    token_budget: int = field(kw_only=True)
+    checkpointing: bool = field(kw_only=True)
+    speed: Speed = field(default_factory=Speed, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a device that is not there."""
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise UserError("hardware.device=cuda: this machine has no CUDA; type hardware=cpu.")
+        if self.token_budget < 1:
+            raise UserError(f"hardware.token_budget is {self.token_budget}; use 1 or more.")
+        if self.precision == "auto":
+            wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
+            self.precision = "bf16" if wanted == "bf16" else "fp32"
+
+    def place(self, methods: Sequence[Method]) -> None:
+        """Move the backbone and the methods to the device, the backbone in its precision.
+
+        Raises:
+            UserError: several members would tune one backbone.
+        """
+        tuned = [method for method in methods if method.tunes_backbone]
+        if tuned and len(methods) > 1:
+            name = type(tuned[0]).__name__
+            raise UserError(
+                f"{name} tunes the backbone, so its runs cannot share one: got {len(methods)} "
+                "members; run them one by one."
+            )
+        frozen_type = torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
+        self.backbone.model.to(self.device, frozen_type)
+        self.backbone.checkpoint(self.checkpointing)
+        for method in methods:
+            method.to(self.device)
+
+    def fit(self, members: Sequence[Member]) -> None:
+        """Train every member to its end; each selects, stops, fails and saves on its own."""
+        for member in members:
+            member.resume()
+        total = sum(member.total for member in members)
+        with meter(total, sum(member.step for member in members)) as shown:
+            while active := [member for member in members if member.active]:
+                started = time.monotonic()
+                losses, tokens = self._accumulate(active)
+                for member, loss, own in zip(active, losses, tokens, strict=True):
+                    member.update(loss, own)
+                self._evaluate([member for member in active if member.due])
+                for member in active:
+                    member.save(force=member.due)
+                self.speed.seconds += time.monotonic() - started
+                self.speed.tokens += sum(tokens)
+                self.speed.steps += len(active)
+                first = active[0]
+                shown.show(
+                    sum(member.step for member in members),
+                    losses[0],
+                    first.metric,
+                    first.best_value if first.best else None,
+                    sum(tokens),
+                )
+
+    @torch.no_grad()
+    def predict(
+        self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
+    ) -> list[list[Prediction]]:
+        """Return each method's answers to its own features, in their order."""
+        rows = [
+            Row(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
+        ]
+        answers: list[dict[int, Prediction]] = [{} for _ in methods]
+        for part in self._cut(rows):
+            groups = _by_owner(part)
+            batches = {o: self._collate([r.features for r in own]) for o, own in groups.items()}
+            for owner, output in self._forward(methods, batches).items():
+                decoded = methods[owner].decode(output, batches[owner])
+                slots = [row.slot for row in groups[owner]]
+                answers[owner].update(zip(slots, decoded, strict=True))
+        return [[own[slot] for slot in range(len(own))] for own in answers]
+
+    def _evaluate(self, due: Sequence[Member]) -> None:
+        if due:
+            answers = self.predict([m.method for m in due], [m.dev for m in due])
+            for member, own in zip(due, answers, strict=True):
+                member.judge(own)
+
+    def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
+        """Add up the gradients of one step; return each member's mean loss and real tokens.
+
+        A member's loss is divided by its own number of targets, so the gradient is that of its
+        batch in one piece, whoever shares the passes.
+        """
+        rows = [
+            Row(owner, slot, f)
+            for owner, member in enumerate(members)
+            for slot, f in enumerate(member.batch())
+        ]
+        targets, tokens = [0] * len(members), [0] * len(members)
+        for row in rows:
+            targets[row.owner] += len(row.features.targets)
+            tokens[row.owner] += len(row.features.ids)
+        losses = [torch.zeros((), device=self.device) for _ in members]
+        methods = [member.method for member in members]
+        for part in self._cut(rows):
+            batches = {
+                owner: self._collate(
+                    [row.features for row in own], members[owner].keys([row.slot for row in own])
+                )
+                for owner, own in _by_owner(part).items()
+            }
+            parts = {
+                owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
+                for owner, output in self._forward(methods, batches).items()
+            }
+            torch.stack(list(parts.values())).sum().backward()  # type: ignore[no-untyped-call]
+            for owner, loss in parts.items():
+                losses[owner] += loss.detach()
+        return [float(loss) for loss in losses], tokens
+
+    def _cut(self, rows: Sequence[Row]) -> list[list[Row]]:
+        parts = cut([len(row.features.ids) for row in rows], self.token_budget)
+        return [[rows[index] for index in part] for part in parts]
+
+    def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
+        return collate(features, keys, torch.device(self.device))
+
+    def _forward(
+        self, methods: Sequence[Method], batches: dict[int, Batch]
+    ) -> dict[int, BackboneOutput]:
+        joined = join([methods[owner].inputs(batch) for owner, batch in batches.items()])
+        with self._autocast():
+            output = self.backbone.forward(joined.given)
+        return dict(zip(batches, joined.split(output), strict=True))
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        """A tuned backbone keeps fp32 weights and computes in bf16; a frozen one is bf16."""
+        tuned = next(iter(self.backbone.model.parameters())).dtype is torch.float32
+        return torch.autocast(
+            self.device, torch.bfloat16, enabled=self.precision == "bf16" and tuned
+        )
+
+
+def _by_owner(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.owner):
+        groups.setdefault(row.owner, []).append(row)
+    return groups
+
+
+def _has_bf16(device: str) -> bool:
+    """Return whether bf16 matrix products run in hardware."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

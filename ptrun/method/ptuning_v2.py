@@ -1,0 +1,120 @@
+"""P-tuning v2: learned keys and values in every layer, the backbone frozen, a linear head.
+
+Liu et al. 2022, §3. As in the released code, real tokens are numbered from P on
+(`shift_positions`), dropout acts on the prefix row by row, and a pooler stays frozen. The code
+has no layer interval; here a layer outside it has no prefix at all, since an all-zero prefix
+would still take softmax mass.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import BackboneInput, Prefix
+from ptrun.backbone.dropout import drop
+from ptrun.backbone.masked import MaskedBackbone
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.prompt.prefix import DeepPrefix, Reparameterization
+from ptrun.readout.base import Batch
+from ptrun.readout.head import Pooler
+from ptrun.task.base import Task
+
+_PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
+
+
+class PTuningV2(Method):
+    """A deep prefix `[P, 2 n, heads, d]` for n layers, and a head.
+
+    Args:
+        backbone: the frozen encoder.
+        task: what is answered.
+        length: P, in vectors a layer; 0 is the bare backbone with a head.
+        reparameterization: `embedding` learns the prefix itself; `mlp` makes it from a table.
+        hidden: width of the MLP.
+        shift_positions: number the text from P, as the official runs do; false: from 0.
+        dropout: of the prefix while training; null is the backbone's hidden dropout.
+        layers: first and last layer with a prefix, counted from 1; null is all.
+        pooler: as in `ptrun.readout.head.LinearHead`.
+
+    Raises:
+        UserError: the prompt leaves no room for text, or the interval is not one of the model's.
+    """
+
+    def __init__(
+        self,
+        backbone: MaskedBackbone,
+        task: Task,
+        *,
+        length: int,
+        reparameterization: Reparameterization = "embedding",
+        hidden: int = 512,
+        shift_positions: bool = True,
+        dropout: float | None = None,
+        layers: list[int] | None = None,
+        pooler: Pooler = "auto",
+    ):
+        super().__init__(backbone, task, pooler)
+        shape = backbone.shape
+        if length < 0:
+            raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
+        if dropout is not None and not 0 <= dropout < 1:
+            raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
+        self.length, self.shift_positions = length, shift_positions
+        self.dropout = shape.dropout if dropout is None else dropout
+        self.room()
+        self.interval = _interval(layers, shape.layers)
+        self.prompt = DeepPrefix(
+            length, len(self.interval), shape.heads, shape.head_size, reparameterization, hidden
+        )
+
+    @property
+    def prompt_positions(self) -> int:
+        """A prefix has no positions, but with `shift_positions` the text starts after P."""
+        return self.length if self.shift_positions else 0
+
+    def inputs(self, batch: Batch) -> BackboneInput:
+        """Return the text, with a prefix for each layer of the interval."""
+        given = super().inputs(batch)
+        if self.length == 0:
+            return given
+        shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
+        return replace(given, prefixes=self._prefixes(batch), shift=shift)
+
+    def exported(self) -> dict[str, Tensor]:
+        """Return the finished prefix and the head; the MLP that made the prefix is dropped."""
+        kept = {k: v for k, v in super().exported().items() if not k.startswith("prompt.")}
+        return {"prompt.prefix": self.prompt().detach(), **kept}
+
+    def load_exported(self, tensors: dict[str, Tensor]) -> None:
+        """Take a finished prefix and a head back."""
+        if "prompt.prefix" not in tensors:
+            raise UserError(
+                "the saved prompt has no tensor prompt.prefix; it is not P-tuning v2's."
+            )
+        self.prompt.fold(tensors["prompt.prefix"].to(self.prompt.table.device))
+        own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
+        super().load_exported(own | tensors)
+
+    def _prefixes(self, batch: Batch) -> tuple[Prefix | None, ...]:
+        """Return one prefix a layer; None outside the interval."""
+        made = self.prompt()
+        rows = made.expand(len(batch), *made.shape).flatten(2)
+        dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *made.shape)
+        slices = dropped.permute(2, 0, 3, 1, 4).unbind()  # 2n of [B, heads, P, d]
+        prefixes: list[Prefix | None] = [None] * self.backbone.shape.layers
+        for index, layer in enumerate(self.interval):
+            prefixes[layer] = Prefix(slices[2 * index], slices[2 * index + 1])
+        return tuple(prefixes)
+
+
+def _interval(layers: list[int] | None, count: int) -> range:
+    """Return layer indices from 0 for an interval counted from 1."""
+    if layers is None:
+        return range(count)
+    if len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count:
+        raise UserError(
+            f"method.layers is {layers}; give [first,last] with 1 <= first <= last <= {count}."
+        )
+    return range(layers[0] - 1, layers[1])

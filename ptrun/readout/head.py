@@ -1,0 +1,165 @@
+"""Linear heads on the last hidden states: one answer a row, or one a word."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput, Positions
+from ptrun.backbone.dropout import drop
+from ptrun.backbone.masked import MaskedBackbone
+from ptrun.readout.base import Batch, Features, Readout
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+Pooler = Literal["auto", "frozen", "trainable", "none"]
+_HEAD_SITE = 1_000_001  # dropout site, beyond any site of a backbone
+
+
+class _Head(nn.Module):
+    """Dropout, then Linear(H, labels) with cross-entropy summed over targets."""
+
+    def __init__(self, backbone: MaskedBackbone, task: Task):
+        super().__init__()
+        self.backbone, self.task = [backbone], task  # a list keeps it out of the module tree
+        self.dropout = backbone.shape.dropout
+        self.linear = nn.Linear(backbone.shape.hidden_size, len(task.labels))
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+        self.index = {label: index for index, label in enumerate(task.labels)}
+
+    def scores(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return `[K, labels]` from `[K, H]`, in fp32."""
+        keys = None if batch.keys is None else batch.keys[batch.reads.rows] + batch.reads.columns
+        return self.linear(drop(hidden.float(), keys, _HEAD_SITE, self.dropout))
+
+    def room(self, wanted: int) -> int:
+        """Return the longest row: what is left of the backbone, or the task's own limit."""
+        return min(wanted, self.task.max_tokens or wanted)
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over targets, `[]`."""
+        scores = self.scores(self.read(output), batch)
+        return functional.cross_entropy(scores, batch.targets, reduction="sum")
+
+    def best(self, output: BackboneOutput, batch: Batch) -> list[str]:
+        """Return the likeliest label of each read."""
+        best = self.scores(self.read(output), batch).argmax(dim=-1).tolist()
+        return [self.task.labels[i] for i in best]
+
+    def read(self, output: BackboneOutput) -> Tensor:
+        """Return what the head reads, `[K, H]`."""
+        assert output.hidden is not None
+        return output.hidden
+
+
+class LinearHead(_Head):
+    """One label a row, read at the first token ([CLS]) through a pooler or directly.
+
+    Args:
+        backbone: the encoder.
+        task: a classification task.
+        pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
+            gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
+            own; `none` reads the hidden state; `auto` is `frozen` where the checkpoint has one,
+            else `none`.
+    """
+
+    def __init__(self, backbone: MaskedBackbone, task: Task, pooler: Pooler = "auto"):
+        super().__init__(backbone, task)
+        self.pooler = pooler
+        size = backbone.shape.hidden_size
+        self.dense = nn.Linear(size, size) if pooler == "trainable" else None
+        if self.dense is not None:
+            nn.init.normal_(self.dense.weight, std=0.02)
+            nn.init.zeros_(self.dense.bias)
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one text or a pair; the longer is shortened first."""
+        tokenizer = self.backbone[0].tokenizer()
+        columns = [[e.fields[field] for e in examples] for field in self.task.fields]
+        rows = tokenizer(*columns, truncation="longest_first", max_length=self.room(room))
+        return [
+            Features(
+                id=example.id,
+                ids=rows["input_ids"][i],
+                types=rows["token_type_ids"][i] if "token_type_ids" in rows else None,
+                reads=[0],
+                targets=[self.index[example.target]],
+                size=1,
+                parts=[0],
+            )
+            for i, example in enumerate(examples)
+        ]
+
+    def ask(self, at: Positions) -> dict[str, Positions]:
+        """Ask for pooled or plain hidden states."""
+        return {"pooled_at" if self._pooled else "hidden_at": at}
+
+    def read(self, output: BackboneOutput) -> Tensor:
+        """Return what the head reads, `[K, H]`."""
+        if output.pooled is not None:
+            return output.pooled
+        hidden = super().read(output)
+        return hidden if self.dense is None else self.dense(hidden.float()).tanh()
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction]:
+        """Return the likeliest label of each row."""
+        labels = self.best(output, batch)
+        return [Prediction(f.id, label) for f, label in zip(batch.features, labels, strict=True)]
+
+    @property
+    def _pooled(self) -> bool:
+        backbone = self.backbone[0]
+        return self.pooler == "frozen" or (self.pooler == "auto" and backbone.has_pooler)
+
+
+class TokenHead(_Head):
+    """One label a word, read at its first sub-token; words cut off or empty are answered `O`."""
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize pre-split words."""
+        tokenizer = self.backbone[0].tokenizer(words=True)
+        words = [e.fields[self.task.fields[0]] for e in examples]
+        rows = tokenizer(
+            words, is_split_into_words=True, truncation=True, max_length=self.room(room)
+        )
+        return [self._features(example, rows, i) for i, example in enumerate(examples)]
+
+    def ask(self, at: Positions) -> dict[str, Positions]:
+        """Ask for hidden states."""
+        return {"hidden_at": at}
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction]:
+        """Return a tag for each word of each row."""
+        labels = iter(self.best(output, batch))
+        answers = []
+        for features in batch.features:
+            tags = [self.task.labels[0]] * features.size
+            for part in features.parts:
+                tags[part] = next(labels)
+            answers.append(Prediction(features.id, tags))
+        return answers
+
+    def _features(self, example: Example, rows: Any, i: int) -> Features:
+        first: dict[int, int] = {}
+        for position, word in enumerate(rows.word_ids(i)):
+            if word is not None:
+                first.setdefault(word, position)
+        return Features(
+            id=example.id,
+            ids=rows["input_ids"][i],
+            types=rows["token_type_ids"][i] if "token_type_ids" in rows else None,
+            reads=list(first.values()),
+            targets=[self.index[example.target[word]] for word in first],
+            size=len(example.target),
+            parts=list(first),
+        )
+
+
+def head_for(backbone: MaskedBackbone, task: Task, pooler: Pooler) -> Readout:
+    """Return the head that answers a kind of task."""
+    if task.kind == "tagging":
+        return TokenHead(backbone, task)
+    return LinearHead(backbone, task, pooler)

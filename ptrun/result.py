@@ -1,0 +1,61 @@
+"""`result.json`: written last and atomically, so that its existence means finished."""
+
+import json
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.types import RunResult
+
+FINISHED, FAILED = "result.json", "failure.json"
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write a file in one step: whole or not at all, also after a crash."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    with draft.open("w", encoding="utf-8") as opened:
+        json.dump(content, opened, indent=1, ensure_ascii=False)
+        opened.write("\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+
+
+def write(folder: Path, result: RunResult) -> None:
+    """Write a finished run's `result.json`, or a failed one's `failure.json`."""
+    write_json(folder / (FINISHED if result.status == "finished" else FAILED), asdict(result))
+    if result.status == "finished":
+        (folder / FAILED).unlink(missing_ok=True)
+
+
+def read(folder: Path) -> RunResult | None:
+    """Return what a run folder claims, or None while it has neither finished nor failed.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    for name in (FINISHED, FAILED):
+        if (folder / name).is_file():
+            return _parse(folder / name)
+    return None
+
+
+def read_all(root: Path) -> list[RunResult]:
+    """Return the results of all run folders below a folder, in order of their paths.
+
+    A folder set aside by `rerun=true` (its name holds a `~`) is left out.
+    """
+    folders = {file.parent for name in (FINISHED, FAILED) for file in root.rglob(name)}
+    kept = [folder for folder in sorted(folders) if "~" not in folder.name]
+    return [result for folder in kept if (result := read(folder)) is not None]
+
+
+def _parse(file: Path) -> RunResult:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        known = {field.name for field in fields(RunResult)}
+        return RunResult(**{key: value for key, value in content.items() if key in known})
+    except (json.JSONDecodeError, TypeError, AttributeError) as error:
+        raise UserError(f"{file}: damaged ({error}); delete it to run again.") from error

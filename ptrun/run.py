@@ -1,0 +1,190 @@
+"""The recipe: one run, from configuration to result, top to bottom."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ptrun import manifest, result
+from ptrun.backbone.base import checksum
+from ptrun.config import build, identity, schema
+from ptrun.config.compose import Composed
+from ptrun.errors import RunFailed
+from ptrun.hardware.member import Member
+from ptrun.hardware.optim import check_train
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import Method, check_pair
+from ptrun.store import RunStore, set_aside
+from ptrun.task.base import Task
+from ptrun.types import RunResult, Split
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that was checked and named, before anything large is read."""
+
+    composed: Composed
+    train: schema.TrainConfig
+    task: Task
+    backbone: Any
+    content: dict[str, Any]
+    run_id: str
+    folder: Path
+
+
+def plan(composed: Composed) -> Plan:
+    """Check a configuration and give it its name; read no weights and no examples.
+
+    Raises:
+        UserError: anything is misspelt, misfit, impossible together, or not there.
+    """
+    config, names = composed.config, composed.names
+    build.check({group: config[group] for group in schema.GROUPS})
+    train = schema.TrainConfig(
+        **{**config["train"], "schedule": schema.Schedule(config["train"]["schedule"])}
+    )
+    check_train(train)
+    task = build.build(config["task"], config["data_dir"])
+    check_pair(build.target(config["method"]), names["method"], task.kind, names["task"])  # type: ignore[arg-type]
+    backbone = build.build(config["backbone"])
+    content = identity.affecting(config, task.digest(), backbone.weights)
+    run_id = identity.run_id(names, content)
+    folder = Path(config["outputs"]) / config["name"] / run_id
+    return Plan(composed, train, task, backbone, content, run_id, folder)
+
+
+def run(composed: Composed) -> RunResult:
+    """Do one run, or return what it left if it was done before.
+
+    Raises:
+        UserError: the user can fix it; nothing is left behind.
+        RunFailed: training failed; `failure.json` says why.
+    """
+    planned = plan(composed)
+    config = composed.config
+    done = None if config["rerun"] else result.read(planned.folder)
+    if done is not None:
+        return _known(done, planned.folder)
+    torch.manual_seed(config["seed"])
+    method = build.build(config["method"], planned.backbone, planned.task)
+    protocol = build.build(config["protocol"])
+    split = protocol.split(planned.task, config["data_seed"])
+    split = build.build(config["setting"]).choose(split, config["data_seed"])
+    planned.backbone.load()
+    engine = build.build(config["hardware"], planned.backbone)
+    engine.place([method])
+    store = _open(planned)
+    started = time.monotonic()
+    before = checksum(planned.backbone.model)
+    member = _member(planned, method, split, store, protocol.select_best)
+    engine.fit([member])
+    frozen = None if method.tunes_backbone else before == checksum(planned.backbone.model)
+    outcome = _outcome(planned, method, member)
+    if member.failed is None:
+        outcome = _report(planned, outcome, engine, member, split, store)
+    facts = _facts(planned, engine, member, split, frozen, time.monotonic() - started)
+    store.close(replace(outcome, manifest=facts))
+    return _known(replace(outcome, manifest=facts), planned.folder)
+
+
+def _known(done: RunResult, folder: Path) -> RunResult:
+    if done.status == "failed":
+        raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
+    return done
+
+
+def _open(planned: Plan) -> RunStore:
+    """Make the run folder; from here on there is something to lose."""
+    if planned.composed.config["rerun"]:
+        set_aside(planned.folder)
+    tracker = build.build(
+        planned.composed.config["tracking"], planned.folder, planned.run_id, planned.content
+    )
+    backbone = planned.backbone
+    bound = {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
+    return RunStore(planned.folder, bound, tracker)
+
+
+def _member(
+    planned: Plan, method: Method, split: Split, store: RunStore, select_best: bool
+) -> Member:
+    return Member(
+        method,
+        method.encode(split.train),
+        method.encode(split.dev),
+        lambda answers: planned.task.score(answers, split.dev),
+        planned.task.metric,
+        planned.train,
+        planned.composed.config["seed"],
+        store,
+        select_best,
+    )
+
+
+def _outcome(planned: Plan, method: Method, member: Member) -> RunResult:
+    return RunResult(
+        run_id=planned.run_id,
+        group=identity.group_id(planned.content),
+        status="finished" if member.failed is None else "failed",
+        names=planned.composed.names,
+        seed=planned.composed.config["seed"],
+        metric=planned.task.metric,
+        learned_parameters=method.learned_parameters(),
+        config=planned.content,
+        reason=member.failed,
+    )
+
+
+def _report(
+    planned: Plan,
+    outcome: RunResult,
+    engine: TorchEngine,
+    member: Member,
+    split: Split,
+    store: RunStore,
+) -> RunResult:
+    """Put the selected prompt in place, keep it, and score the reported split once."""
+    member.finish()
+    store.log({"event": "selection_done", "best_step": member.best_step})
+    method = member.method
+    store.write_prompt(method.exported(), planned.composed.config["method"])
+    answers = engine.predict([method], [method.encode(split.test)])[0]
+    test = planned.task.score(answers, split.test)
+    store.write_predictions(split.test, answers)
+    store.log({"event": "test", **test})
+    dev = next(row for row in member.history if row["step"] == member.best_step)
+    selected = {key: value for key, value in dev.items() if key != "step"}
+    return replace(outcome, metrics={"dev": selected, "test": test})
+
+
+def _facts(
+    planned: Plan,
+    engine: TorchEngine,
+    member: Member,
+    split: Split,
+    frozen: bool | None,
+    seconds: float,
+) -> dict[str, Any]:
+    if frozen is False:
+        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
+    return {
+        **manifest.software(),
+        **manifest.machine(engine.device),
+        "precision": engine.precision,
+        "backbone": {
+            "name": planned.backbone.name,
+            "weights": planned.backbone.weights,
+            "parameters": planned.backbone.size(),
+            "frozen_verified": frozen,
+        },
+        "data": {"digest": planned.content["data"], **manifest.samples(split)},
+        "task_version": planned.task.version,
+        "steps": member.step,
+        "best_step": member.best_step,
+        "candidates": len(member.history),
+        "history": member.history,
+        "seconds": seconds,
+        "tokens_per_second": engine.speed.per_second(),
+    }

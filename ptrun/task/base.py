@@ -1,0 +1,38 @@
+"""What a task is: examples, and the score of predictions on them. No tokenizer, no model."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from ptrun.types import Example, Prediction
+
+Part = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
+
+
+class Task(Protocol):
+    """Data and its scoring; `labels` are what a head or verbalizer must tell apart, in order."""
+
+    kind: str
+    name: str
+    version: int
+    fields: Sequence[str]
+    """The fields of an example that are text, in reading order."""
+    labels: Sequence[str]
+    metric: str
+    """The metric that selects, one of those `score` returns."""
+    max_tokens: int | None
+    """Longest input in tokens; null means what the backbone holds."""
+
+    def has(self, part: Part) -> bool:
+        """Return whether the data set publishes this part with labels."""
+
+    def load(self, part: Part) -> list[Example]:
+        """Return the examples of a published part, in file order."""
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return every metric, 0-100, of predictions paired with examples by position."""
+
+    def digest(self) -> str:
+        """Return what identifies the data: contents of local files, or hub id and revision."""

@@ -1,0 +1,166 @@
+"""Rows of a data set: from the user's local files, the pocket world, or the hub."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+
+_KEYS = {"hub", "revision", "subset", "rename", "pocket"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record and where it stands (`file:line`), so that an error can say so."""
+
+    where: str
+    data: Mapping[str, Any]
+
+    def value(self, key: str) -> Any:
+        """Return a field.
+
+        Raises:
+            UserError: the row has no such field.
+        """
+        if key not in self.data:
+            raise UserError(
+                f"{self.where}: no field {key!r}; this row has {', '.join(sorted(self.data))}."
+            )
+        return self.data[key]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a task's rows come from.
+
+    `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`) or a
+    `pocket` task. A folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over either.
+    """
+
+    folder: str
+    origin: Mapping[str, Any]
+    data_dir: str | None
+
+    def __post_init__(self) -> None:
+        """Refuse an origin that no reader understands."""
+        unknown = set(self.origin) - _KEYS
+        if unknown or not {"hub", "pocket"} & set(self.origin):
+            raise UserError(
+                f"task.source has {sorted(self.origin)}; "
+                "give `pocket: NAME`, or `hub: ID` with `revision` and perhaps `subset`."
+            )
+
+    def rows(self, split: str) -> Iterator[Row]:
+        """Yield the rows of one split.
+
+        Raises:
+            UserError: the split cannot be read, is empty, or a line is not a JSON object.
+        """
+        empty = True
+        for row in self._read(split):
+            empty = False
+            yield row
+        if empty:
+            raise UserError(f"{self._name(split)}: no examples; the split is empty.")
+
+    def digest(self, splits: list[str]) -> str:
+        """Return 16 hex over the local files, or the origin's name and version."""
+        files = [self._file(split) for split in splits] if self._is_local() else []
+        if not files:
+            return json.dumps(dict(self.origin), sort_keys=True)
+        hashed = hashlib.sha256()
+        for file in files:
+            hashed.update(file.read_bytes())
+        return hashed.hexdigest()[:16]
+
+    def _read(self, split: str) -> Iterator[Row]:
+        if self._is_local():
+            return _local(self._file(split))
+        if "pocket" in self.origin:
+            return _pocket(self.origin["pocket"], split)
+        return self._hub(split)
+
+    def _is_local(self) -> bool:
+        """Local files win; a pocket task only looks there if the user put a folder there."""
+        if self.data_dir is None:
+            return False
+        root = Path(self.data_dir)
+        if not root.is_dir():
+            raise UserError(f"data_dir={self.data_dir}: no such folder.")
+        return "pocket" not in self.origin or (root / self.folder).is_dir()
+
+    def _file(self, split: str) -> Path:
+        base = Path(self.data_dir or "") / self.folder / f"{split}.jsonl"
+        for file in (base, base.with_name(f"{base.name}.gz")):
+            if file.is_file():
+                return file
+        raise UserError(f"{base}[.gz]: no such file. Put it there, or name another data_dir=...")
+
+    def _name(self, split: str) -> str:
+        return str(self._file(split)) if self._is_local() else f"{self.folder}/{split}"
+
+    def _hub(self, split: str) -> Iterator[Row]:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+
+        hub, revision = self.origin["hub"], self.origin.get("revision")
+        try:
+            data = load_dataset(hub, self.origin.get("subset"), split=split, revision=revision)
+        except (DatasetsError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0][:120]
+            raise UserError(
+                f"task={self.folder}: cannot read {hub} from the hub ({reason}).\n"
+                f"Type data_dir=DIR with files DIR/{self.folder}/{{train,validation,test}}"
+                ".jsonl[.gz], or task=pocket_ner for data that needs no network."
+            ) from error
+        names = {key: _label_names(feature) for key, feature in data.features.items()}
+        rename = self.origin.get("rename", {})
+        for index, row in enumerate(data):
+            decoded = {rename.get(k, k): _decode(value, names[k]) for k, value in row.items()}
+            yield Row(f"{hub}/{split} row {index}", decoded)
+
+
+def _local(file: Path) -> Iterator[Row]:
+    opened = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _parse(f"{file}:{number}", line)
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise UserError(f"{file}: not readable as UTF-8 JSON lines ({error}).") from error
+
+
+def _parse(where: str, line: str) -> Row:
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from error
+    if not isinstance(data, dict):
+        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
+    return Row(where, data)
+
+
+def _pocket(name: str, split: str) -> Iterator[Row]:
+    from ptrun.pocket.tasks import rows
+
+    for index, data in enumerate(rows(name, split)):
+        yield Row(f"{name}/{split} row {index}", data)
+
+
+def _label_names(feature: Any) -> list[str] | None:
+    """Return the class names of a hub feature, so that labels map by name, never by index."""
+    inner = getattr(feature, "feature", feature)
+    return getattr(inner, "names", None)
+
+
+def _decode(value: Any, names: list[str] | None) -> Any:
+    if names is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_decode(item, names) for item in value]
+    return names[value] if value >= 0 else value
