@@ -9,12 +9,10 @@ from ptrun.errors import UserError
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
-_SAMPLES, _SAMPLE_BYTES = 8, 65536
+_SAMPLES, _SAMPLE_BYTES, _WHOLE_BYTES = 8, 2**16, 2**26
 
 
-def locate(
-    hub: str | None, revision: str | None, shipped: str | None, path: str | None
-) -> Path | None:
+def locate(shipped: str | None, path: str | None) -> Path | None:
     """Return the local folder of a backbone, or None while it is only on the hub.
 
     Raises:
@@ -103,18 +101,25 @@ def tensor_table(file: Path) -> dict[str, Any]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 16 hex over the configuration, the tensor table and the bytes of a few tensors.
+    """Return 16 hex over the configuration and the weights.
 
-    Cheap for any size: at most 8 samples of 64 KiB a file are read.
+    Files up to 64 MiB are read whole; of larger ones the tensor table and 8 samples of 64 KiB.
     """
     hashed = hashlib.sha256(json.dumps(read_config(folder), sort_keys=True).encode())
     for file in weight_files(folder):
-        table = tensor_table(file)
-        hashed.update(json.dumps(table, sort_keys=True).encode())
-        start = 8 + int.from_bytes(file.open("rb").read(8), "little")
-        names = sorted(table)
-        with file.open("rb") as opened:
-            for name in names[:: max(1, len(names) // _SAMPLES)]:
-                opened.seek(start + table[name]["data_offsets"][0])
-                hashed.update(opened.read(_SAMPLE_BYTES))
+        small = file.stat().st_size <= _WHOLE_BYTES
+        hashed.update(file.read_bytes() if small else _sample(file))
     return hashed.hexdigest()[:16]
+
+
+def _sample(file: Path) -> bytes:
+    """Return the tensor table and the first bytes of a few tensors."""
+    table = tensor_table(file)
+    names = sorted(table)
+    with file.open("rb") as opened:
+        start = 8 + int.from_bytes(opened.read(8), "little")
+        parts = [json.dumps(table, sort_keys=True).encode()]
+        for name in names[:: max(1, len(names) // _SAMPLES)]:
+            opened.seek(start + table[name]["data_offsets"][0])
+            parts.append(opened.read(_SAMPLE_BYTES))
+    return b"".join(parts)

@@ -82,7 +82,7 @@ class MaskedBackbone:
     ):
         self.name = Path(path).resolve().name if path else name
         self.hub, self.revision, self.dtype = hub, revision, dtype
-        self.folder = files.locate(hub, revision, shipped, path)
+        self.folder = files.locate(shipped, path)
         self.parameters = parameters if path is None else None
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.kind = self._kind()

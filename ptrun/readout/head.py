@@ -15,6 +15,9 @@ from ptrun.types import Example, Prediction
 
 Pooler = Literal["auto", "frozen", "trainable", "none"]
 _HEAD_SITE = 1_000_001  # dropout site, beyond any site of a backbone
+_SPREAD = (
+    6364136223846793005  # keys of neighbouring rows are consecutive; their reads must not meet
+)
 
 
 class _Head(nn.Module):
@@ -31,8 +34,7 @@ class _Head(nn.Module):
 
     def scores(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return `[K, labels]` from `[K, H]`, in fp32."""
-        keys = None if batch.keys is None else batch.keys[batch.reads.rows] + batch.reads.columns
-        return self.linear(drop(hidden.float(), keys, _HEAD_SITE, self.dropout))
+        return self.linear(drop(hidden.float(), _cell_keys(batch), _HEAD_SITE, self.dropout))
 
     def room(self, wanted: int) -> int:
         """Return the longest row: what is left of the backbone, or the task's own limit."""
@@ -52,6 +54,13 @@ class _Head(nn.Module):
         """Return what the head reads, `[K, H]`."""
         assert output.hidden is not None
         return output.hidden
+
+
+def _cell_keys(batch: Batch) -> Tensor | None:
+    """Return a dropout key for each read: its row's, spread out by its column."""
+    if batch.keys is None:
+        return None
+    return batch.keys[batch.reads.rows] * _SPREAD + batch.reads.columns
 
 
 class LinearHead(_Head):

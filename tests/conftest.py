@@ -1,0 +1,136 @@
+"""Fixtures all tests share: tiny random backbones on disk, small tasks, and an offline world."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: see ptrun/cli.py
+os.environ.pop("PTRUN_DATA", None)
+os.environ.pop("PTRUN_CONFIG_DIR", None)
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+from ptrun.backbone.masked import MaskedBackbone
+
+WORDS = (
+    "the a film plot was is not good bad dull bright in of and Ann Bob Oslo Rome met saw".split()
+)
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 64,
+}
+
+
+def wordpiece_tokenizer() -> Tokenizer:
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,"
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *letters]
+    vocab += [f"##{letter}" for letter in letters]
+    ids = {word: index for index, word in enumerate(dict.fromkeys(vocab))}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    return tokenizer
+
+
+def byte_tokenizer() -> Tokenizer:
+    vocab = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        "<mask>",
+        *sorted(pre_tokenizers.ByteLevel.alphabet()),
+    ]
+    ids = {word: index for index, word in enumerate(vocab)}
+    tokenizer = Tokenizer(models.BPE(ids, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def write_tiny(folder: Path, kind: str) -> Path:
+    """Write a tiny random model of a kind, with its tokenizer, as a hub folder looks."""
+    import transformers
+
+    tokenizer = byte_tokenizer() if kind == "roberta" else wordpiece_tokenizer()
+    extra = {"embedding_size": 12} if kind == "electra" else {}
+    if kind == "roberta":
+        extra = {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    size = tokenizer.get_vocab_size()
+    config = transformers.AutoConfig.for_model(kind, vocab_size=size, **SIZES, **extra)
+    classes = {"electra": transformers.ElectraForPreTraining}
+    classes |= {"bert": transformers.BertForPreTraining, "roberta": transformers.RobertaForMaskedLM}
+    torch.manual_seed(7)
+    model = classes[kind](config)
+    for parameter in model.parameters():  # larger than the library's start: numbers must matter
+        parameter.data.normal_(std=0.2)
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
+    special |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
+    if kind == "roberta":
+        special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+        special |= {"unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
+    names = {"roberta": "RobertaTokenizerFast"}
+    settings = {"tokenizer_class": names.get(kind, "PreTrainedTokenizerFast"), **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def folder(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = write_tiny(tmp_path_factory.mktemp(f"tiny_{kind}"), kind)
+        return made[kind]
+
+    return folder
+
+
+@pytest.fixture
+def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., MaskedBackbone]:
+    """Load a tiny backbone: `tiny("roberta")`."""
+
+    def load(kind: str = "bert") -> MaskedBackbone:
+        backbone = MaskedBackbone(name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32")
+        backbone.load()
+        return backbone
+
+    return load
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Return a folder with six rows of each task that has local data in the tests."""
+    root = tmp_path / "data"
+    for file in (Path(__file__).parent / "data").glob("*.jsonl"):
+        folder = root / file.stem
+        folder.mkdir(parents=True)
+        for split in ("train", "validation", "test"):
+            (folder / f"{split}.jsonl").write_text(file.read_text(encoding="utf-8"))
+    return root
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder of real data and models, or skip."""
+    root = Path(os.environ.get("PTRUN_SHARED", Path(__file__).parents[2] / "shared"))
+    if not (root / "data").is_dir():
+        pytest.skip("no folder of real data; set PTRUN_SHARED")
+    return root

@@ -1,0 +1,111 @@
+"""A population is its solo runs: nothing of one member reaches another."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.training import Memory, conll03, engine, member, sst2
+
+RUNS = [(1, 1e-2), (2, 1e-2), (3, 3e-2), (4, 5e-3)]
+METHODS = {
+    "prompt_tuning": partial(PromptTuning, length=3),
+    "ptuning_v2": partial(PTuningV2, length=3),
+    "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
+    "ptuning_v2_top": partial(PTuningV2, length=3, layers=[3, 3]),
+}
+TOLERANCE = {"atol": 1e-5, "rtol": 0}
+
+
+def train(members):
+    fit = engine(members[0].method.backbone)
+    fit.place([m.method for m in members])
+    fit.fit(members)
+    return members
+
+
+@pytest.mark.parametrize("task", [sst2, conll03], ids=["classification", "tagging"])
+@pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+def test_four_members_equal_their_four_solo_runs(tiny, data_dir, make, task):
+    backbone, data = tiny(), task(data_dir)
+    together = train([member(make, backbone, data, seed, lr=lr) for seed, lr in RUNS])
+    for joint, (seed, lr) in zip(together, RUNS, strict=True):
+        (solo,) = train([member(make, backbone, data, seed, lr=lr)])
+        assert solo.step == joint.step == 20
+        torch.testing.assert_close(
+            torch.tensor(solo.journal.losses()), torch.tensor(joint.journal.losses()), **TOLERANCE
+        )
+        for name, tensor in solo.learned.items():
+            torch.testing.assert_close(tensor, joint.learned[name], **TOLERANCE)
+
+
+def test_members_may_differ_in_length_and_interval(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    makes = [
+        partial(PTuningV2, length=2),
+        partial(PTuningV2, length=5, layers=[2, 3]),
+        partial(PTuningV2, length=4, shift_positions=False),
+    ]
+    together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
+    for index, make in enumerate(makes):
+        (solo,) = train([member(make, backbone, data, index)])
+        for name, tensor in solo.learned.items():
+            torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
+
+
+def test_a_nan_in_one_member_leaves_the_others_as_they_were(tiny, data_dir):
+    backbone, data, make = tiny(), sst2(data_dir), METHODS["ptuning_v2"]
+
+    class Poison(Memory):
+        """Turns the member's prompt into NaN after its fifth step."""
+
+        def log(self, row):
+            super().log(row)
+            if row.get("step") == 5:
+                self.owner.method.prompt.table.data.fill_(float("nan"))
+
+    members = [
+        member(make, backbone, data, seed, journal=Poison() if seed == 2 else None, lr=lr)
+        for seed, lr in RUNS
+    ]
+    members[1].journal.owner = members[1]
+    train(members)
+    assert "step 6" in members[1].failed and members[1].step == 5
+    for index in (0, 2, 3):
+        seed, lr = RUNS[index]
+        (solo,) = train([member(make, backbone, data, seed, lr=lr)])
+        assert members[index].failed is None
+        for name, tensor in solo.learned.items():
+            torch.testing.assert_close(tensor, members[index].learned[name], **TOLERANCE)
+
+
+def test_members_stop_early_on_their_own(tiny, data_dir):
+    backbone, data, make = tiny(), sst2(data_dir), METHODS["ptuning_v2"]
+    patient = member(make, backbone, data, 1, eval_every=2)
+    hasty = member(make, backbone, data, 2, eval_every=2, patience=1, lr=1e-9)
+    train([patient, hasty])
+    assert patient.step == 20 and hasty.step == 4
+
+
+def test_a_method_that_tunes_the_backbone_refuses_company(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    methods = [FineTuning(backbone, data) for _ in range(2)]
+    with pytest.raises(UserError, match="FineTuning tunes the backbone"):
+        engine(backbone).place(methods)
+
+
+def test_the_token_budget_changes_no_gradient(tiny, data_dir):
+    backbone, data, make = tiny(), conll03(data_dir), METHODS["ptuning_v2"]
+    gradients = []
+    for budget in (1, 30, 10_000):
+        one = member(make, backbone, data)
+        fit = engine(backbone, budget)
+        losses, _ = fit._accumulate([one])
+        gradients.append([torch.tensor(losses), *(p.grad for p in one.learned.values())])
+    for other in gradients[1:]:
+        for a, b in zip(gradients[0], other, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
