@@ -9,4 +9,4 @@ class UserError(Exception):
 
 
 class RunFailed(Exception):
-    """Training itself failed (a loss that is not finite): the run is kept and reported as failed."""
+    """Training itself failed (a loss that is not finite): the run is kept, reported as failed."""

@@ -17,14 +17,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ptrun.backbone.masked import MaskedBackbone
 
-WORDS = (
-    "the a film plot was is not good bad dull bright in of and Ann Bob Oslo Rome met saw".split()
-)
+WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
+WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]
 SIZES = {
-    "hidden_size": 16,
+    "hidden_size": 32,
     "num_hidden_layers": 3,
     "num_attention_heads": 2,
-    "intermediate_size": 24,
+    "intermediate_size": 48,
     "max_position_embeddings": 64,
 }
 
@@ -76,8 +75,9 @@ def write_tiny(folder: Path, kind: str) -> Path:
     classes |= {"bert": transformers.BertForPreTraining, "roberta": transformers.RobertaForMaskedLM}
     torch.manual_seed(7)
     model = classes[kind](config)
-    for parameter in model.parameters():  # larger than the library's start: numbers must matter
-        parameter.data.normal_(std=0.2)
+    for name, parameter in model.named_parameters():  # no zero biases, no equal norms
+        centre = 1.0 if "LayerNorm.weight" in name else 0.0
+        parameter.data.normal_(mean=centre, std=0.2)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}

@@ -5,32 +5,19 @@ families and is dropped in silence by activation checkpointing (5.23). A registe
 function has none of these faults: it puts the prefix of the current pass before keys and values.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from ptrun.backbone.base import BackboneInput, Prefix
-from ptrun.backbone.dropout import KeyedDropout, Slot
+from ptrun.backbone.base import Prefix
+from ptrun.backbone.dropout import KeyedDropout
+from ptrun.backbone.injection import Injection
 
 NAME = "ptrun"
-
-
-class Injection(Slot):
-    """What the modules of one backbone inject in the current pass."""
-
-    given: BackboneInput | None = None
-
-    def prefix(self, layer: int) -> Prefix | None:
-        """Return the prefix of a layer, if it has one."""
-        prefixes = self.given.prefixes if self.given else None
-        return prefixes[layer] if prefixes else None
-
-
-def connect(module: nn.Module, injection: Injection, layer: int) -> None:
-    """Tell an attention module whose prefixes it reads. A plain attribute, not a submodule."""
-    object.__setattr__(module, "ptrun_injection", (injection, layer))
 
 
 def attend(
@@ -47,7 +34,7 @@ def attend(
 
     `attention_mask` is bool, `[B, 1, 1 or T, T]`, or None where every key counts.
     """
-    injection, layer = module.ptrun_injection
+    injection, layer = _injection_of(module)
     prefix = injection.prefix(layer)
     length = 0
     if prefix is not None:
@@ -56,7 +43,7 @@ def attend(
         key = torch.cat([prefix.key.to(key.dtype), key], dim=2)
         value = torch.cat([prefix.value.to(value.dtype), value], dim=2)
     if dropout and injection.keys is not None:
-        out = _with_dropout(module.dropout, query, key, value, attention_mask, scaling, length)
+        out = _with_dropout(module, query, key, value, attention_mask, scaling, length)
     else:
         out = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=attention_mask, scale=scaling
@@ -79,7 +66,7 @@ def _extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
 
 
 def _with_dropout(
-    dropout: KeyedDropout,
+    module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -92,7 +79,14 @@ def _with_dropout(
     scores = torch.matmul(query * scale, key.transpose(2, 3))
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    dropout = cast(KeyedDropout, module.dropout)
     return torch.matmul(dropout(scores.softmax(dim=-1), origin), value)
+
+
+def _injection_of(module: nn.Module) -> tuple[Injection, int]:
+    """Return what `connect` told the module: where its prefixes are, and its layer."""
+    connected: tuple[Injection, int] = object.__getattribute__(module, "ptrun_injection")
+    return connected
 
 
 AttentionInterface.register(NAME, attend)

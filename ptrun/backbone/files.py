@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.hub import go_offline_if_unreachable
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -53,6 +54,7 @@ def fetch(hub: str, revision: str | None) -> Path:
     Raises:
         UserError: the hub cannot be reached and the model is not cached.
     """
+    go_offline_if_unreachable()
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -6,9 +6,6 @@ Input embeddings go in as raw word embeddings; prefixes through our registered a
 edits of hidden states through hooks on layers, attention outputs and feed-forward outputs.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,35 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import files
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, Shape, Site
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.backbone.dropout import install
+from ptrun.backbone.encoders import kind_of, shape_of
+from ptrun.backbone.injection import Injection, connect, hook
 from ptrun.errors import UserError
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What differs between the encoders of this family, by `model_type`."""
-
-    model: str
-    """The transformers class that holds encoder and output head."""
-    head: str
-    """Its output head's attribute: language-model logits, or ELECTRA's replaced-token score."""
-    numbers_from_pad: bool
-    """Whether positions start after the padding index (RoBERTa) instead of at 0."""
-    counts_pooler: bool
-    """Whether its published size includes a pooler."""
-
-
-KINDS = {
-    "bert": Kind("BertForMaskedLM", "cls", numbers_from_pad=False, counts_pooler=True),
-    "roberta": Kind("RobertaForMaskedLM", "lm_head", numbers_from_pad=True, counts_pooler=True),
-    "electra": Kind(
-        "ElectraForPreTraining",
-        "discriminator_predictions",
-        numbers_from_pad=False,
-        counts_pooler=False,
-    ),
-}
 
 _POOLER_SEED = 20211014  # a checkpoint without a pooler gets one from this seed, in every run
 
@@ -85,34 +58,13 @@ class MaskedBackbone:
         self.folder = files.locate(shipped, path)
         self.parameters = parameters if path is None else None
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
-        self.kind = self._kind()
-        self.shape = self._shape()
+        self.kind = kind_of(self.name, self.config)
+        self.shape = shape_of(self.config, self.kind)
         self.has_pooler = bool(self._pooler_file()) or self._hub_pooler()
         self.has_head = True
 
-    def _kind(self) -> Kind:
-        model_type = self.config.get("model_type")
-        if model_type not in KINDS:
-            raise UserError(
-                f"backbone={self.name}: model type {model_type!r} is not supported; "
-                f"allowed: {', '.join(KINDS)}."
-            )
-        return KINDS[model_type]
-
-    def _shape(self) -> Shape:
-        config = self.config
-        reserved = config.get("pad_token_id", 1) + 1 if self.kind.numbers_from_pad else 0
-        return Shape(
-            hidden_size=config["hidden_size"],
-            embedding_size=config.get("embedding_size", config["hidden_size"]),
-            layers=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            positions=config.get("max_position_embeddings", 512) - reserved,
-            dropout=config.get("hidden_dropout_prob", 0.1),
-        )
-
     @cached_property
-    def model(self) -> nn.Module:
+    def model(self) -> Any:
         """Encoder, pooler and output head; on the meta device until `load()`."""
         with torch.device("meta"):
             model = self._class()(self._library_config())
@@ -173,7 +125,7 @@ class MaskedBackbone:
     def checkpoint(self, active: bool) -> None:
         """Switch activation checkpointing: less memory, one more forward in the backward."""
         if active:
-            replay = {"use_reentrant": False, "context_fn": self._replay}
+            replay = {"use_reentrant": False, "context_fn": self.injection.replay}
             self.model.activation_checkpointing_enable(replay)
         else:
             self.model.activation_checkpointing_disable()
@@ -183,7 +135,7 @@ class MaskedBackbone:
         training = given.keys is not None
         if self.model.training != training:
             self.model.train(training)
-        with self._inject(given):
+        with self.injection.of(given):
             hidden = self._encoder(
                 input_ids=given.ids,
                 inputs_embeds=given.embeddings,
@@ -205,7 +157,8 @@ class MaskedBackbone:
         return positions if given.shift is None else positions + given.shift[:, None]
 
     def _pool(self, hidden: Tensor | None) -> Tensor | None:
-        return None if hidden is None else self.model.pooler(hidden).tanh()
+        pooled: Tensor | None = None if hidden is None else self.model.pooler(hidden).tanh()
+        return pooled
 
     def _logits(self, hidden: Tensor | None) -> Tensor | None:
         if hidden is None:
@@ -225,10 +178,7 @@ class MaskedBackbone:
         return getattr(transformers, self.kind.model)
 
     def _library_config(self, folder: Path | None = None) -> Any:
-        """Return the transformers configuration, our attention chosen.
-
-        The attention module names its function once, at construction and in the config.
-        """
+        """Return the transformers configuration, our attention chosen."""
         from transformers import AutoConfig
 
         from ptrun.backbone.attention import NAME
@@ -245,40 +195,16 @@ class MaskedBackbone:
             files.weight_files(self.folder)
         return self.folder
 
-    def _prepare(self, model: Any) -> nn.Module:
+    def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
-        from ptrun.backbone.attention import Injection, connect
-
         self.injection = Injection()
         install(model, self.injection)
         for index, layer in enumerate(model.base_model.encoder.layer):
             connect(layer.attention.self, self.injection, index)
-            self._hook(layer, ("layer", index))
-            self._hook(layer.attention.output.dense, ("attention", index))
-            self._hook(layer.output.dense, ("ffn", index))
-        return model.requires_grad_(False).eval()  # type: ignore[no-any-return]
-
-    def _hook(self, module: nn.Module, site: Site) -> None:
-        def edit(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
-            edits = self.injection.given.edits if self.injection.given else None
-            return edits[site](output) if edits and site in edits else output
-
-        module.register_forward_hook(edit)
-
-    @contextmanager
-    def _inject(self, given: BackboneInput) -> Iterator[None]:
-        before = self.injection.given
-        self.injection.given, self.injection.keys = given, given.keys
-        try:
-            yield
-        finally:
-            self.injection.given = before
-            self.injection.keys = before.keys if before else None
-
-    def _replay(self) -> tuple[Any, Any]:
-        """Give the recomputation in the backward what the forward injected."""
-        given = self.injection.given
-        return nullcontext(), self._inject(given) if given else nullcontext()
+            hook(layer, self.injection, ("layer", index))
+            hook(layer.attention.output.dense, self.injection, ("attention", index))
+            hook(layer.output.dense, self.injection, ("ffn", index))
+        return model.requires_grad_(False).eval()
 
     def _check_missing(self, missing: set[str]) -> None:
         head = f"{self.kind.head}."

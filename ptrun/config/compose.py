@@ -75,5 +75,5 @@ def compose_run(overrides: Sequence[str] = ()) -> Composed:
         config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(choices, dict)
-    root = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     return resolve(root, {str(key): value for key, value in choices.items()})

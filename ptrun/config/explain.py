@@ -12,6 +12,7 @@ from ptrun.config.schema import GROUPS, RunConfig, TrainConfig
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
+_PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _SCHEMAS = {"RunConfig": RunConfig, "TrainConfig": TrainConfig}
 
 
@@ -58,7 +59,8 @@ def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     key = re.search(r"full_key: ([\w.]+)", text)
     if not found:
         return None
-    return f"{key[1] if key else 'value'}: expected {found[2]}, got {found[1]!r}."
+    wanted = _PLAIN.get(found[2], found[2])
+    return f"{key[1] if key else 'value'}: expected {wanted}, got {found[1]!r}."
 
 
 def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""A run's name: the same configuration is the same folder, any change that moves a number is not."""
+"""A run's name: one configuration is one folder, and a change that moves a number another."""
 
 import hashlib
 import json

@@ -89,7 +89,7 @@ def _positions(asked: Sequence[Positions | None], rows: Sequence[int]) -> Positi
 def _split(values: Tensor | None, asked: Sequence[Positions | None]) -> list[Tensor | None]:
     if values is None:
         return [None] * len(asked)
-    pieces = iter(values.split([len(at.rows) for at in asked if at is not None]))
+    pieces = iter(torch.split(values, [len(at.rows) for at in asked if at is not None]))
     return [None if at is None else next(pieces) for at in asked]
 
 
@@ -150,7 +150,7 @@ def _edits(parts: Sequence[BackboneInput], rows: Sequence[int]) -> dict[Site, Ed
 
 def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:
     def edit(hidden: Tensor) -> Tensor:
-        pieces = hidden.split(list(rows))
+        pieces = torch.split(hidden, list(rows))
         edited = [own(piece) if own else piece for own, piece in zip(edits, pieces, strict=True)]
         return torch.cat(edited)
 

@@ -213,5 +213,5 @@ def _by_owner(rows: Sequence[Row]) -> dict[int, list[Row]]:
 def _has_bf16(device: str) -> bool:
     """Return whether bf16 matrix products run in hardware."""
     if device == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -1,13 +1,12 @@
 """What every method is: inputs for the backbone, a read-out, and what it learns."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.masked import MaskedBackbone
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
@@ -66,13 +65,8 @@ class Method(nn.Module):
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""
-        return BackboneInput(
-            ids=batch.ids,
-            mask=batch.mask,
-            types=batch.types,
-            keys=batch.keys,
-            **self.readout.ask(batch.reads),
-        )
+        text = BackboneInput(ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys)
+        return self.readout.ask(text, batch.reads)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the summed loss `[]` of a batch, one term a target."""
@@ -122,13 +116,3 @@ def check_pair(method: type[Method], name: str, kind: str, task: str) -> None:
             f"method={name} cannot answer task={task}, which is {kind}; "
             f"it answers: {', '.join(method.kinds)}."
         )
-
-
-def move(at: Positions, columns: int) -> Positions:
-    """Return the same cells in a grid with that many columns put before the text."""
-    return replace(at, columns=at.columns + columns)
-
-
-def readout_module(method: Method) -> nn.Module:
-    """Return the read-out as the module it is."""
-    return cast(nn.Module, cast(Any, method.readout))

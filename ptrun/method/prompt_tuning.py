@@ -12,7 +12,7 @@ import torch
 
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.masked import MaskedBackbone
-from ptrun.method.base import Method, move
+from ptrun.method.base import Method
 from ptrun.prompt.soft import SoftPrompt
 from ptrun.readout.base import Batch
 from ptrun.readout.head import Pooler
@@ -53,11 +53,12 @@ class PromptTuning(Method):
         types = batch.types
         if types is not None:
             types = torch.cat([types.new_zeros(rows, self.length), types], dim=1)
-        return replace(
+        given = replace(
             super().inputs(batch),
             ids=None,
             embeddings=torch.cat([self.prompt(rows).to(text.dtype), text], dim=1),
             mask=torch.cat([seen, batch.mask], dim=1),
             types=types,
-            **self.readout.ask(move(batch.reads, self.length)),
         )
+        moved = replace(batch.reads, columns=batch.reads.columns + self.length)
+        return self.readout.ask(given, moved)

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.types import Example, Prediction
 
 
@@ -84,8 +84,8 @@ class Readout(Protocol):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example, at most `room` tokens long."""
 
-    def ask(self, at: Positions) -> dict[str, Positions]:
-        """Return which field of `BackboneInput` asks for what is read, at these positions."""
+    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
+        """Return an input that also asks for what is read at these positions."""
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum `[]` of one loss term a target; the engine divides by their number."""

@@ -1,12 +1,13 @@
 """Linear heads on the last hidden states: one answer a row, or one a word."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.masked import MaskedBackbone
 from ptrun.readout.base import Batch, Features, Readout
@@ -34,7 +35,8 @@ class _Head(nn.Module):
 
     def scores(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return `[K, labels]` from `[K, H]`, in fp32."""
-        return self.linear(drop(hidden.float(), _cell_keys(batch), _HEAD_SITE, self.dropout))
+        kept = drop(hidden.float(), _cell_keys(batch), _HEAD_SITE, self.dropout)
+        return functional.linear(kept, self.linear.weight, self.linear.bias)
 
     def room(self, wanted: int) -> int:
         """Return the longest row: what is left of the backbone, or the task's own limit."""
@@ -102,9 +104,9 @@ class LinearHead(_Head):
             for i, example in enumerate(examples)
         ]
 
-    def ask(self, at: Positions) -> dict[str, Positions]:
+    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
         """Ask for pooled or plain hidden states."""
-        return {"pooled_at" if self._pooled else "hidden_at": at}
+        return replace(given, pooled_at=at) if self._pooled else replace(given, hidden_at=at)
 
     def read(self, output: BackboneOutput) -> Tensor:
         """Return what the head reads, `[K, H]`."""
@@ -136,9 +138,9 @@ class TokenHead(_Head):
         )
         return [self._features(example, rows, i) for i, example in enumerate(examples)]
 
-    def ask(self, at: Positions) -> dict[str, Positions]:
+    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
         """Ask for hidden states."""
-        return {"hidden_at": at}
+        return replace(given, hidden_at=at)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction]:
         """Return a tag for each word of each row."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.hub import go_offline_if_unreachable
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket"}
 
@@ -104,6 +105,7 @@ class Source:
         return str(self._file(split)) if self._is_local() else f"{self.folder}/{split}"
 
     def _hub(self, split: str) -> Iterator[Row]:
+        go_offline_if_unreachable()
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
 

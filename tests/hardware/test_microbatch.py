@@ -1,6 +1,7 @@
 """Micro-batches: every row once, within the budget, and the least padded tokens."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -43,4 +44,4 @@ def test_equal_lengths_keep_their_order_and_have_no_padding():
 
 def _parts(count, starts):
     edges = [0, *starts, count]
-    return [list(range(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [list(range(a, b)) for a, b in pairwise(edges)]

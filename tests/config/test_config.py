@@ -1,0 +1,147 @@
+"""Every file composes and binds; a name follows what moves a number and nothing else."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ptrun.config import identity
+from ptrun.config.build import check, problems
+from ptrun.config.compose import compose_run
+from ptrun.config.paths import conf_dir, describe, options
+from ptrun.config.schema import GROUPS
+from ptrun.config.typecheck import fits
+from ptrun.errors import UserError
+
+FILES = [(group, option) for group in GROUPS for option in options(group)]
+
+
+@pytest.mark.parametrize(("group", "option"), FILES, ids=[f"{g}={o}" for g, o in FILES])
+def test_every_option_composes_binds_and_says_what_it_is(group, option):
+    composed = compose_run([f"{group}={option}"])
+    check({name: composed.config[name] for name in GROUPS})
+    assert composed.names[group] == option
+    assert describe(options(group)[option])
+
+
+def test_all_problems_of_all_components_come_at_once():
+    composed = compose_run(
+        ["method.lenght=3", "method.length=x", "backbone.dtyp=a", "task.version=1.5"]
+    )
+    with pytest.raises(UserError) as raised:
+        check({name: composed.config[name] for name in GROUPS})
+    lines = str(raised.value).splitlines()
+    assert lines[0].startswith("backbone.dtyp: unknown; did you mean 'dtype'?") or len(lines) == 4
+    text = str(raised.value)
+    assert "method.lenght: unknown; did you mean 'length'?" in text
+    assert "method.length: expected int, got 'x'." in text
+    assert "task.version: expected int, got 1.5." in text
+
+
+def test_a_missing_parameter_and_a_bad_target_are_named():
+    assert problems("method", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"}) == [
+        "method.length: missing; type method.length=..."
+    ]
+    with pytest.raises(UserError, match=r"'ptrun.nothing.X' cannot be imported"):
+        problems("method", {"_target_": "ptrun.nothing.X"})
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "expected"),
+    [
+        (1, float, True),
+        (True, int, False),
+        (True, float, False),
+        (None, int | None, True),
+        ("a", int | None, False),
+        ([1, 2], list[int], True),
+        ([1, "2"], list[int], False),
+        ({"a": 1}, dict[str, str | int], True),
+        ({"a": 1.5}, dict[str, str | int], False),
+    ],
+)
+def test_values_fit_annotations_as_a_user_would_expect(value, annotation, expected):
+    assert fits(value, annotation) is expected
+
+
+def test_unknown_root_keys_do_not_slip_past_with_a_plus():
+    with pytest.raises(UserError, match=r"sed: unknown; did you mean 'seed'?"):
+        compose_run(["+sed=3"])
+
+
+def names_of(*overrides, data="d", weights="w"):
+    composed = compose_run(list(overrides))
+    content = identity.affecting(composed.config, data, weights)
+    return identity.run_id(composed.names, content), identity.group_id(content)
+
+
+def test_the_run_id_is_readable_and_stable():
+    run_id, group = names_of()
+    assert run_id.startswith("ptuning_v2-pocket_bert-pocket_ner-full-s1-")
+    assert (run_id, group) == names_of()
+
+
+@pytest.mark.parametrize(
+    "same", ["name=other", "outputs=/x", "tracking=wandb", "rerun=true", "data_dir=/y"]
+)
+def test_what_moves_no_number_keeps_the_run_id(same):
+    assert names_of(same) == names_of()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "method.length=21",
+        "train.lr=0.011",
+        "data_seed=2",
+        "hardware.precision=bf16",
+        "protocol=paper",
+        "task.version=2",
+    ],
+)
+def test_what_moves_a_number_changes_run_id_and_group(other):
+    assert names_of(other)[0] != names_of()[0] and names_of(other)[1] != names_of()[1]
+
+
+def test_a_seed_changes_the_run_id_but_not_the_group():
+    assert names_of("seed=2")[0] != names_of()[0] and names_of("seed=2")[1] == names_of()[1]
+
+
+def test_contents_count_and_not_paths(tmp_path):
+    path = f"backbone.path={tmp_path}"
+    assert names_of(data="e")[0] != names_of()[0] and names_of(weights="v")[0] != names_of()[0]
+    assert names_of(path)[0].startswith(f"ptuning_v2-{tmp_path.name}-")
+
+
+def test_the_run_id_does_not_depend_on_the_hash_seed():
+    code = "from tests.config.test_config import names_of; print(names_of())"
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=conf_dir().parent,
+    )
+    assert done.stdout.strip() == str(names_of()), done.stderr
+
+
+def test_the_users_folders_come_first(tmp_path, monkeypatch):
+    mine, here = tmp_path / "mine", tmp_path / "here" / "ptrun_conf"
+    (mine / "setting").mkdir(parents=True)
+    (here / "task").mkdir(parents=True)
+    shipped = options("setting")["full"].read_text()
+    (mine / "setting" / "own.yaml").write_text(shipped)
+    (here / "task" / "pocket_ner.yaml").write_text(options("task")["conll03"].read_text())
+    monkeypatch.setenv("PTRUN_CONFIG_DIR", str(mine))
+    monkeypatch.chdir(here.parent)
+    assert list(options("setting")) == ["full", "own"]
+    composed = compose_run(["setting=own"])
+    assert composed.names["setting"] == "own" and composed.config["task"]["name"] == "conll03"
+
+
+def test_the_environment_names_the_data_folder(monkeypatch):
+    monkeypatch.setenv("PTRUN_DATA", "/from/environment")
+    assert compose_run().config["data_dir"] == "/from/environment"
+    assert compose_run(["data_dir=/typed"]).config["data_dir"] == "/typed"

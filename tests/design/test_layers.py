@@ -1,0 +1,88 @@
+"""Imports go down only, nothing heavy loads early, and folders match groups."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptrun.config.schema import GROUPS
+
+ROOT = Path(__file__).parents[2] / "ptrun"
+LAYERS = [
+    ("types", "errors", "__init__"),
+    ("hub", "pocket"),
+    ("config", "task", "prompt", "backbone"),
+    ("readout",),
+    ("method", "setting", "protocol", "tracking"),
+    ("hardware",),
+    ("result",),
+    ("store", "manifest", "report"),
+    ("run", "summary"),
+    ("cli",),
+    ("__main__",),
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def modules():
+    return sorted(ROOT.rglob("*.py"))
+
+
+def part(file):
+    first = file.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "ptrun"
+        ):
+            names = node.module.split(".")[1:2] or [alias.name for alias in node.names]
+            yield from names
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_imports_go_down(file):
+    own = part(file)
+    for other in imports(file):
+        if other in RANK and other != own:
+            assert RANK[other] < RANK[own], f"{own} may not import {other}"
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_files_hold_one_idea(file):
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 300
+    if file.name == "__init__.py" and file.parent != ROOT:
+        assert not file.read_text().strip()
+
+
+def test_every_part_has_a_layer():
+    assert {part(file) for file in modules()} <= set(RANK)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_has_a_folder_in_both_trees(group):
+    assert (ROOT / group).is_dir() and (ROOT.parent / "conf" / group).is_dir()
+
+
+@pytest.mark.parametrize("option", ["fine_tuning", "prompt_tuning", "ptuning_v2"])
+def test_a_method_is_found_from_its_override(option):
+    text = (ROOT.parent / "conf" / "method" / f"{option}.yaml").read_text()
+    assert f"ptrun.method.{option}." in text and (ROOT / "method" / f"{option}.py").is_file()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["list", "task"]])
+def test_light_commands_import_nothing_heavy(arguments):
+    code = (
+        f"import sys; sys.argv = ['ptrun', *{arguments!r}]\n"
+        "from ptrun.cli import main\nmain()\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

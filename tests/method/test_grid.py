@@ -1,0 +1,163 @@
+"""Every method on every encoder and kind of task: the promises all methods make."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.backbone.base import checksum
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.store import RunStore, read_tensors
+from tests.training import conll03, engine, member, sst2
+
+METHODS = {
+    "fine_tuning": FineTuning,
+    "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
+    "prompt_tuning": partial(PromptTuning, length=3),
+    "ptuning_v2": partial(PTuningV2, length=3),
+    "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
+    "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
+    "ptuning_v2_frozen_pooler": partial(PTuningV2, length=3, pooler="frozen"),
+}
+TASKS = {"classification": sst2, "tagging": conll03}
+
+cell = pytest.mark.parametrize("kind", ["bert", "roberta", "electra"])
+method = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+task = pytest.mark.parametrize("data", TASKS.values(), ids=TASKS)
+
+
+def trained(make, backbone, data, **train):
+    one = member(make, backbone, data, **train)
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    return fit, one
+
+
+@cell
+@method
+@task
+def test_only_learned_tensors_move_and_all_of_them_do(tiny, data_dir, kind, make, data):
+    backbone = tiny(kind)
+    before = {n: p.detach().clone() for n, p in backbone.model.named_parameters()}
+    whole = checksum(backbone.model)
+    start = {
+        n: p.detach().clone() for n, p in member(make, backbone, data(data_dir)).learned.items()
+    }
+    _, one = trained(make, backbone, data(data_dir), max_steps=3)
+    tuned = {id(p) for p in one.learned.values()}
+    for name, parameter in backbone.model.named_parameters():
+        if id(parameter) not in tuned:
+            assert torch.equal(parameter, before[name]), name
+    if not one.method.tunes_backbone:
+        assert checksum(backbone.model) == whole
+    moved = [n for n, p in one.learned.items() if not torch.equal(p, start[n])]
+    still = set(one.learned) - set(moved)
+    assert not {n for n in still if not n.startswith("backbone.")}
+    assert all(
+        "position" in n or "pooler" in n or "token_type" in n or ".key.bias" in n for n in still
+    )
+
+
+@cell
+@method
+@task
+def test_saved_and_loaded_it_answers_the_same(tiny, data_dir, tmp_path, kind, make, data):
+    backbone, examples = tiny(kind), data(data_dir)
+    fit, one = trained(make, backbone, examples, max_steps=4)
+    features = one.method.encode(examples.load("test"))
+    answers = fit.predict([one.method], [features])[0]
+    bound = {"name": backbone.name, "revision": "None", "weights": backbone.weights}
+    RunStore(tmp_path, bound, tracker=None).write_prompt(one.method.exported(), {})
+    tensors, _ = read_tensors(tmp_path / "prompt.safetensors", bound)
+    fresh_backbone = tiny(kind)
+    fresh = make(fresh_backbone, examples)
+    fresh.load_exported(tensors)
+    again = engine(fresh_backbone)
+    again.place([fresh])
+    assert again.predict([fresh], [features])[0] == answers
+
+
+@cell
+@method
+@task
+def test_batch_size_and_order_change_no_answer(tiny, data_dir, kind, make, data):
+    backbone, examples = tiny(kind), data(data_dir)
+    _, one = trained(make, backbone, examples, max_steps=4)
+    features = one.method.encode(examples.load("test"))
+    whole = engine(backbone, 10_000).predict([one.method], [features])[0]
+    single = engine(backbone, 1).predict([one.method], [features[::-1]])[0]
+    assert single[::-1] == whole
+
+
+@cell
+@method
+@task
+def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
+    """The loss without dropout falls by a quarter; a random frozen backbone is what bounds it."""
+    examples, backbone = data(data_dir), tiny(kind)
+    first = examples.load("train")[:4]
+    examples.load = lambda part: first
+    before = _loss(backbone, member(make, backbone, examples))
+    lr = 3e-3 if make in (FineTuning, METHODS["fine_tuning_trainable_pooler"]) else 5e-2
+    _, one = trained(make, backbone, examples, max_steps=100, lr=lr, eval_every=100)
+    assert _loss(backbone, one) < 0.75 * before
+
+
+@torch.no_grad()
+def _loss(backbone, one):
+    batch = engine(backbone)._collate(one.features)
+    loss = one.method.loss(backbone.forward(one.method.inputs(batch)), batch)
+    return float(loss) / len(batch.targets)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_zero_vectors_are_the_bare_backbone(tiny, data_dir, kind):
+    backbone, data = tiny(kind), sst2(data_dir)
+    torch.manual_seed(0)
+    bare = FineTuning(backbone, data)
+    torch.manual_seed(0)
+    empty = PTuningV2(backbone, data, length=0)
+    fit = engine(backbone)
+    batch = fit._collate(bare.encode(data.load("train")))
+    outputs = [m.readout.read(backbone.forward(m.inputs(batch))) for m in (bare, empty)]
+    torch.testing.assert_close(*outputs, atol=0, rtol=0)
+
+
+def test_the_interval_alone_gets_a_prefix(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    top = PTuningV2(backbone, data, length=3, layers=[2, 3])
+    batch = engine(backbone)._collate(top.encode(data.load("train")))
+    assert [p is not None for p in top.inputs(batch).prefixes] == [False, True, True]
+    bottom = PTuningV2(backbone, data, length=3, layers=[1, 2])
+    assert top.learned_parameters() == bottom.learned_parameters()
+
+
+def test_prompt_vectors_stand_before_the_text_and_are_seen(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    prompted = PromptTuning(backbone, data, length=3)
+    batch = engine(backbone)._collate(prompted.encode(data.load("train")))
+    given = prompted.inputs(batch)
+    rows, width = batch.ids.shape
+    assert given.embeddings.shape == (rows, 3 + width, 32) and given.mask[:, :3].all()
+    assert torch.equal(given.embeddings[0, :3], prompted.prompt.table)
+    assert given.pooled_at.columns.unique().tolist() == [3]
+    changed = replace(
+        given, embeddings=given.embeddings.clone().index_fill_(1, torch.tensor([1]), 0.9)
+    )
+    assert not torch.equal(backbone.forward(given).pooled, backbone.forward(changed).pooled)
+
+
+def test_prefix_dropout_acts_in_training_only(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    prompted = PTuningV2(backbone, data, length=3, dropout=0.5)
+    features, fit = prompted.encode(data.load("train")), engine(backbone)
+    keyed = fit._collate(features, torch.arange(len(features)))
+    plain = fit._collate(features)
+    key, other = (prompted.inputs(batch).prefixes[0].key for batch in (keyed, plain))
+    assert 0.3 < float((key == 0).float().mean()) < 0.7
+    assert not torch.equal(key[0], key[1]) and torch.equal(other[0], other[1])
+    assert not (other == 0).any()

@@ -1,0 +1,160 @@
+"""Tasks read local files line by line, map labels by name, and say where something is wrong."""
+
+import gzip
+import json
+import random
+
+import pytest
+from seqeval.metrics import f1_score, precision_score, recall_score
+
+from ptrun.errors import UserError
+from ptrun.protocol.honest import Honest
+from ptrun.protocol.paper import Paper
+from ptrun.task.metric import entity_scores
+from ptrun.task.source import Source
+from ptrun.types import Prediction
+from tests.training import conll03, sst2
+
+
+def test_rows_become_examples_in_file_order(data_dir):
+    examples = sst2(data_dir).load("train")
+    assert [e.id for e in examples] == [f"train-{i}" for i in range(6)]
+    assert examples[0].fields == {"sentence": "a good bright film"}
+    assert [e.target for e in examples[:2]] == ["positive", "negative"]
+
+
+def test_gzip_and_plain_files_read_the_same(data_dir):
+    plain = conll03(data_dir).load("train")
+    file = data_dir / "conll03" / "train.jsonl"
+    with gzip.open(file.with_name("train.jsonl.gz"), "wt", encoding="utf-8") as opened:
+        opened.write(file.read_text())
+    file.unlink()
+    assert conll03(data_dir).load("train") == plain
+
+
+def test_a_label_may_stand_in_the_file_by_name(data_dir):
+    (data_dir / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": "positive"}\n')
+    assert sst2(data_dir).load("train")[0].target == "positive"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"sentence": "x", "label": 1', r"train.jsonl:2: not JSON"),
+        ("[1, 2]", r"train.jsonl:2: expected an object"),
+        ('{"sentence": "x"}', r"train.jsonl:2: no field 'label'; this row has sentence"),
+        (
+            '{"sentence": "x", "label": 2}',
+            r"train.jsonl:2: label is 2; task sst2 has negative \(0\)",
+        ),
+        ('{"sentence": "x", "label": [1]}', r"train.jsonl:2: label is \[1\]"),
+        (
+            '{"sentence": null, "label": 1}',
+            r"train.jsonl:2: field 'sentence' is None; expected text",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_with_file_and_number(data_dir, line, message):
+    file = data_dir / "sst2" / "train.jsonl"
+    file.write_text('{"sentence": "fine", "label": 1}\n' + line + "\n")
+    with pytest.raises(UserError, match=message):
+        sst2(data_dir).load("train")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "lists of equal length"),
+        ({"tokens": [], "ner_tags": []}, "at least one word"),
+        ({"tokens": "a", "ner_tags": "O"}, "lists of equal length"),
+        (
+            {"tokens": ["a"], "ner_tags": ["B-MISC"]},
+            "tag 'B-MISC' is not of task conll03; allowed: O, B-PER",
+        ),
+    ],
+)
+def test_a_bad_sentence_is_named(data_dir, row, message):
+    (data_dir / "conll03" / "train.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=f"train.jsonl:1: .*{message}"):
+        conll03(data_dir).load("train")
+
+
+def test_empty_missing_and_unreadable_files_are_named(data_dir):
+    file = data_dir / "sst2" / "train.jsonl"
+    file.write_text("\n\n")
+    with pytest.raises(UserError, match=r"train.jsonl: no examples; the split is empty"):
+        sst2(data_dir).load("train")
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not readable as UTF-8"):
+        sst2(data_dir).load("train")
+    file.unlink()
+    with pytest.raises(UserError, match=r"train.jsonl\[.gz\]: no such file"):
+        sst2(data_dir).load("train")
+    with pytest.raises(UserError, match="no such folder"):
+        sst2(data_dir / "nowhere").load("train")
+
+
+def test_the_digest_follows_content(data_dir):
+    before = sst2(data_dir).digest()
+    assert before == sst2(data_dir).digest()
+    with (data_dir / "sst2" / "test.jsonl").open("a") as opened:
+        opened.write('{"sentence": "more", "label": 1}\n')
+    assert sst2(data_dir).digest() != before
+
+
+def test_a_source_nobody_reads_is_refused():
+    with pytest.raises(UserError, match=r"task.source has \['ftp'\]"):
+        Source("x", {"ftp": "y"}, None)
+
+
+def test_gold_scores_100_and_ten_thousand_corruptions_equal_seqeval():
+    rng = random.Random(0)
+    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    golds = [[rng.choice(tags) for _ in range(rng.randint(1, 9))] for _ in range(50)]
+    assert entity_scores(golds, golds)["f1"] == 100.0
+    for _ in range(200):
+        guesses = [[rng.choice(tags) if rng.random() < 0.3 else t for t in row] for row in golds]
+        scores = entity_scores(guesses, golds)
+        for name, scorer in {
+            "f1": f1_score,
+            "precision": precision_score,
+            "recall": recall_score,
+        }.items():
+            assert scores[name] == 100.0 * scorer(golds, guesses)
+
+
+def test_a_stray_inside_tag_opens_a_chunk():
+    assert entity_scores([["O", "I-PER"]], [["O", "B-PER"]])["f1"] == 100.0
+
+
+def test_scores_are_in_percent(data_dir):
+    task = sst2(data_dir)
+    examples = task.load("test")
+    answers = [Prediction(e.id, "positive") for e in examples]
+    assert task.score(answers, examples) == {"accuracy": 50.0}
+
+
+def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
+    task = sst2(data_dir)
+    task._splits = {"train": "train", "dev": "validation", "test": None}
+    split = Honest(dev_share=1 / 3).split(task, data_seed=1)
+    assert [len(part) for part in (split.train, split.dev, split.test)] == [4, 2, 6]
+    assert not {e.id for e in split.train} & {e.id for e in split.dev}
+    assert split.origin == {"dev": "33% of train", "test": "published dev"}
+    assert split == Honest(dev_share=1 / 3).split(task, data_seed=1)
+    papers = Paper().split(task, data_seed=1)
+    assert papers.dev == papers.test and "selected on it too" in papers.origin["test"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("make", "counts"),
+    [(conll03, (14041, 3250, 3453)), (sst2, (6920, 872, 1821))],
+    ids=["conll03", "sst2"],
+)
+def test_the_real_data_have_the_published_sizes(shared, make, counts):
+    from ptrun.config.build import build
+    from ptrun.config.compose import compose_run
+
+    task = build(compose_run([f"task={make.__name__}"]).config["task"], str(shared / "data"))
+    assert tuple(len(task.load(part)) for part in ("train", "dev", "test")) == counts
