@@ -1,0 +1,53 @@
+"""The installed command in a subprocess, from a folder of its own."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass
+class Command:
+    """Runs `ptrun` in `folder` with what every test of it shares."""
+
+    folder: Path
+    data_dir: Path
+    backbone: Path
+
+    def __call__(self, *arguments, environment=None):
+        return subprocess.run(
+            self.line(*arguments),
+            cwd=self.folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+
+    def line(self, *arguments):
+        return [sys.executable, "-m", "ptrun", *arguments]
+
+    def small(self, *overrides):
+        """Return overrides of a run of six rows on a tiny backbone."""
+        return [
+            "task=sst2",
+            f"data_dir={self.data_dir}",
+            f"backbone.path={self.backbone}",
+            "method.length=3",
+            "train.batch_size=2",
+            "train.epochs=2",
+            *overrides,
+        ]
+
+    def results(self):
+        return sorted(self.folder.rglob("result.json"))
+
+
+@pytest.fixture
+def ptrun(tmp_path, data_dir, tiny_folder):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return Command(folder, data_dir, tiny_folder("bert"))

@@ -1,0 +1,91 @@
+"""Wrong command lines: at most three lines, the value, what is allowed, exit 1, nothing left."""
+
+import pytest
+
+WRONG = {
+    "unknown option": (["method=ptuning_v3"], ["method=ptuning_v3", "did you mean 'ptuning_v2'?"]),
+    "unknown group": (["metod=ptuning_v2"], ["metod", "did you mean 'method'?"]),
+    "misspelt key": (["method.lenght=3"], ["method.lenght", "did you mean 'length'?"]),
+    "misspelt train key": (["train.lrr=1"], ["train.lrr", "did you mean 'lr'?"]),
+    "unknown root key": (["+sed=3"], ["sed", "did you mean 'seed'?"]),
+    "wrong type": (["method.length=abc"], ["method.length", "expected int, got 'abc'"]),
+    "wrong root type": (["seed=abc"], ["seed: expected int, got 'abc'"]),
+    "wrong choice": (["train.schedule=cosine"], ["'cosine'", "linear, constant, exponential"]),
+    "wrong literal": (["method.pooler=mean"], ["'mean'", "'auto', 'frozen', 'trainable', 'none'"]),
+    "value out of range": (["train.lr=-1"], ["train.lr is -1.0; use more than 0"]),
+    "no such folder": (["task=sst2", "data_dir=/nowhere"], ["data_dir=/nowhere: no such folder"]),
+    "no data": (["task=conll03"], ["conll03", "data_dir=DIR", "task=pocket_ner"]),
+    "no model": (["backbone.path=/nowhere"], ["backbone.path=/nowhere", "model.safetensors"]),
+    "hub model offline": (
+        ["backbone=bert_large_cased"],
+        ["bert-large-cased", "backbone.path=FOLDER"],
+    ),
+    "prompt too long": (
+        ["method.length=300"],
+        ["300", "256 positions", "method.length=248 or less"],
+    ),
+    "impossible interval": (["method.layers=[2,9]"], ["[2, 9]", "first <= last <= 4"]),
+    "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
+    "no value": (["seed"], ["seed"]),
+    "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
+    "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
+    "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), WRONG.values(), ids=WRONG)
+def test_a_wrong_command_is_explained(ptrun, arguments, told):
+    check(ptrun, ptrun(*arguments), told)
+
+
+def broken_line(folder):
+    (folder / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": 1}\n{"sentence": \n')
+
+
+def foreign_label(folder):
+    (folder / "sst2" / "train.jsonl").write_text('{"sentence": "x", "label": "meh"}\n')
+
+
+def empty_split(folder):
+    (folder / "sst2" / "validation.jsonl").write_text("")
+
+
+def lost_split(folder):
+    (folder / "sst2" / "test.jsonl").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (broken_line, ["train.jsonl:2", "not JSON"]),
+        (foreign_label, ["train.jsonl:1", "'meh'", "negative (0), positive (1)"]),
+        (empty_split, ["validation.jsonl", "the split is empty"]),
+        (lost_split, ["test.jsonl[.gz]: no such file"]),
+    ],
+    ids=["broken line", "foreign label", "empty split", "lost split"],
+)
+def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
+    spoil(ptrun.data_dir)
+    check(ptrun, ptrun(*ptrun.small()), told)
+
+
+def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
+    mine = ptrun.folder / "ptrun_conf" / "task"
+    mine.mkdir(parents=True)
+    (ptrun.folder / "regression.py").write_text(
+        "class Regression:\n    kind = 'regression'\n    def __init__(self, data_dir): pass\n"
+    )
+    (mine / "scores.yaml").write_text("# Scores.\n_target_: regression.Regression\n")
+    done = ptrun(
+        "task=scores", "backbone=bert_large_cased", environment={"PYTHONPATH": str(ptrun.folder)}
+    )
+    check(ptrun, done, ["method=ptuning_v2 cannot answer task=scores", "classification, tagging"])
+
+
+def check(ptrun, done, told):
+    assert done.returncode == 1, done.stderr + done.stdout
+    lines = done.stderr.strip().splitlines()
+    assert 1 <= len(lines) <= 3 and "Traceback" not in done.stderr, done.stderr
+    for words in told:
+        assert words in done.stderr, done.stderr
+    assert not list(ptrun.folder.rglob("result.json")) and not list(ptrun.folder.rglob("state*"))

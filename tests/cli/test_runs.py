@@ -1,0 +1,103 @@
+"""The installed command end to end: a run, its files, a sweep, a resume after kill -9, a report."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from safetensors.torch import load_file
+from seqeval.metrics import f1_score
+
+
+def rows(folder, event):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["event"] == event]
+
+
+def test_a_run_leaves_everything_that_makes_it_checkable(ptrun):
+    done = ptrun(*ptrun.small("task=conll03"))
+    assert done.returncode == 0, done.stderr
+    (file,) = ptrun.results()
+    result, folder = json.loads(file.read_text()), file.parent
+    assert folder.name == result["run_id"] and result["status"] == "finished"
+    assert result["learned_parameters"]["prompt"] == 2 * 3 * 3 * 32
+    answers = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+    golds, guesses = ([a[key] for a in answers] for key in ("target", "prediction"))
+    assert result["metrics"]["test"]["f1"] == 100 * f1_score(golds, guesses)
+    prompt = load_file(folder / "prompt.safetensors")
+    assert prompt["prompt.prefix"].shape == (3, 6, 2, 16)
+    facts = result["manifest"]
+    assert facts["backbone"]["frozen_verified"] is True
+    assert facts["data"]["train"]["count"] == 6 and len(facts["data"]["train"]["ids"]) == 6
+    assert {"versions", "git_commit", "seconds", "peak_memory_mib", "candidates"} <= set(facts)
+    events = [
+        json.loads(line)["event"] for line in (folder / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert events.index("selection_done") < events.index("test") and events.count("test") == 1
+    assert f"test f1 {result['metrics']['test']['f1']:.2f}" in done.stdout
+
+
+def test_a_finished_run_is_skipped_and_rerun_sets_it_aside(ptrun):
+    first = ptrun(*ptrun.small())
+    (file,) = ptrun.results()
+    written = file.stat().st_mtime_ns
+    assert ptrun(*ptrun.small()).stdout == first.stdout and file.stat().st_mtime_ns == written
+    assert ptrun(*ptrun.small("rerun=true")).returncode == 0
+    assert file.stat().st_mtime_ns > written
+    assert file.parent.with_name(f"{file.parent.name}~1").is_dir()
+
+
+def test_a_killed_run_goes_on_bit_for_bit(ptrun):
+    overrides = ptrun.small("train.max_steps=300", "train.eval_every=20")
+    whole = ptrun(*overrides, "outputs=whole")
+    assert whole.returncode == 0, whole.stderr
+    running = subprocess.Popen(ptrun.line(*overrides, "outputs=cut"), cwd=ptrun.folder)
+    while not (states := list((ptrun.folder / "cut").rglob("state.safetensors"))):
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    cut = states[0].parent
+    assert not (cut / "result.json").exists(), "the run was over before it could be killed"
+    assert ptrun(*overrides, "outputs=cut").returncode == 0
+    same = ptrun.folder / "whole" / cut.relative_to(ptrun.folder / "cut")
+    assert rows(cut, "step") == rows(same, "step") and len(rows(cut, "step")) == 300
+    assert rows(cut, "dev") == rows(same, "dev")
+    for name in ("prompt.safetensors", "state.safetensors"):
+        ours, theirs = load_file(cut / name), load_file(same / name)
+        assert ours.keys() == theirs.keys()
+        assert all(bool((ours[key] == theirs[key]).all()) for key in ours)
+    assert (cut / "predictions.jsonl").read_text() == (same / "predictions.jsonl").read_text()
+
+
+def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
+    small = ptrun.small("train.clip=null")
+    assert ptrun("-m", *small, "seed=1,2", "name=sweep").returncode == 0
+    lost = ptrun("-m", *small, "train.lr=1e30", "seed=1", "name=sweep")
+    assert lost.returncode == 1 and "failed: loss" in lost.stderr
+    again = ptrun(*small, "train.lr=1e30", "seed=1", "name=sweep")
+    assert again.returncode == 1 and "rerun=true" in again.stderr
+    assert len(ptrun.results()) == 2
+    report = ptrun("report", "outputs").stdout
+    assert "train.lr=0.01" in report and "train.lr=1e+30" in report and "±" in report
+
+
+def test_a_bad_value_in_a_sweep_fails_its_own_job_only(ptrun):
+    done = ptrun("-m", *ptrun.small(), "method.length=100,2")
+    assert done.returncode == 1 and "method.length is 100" in done.stderr
+    assert len(ptrun.results()) == 1
+
+
+def test_wandb_works_offline_without_a_key(ptrun):
+    done = ptrun(*ptrun.small("tracking=wandb"), environment={"HOME": str(ptrun.folder)})
+    assert done.returncode == 0, done.stderr
+    assert len(ptrun.results()) == 1 and list(ptrun.folder.rglob("offline-run-*"))
+
+
+def test_help_and_list_name_the_options(ptrun):
+    assert "ptuning_v2" in ptrun("--help").stdout
+    listed = ptrun("list", "task").stdout
+    assert "task=pocket_ner" in listed and "CoNLL-2003" in listed
+    composed = ptrun("--cfg", "job", "seed=9").stdout
+    assert "seed: 9" in composed
