@@ -3,6 +3,7 @@
 Nothing heavy is imported before a run starts; every mistake ends in a few plain lines.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ def main() -> None:
     # Threads that spin while they wait make a step 100 times slower as soon as another process
     # wants a core; OpenMP reads this when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _tell_on_stderr()
     try:
         _dispatch(sys.argv[1:])
     except (UserError, RunFailed) as error:
@@ -41,6 +43,14 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last save", file=sys.stderr)
         sys.exit(130)
+
+
+def _tell_on_stderr() -> None:
+    """Show what ptrun itself has to say, plainly; results alone go to standard output."""
+    logger = logging.getLogger("ptrun")
+    logger.addHandler(logging.StreamHandler())
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 def _dispatch(arguments: Sequence[str]) -> None:

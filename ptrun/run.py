@@ -1,5 +1,6 @@
 """The recipe: one run, from configuration to result, top to bottom."""
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from ptrun.store import RunStore, set_aside
 from ptrun.task.base import Task
 from ptrun.types import RunResult, Split
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -29,6 +32,7 @@ class Plan:
     train: schema.TrainConfig
     task: Task
     backbone: Any
+    engine: TorchEngine
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -49,10 +53,12 @@ def plan(composed: Composed) -> Plan:
     task = build.build(config["task"], config["data_dir"])
     check_pair(build.target(config["method"]), names["method"], task.kind, names["task"])  # type: ignore[arg-type]
     backbone = build.build(config["backbone"])
-    content = identity.affecting(config, task.digest(), backbone.weights)
+    engine = build.build(config["hardware"], backbone)
+    hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
+    content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id
-    return Plan(composed, train, task, backbone, content, run_id, folder)
+    return Plan(composed, train, task, backbone, engine, content, run_id, folder)
 
 
 def run(composed: Composed) -> RunResult:
@@ -66,10 +72,11 @@ def run(composed: Composed) -> RunResult:
     config = composed.config
     done = None if config["rerun"] else result.read(planned.folder)
     if done is not None:
+        _LOG.info("done before; rerun=true repeats it")
         return _known(done, planned.folder)
     torch.manual_seed(config["seed"])
     method = build.build(config["method"], planned.backbone, planned.task)
-    engine = build.build(config["hardware"], planned.backbone)
+    engine = planned.engine
     protocol = build.build(config["protocol"])
     split = protocol.split(planned.task, config["data_seed"])
     split = build.build(config["setting"]).choose(split, config["data_seed"])
@@ -79,6 +86,7 @@ def run(composed: Composed) -> RunResult:
     started = time.monotonic()
     before = checksum(planned.backbone.model)
     member = _member(planned, method, split, store, protocol.select_best)
+    _LOG.info("training in %s", planned.folder)
     engine.fit([member])
     frozen = None if method.tunes_backbone else before == checksum(planned.backbone.model)
     outcome = _outcome(planned, method, member)

@@ -3,6 +3,7 @@
 ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -22,6 +23,7 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.types import Prediction
 
+_LOG = logging.getLogger(__name__)
 Precision = Literal["auto", "fp32", "bf16"]
 
 
@@ -100,7 +102,8 @@ class TorchEngine:
     def fit(self, members: Sequence[Member]) -> None:
         """Train every member to its end; each selects, stops, fails and saves on its own."""
         for member in members:
-            member.resume()
+            if member.resume():
+                _LOG.info("going on from step %d of %d", member.step, member.total)
         total = sum(member.total for member in members)
         with meter(total, sum(member.step for member in members)) as shown:
             while active := [member for member in members if member.active]:

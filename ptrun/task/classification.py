@@ -4,25 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.task.base import Part
+from ptrun.task.dataset import Dataset
 from ptrun.task.metric import accuracy
-from ptrun.task.source import Row, Source
+from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
 
-class Classification:
+class Classification(Dataset):
     """Texts with one label each.
 
-    Args:
-        data_dir: folder of local data, from the run.
-        name: task name, also the folder of local files.
-        version: raised whenever a field, a label or a metric changes meaning.
-        source: `hub`/`revision`/`subset`, or `pocket`.
-        splits: which published split is train, dev and test; null where there is none.
+    Args beyond those of `Dataset`:
         fields: the one or two text fields, in the order the model reads them.
         label: the field of the label.
         labels: label name to the raw value that means it in the files.
-        max_tokens: longest input in tokens; null for what the backbone holds.
     """
 
     kind = "classification"
@@ -41,26 +35,11 @@ class Classification:
         labels: dict[str, str | int],
         max_tokens: int | None = None,
     ):
-        self.name, self.version, self.max_tokens = name, version, max_tokens
+        super().__init__(data_dir, name, version, source, splits, max_tokens)
         self.labels: Sequence[str] = list(labels)
         self.fields = fields
         self._label = label
         self._names: Mapping[Any, str] = {raw: label for label, raw in labels.items()}
-        self._splits = splits
-        self._source = Source(name, source, data_dir)
-
-    def has(self, part: Part) -> bool:
-        """Return whether the data set publishes this part with labels."""
-        return self._splits.get(part) is not None
-
-    def load(self, part: Part) -> list[Example]:
-        """Return the examples of a part.
-
-        Raises:
-            UserError: a file or line cannot be read, or a label is outside the task's set.
-        """
-        split = self._splits[part] or ""
-        return [self._example(f"{split}-{i}", r) for i, r in enumerate(self._source.rows(split))]
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
@@ -68,11 +47,8 @@ class Classification:
         """Return the accuracy, 0-100."""
         return {"accuracy": accuracy([p.value for p in predictions], [e.target for e in examples])}
 
-    def digest(self) -> str:
-        """Return what identifies the data."""
-        return self._source.digest([split for split in self._splits.values() if split])
-
-    def _example(self, fallback: str, row: Row) -> Example:
+    def example(self, fallback: str, row: Row) -> Example:
+        """Return the example of a row, checked."""
         texts = {field: self._text(row, field) for field in self.fields}
         return Example(str(row.data.get("id", fallback)), texts, self._name(row))
 

@@ -1,0 +1,60 @@
+"""Precision and devices: bf16 stays close to fp32, learned tensors stay fp32."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.training import conll03, member
+
+METHODS = {
+    "fine_tuning": FineTuning,
+    "prompt_tuning": partial(PromptTuning, length=3),
+    "ptuning_v2": partial(PTuningV2, length=3),
+}
+
+
+def losses(backbone, data, make, **settings):
+    one = member(make, backbone, data, lr=1e-3)
+    settings = {"precision": "fp32", "checkpointing": False} | settings
+    fit = TorchEngine(backbone, device="cpu", token_budget=60, **settings)
+    fit.place([one.method])
+    fit.fit([one])
+    assert all(p.dtype is torch.float32 for p in one.learned.values())
+    return torch.tensor(one.journal.losses())
+
+
+@pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+def test_bf16_losses_are_within_two_hundredths_of_fp32(tiny, data_dir, make):
+    data = conll03(data_dir)
+    full = losses(tiny(), data, make)
+    half = losses(tiny(), data, make, precision="bf16")
+    torch.testing.assert_close(half, full, atol=2e-2, rtol=2e-2)
+    assert not torch.equal(half, full)
+
+
+@pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+def test_checkpointing_changes_no_loss(tiny, data_dir, make):
+    data = conll03(data_dir)
+    plain = losses(tiny(), data, make)
+    torch.testing.assert_close(losses(tiny(), data, make, checkpointing=True), plain)
+
+
+def test_auto_precision_follows_the_backbones_default(tiny):
+    backbone = tiny()
+    made = TorchEngine(
+        backbone, device="cpu", precision="auto", token_budget=9, checkpointing=False
+    )
+    assert made.precision == "fp32"
+
+
+def test_an_absent_device_is_named(tiny):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(UserError, match=r"hardware.device=cuda"):
+        TorchEngine(tiny(), device="cuda", precision="fp32", token_budget=9, checkpointing=False)
