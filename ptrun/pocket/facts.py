@@ -1,0 +1,150 @@
+"""What is true in the pocket world: facts as records (subject, relation, object)."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ptrun.pocket.entity import Entity
+from ptrun.pocket.lexicon import table, words
+
+ByKind = dict[str, tuple[Entity, ...]]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A relation that holds between a subject and an object (an entity, or a plain word).
+
+    `details` fixes words that every sentence about the fact must agree on, such as its year.
+    """
+
+    relation: str
+    subject: Entity
+    object: Entity | str
+    details: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """The entities that take part, the subject first."""
+        return tuple(e for e in (self.subject, self.object) if isinstance(e, Entity))
+
+    @property
+    def reserved(self) -> bool:
+        """Whether the fact must stay out of training rows of the tasks."""
+        return any(e.reserved for e in self.entities)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the fact must stay out of the corpus."""
+        return any(e.hidden for e in self.entities)
+
+
+# How many facts of a relation each subject gets: a number, or a chance below 1.
+PER_SUBJECT = {
+    "born_in": 1,
+    "lives_in": 1,
+    "has_job": 1,
+    "works_for": 0.5,
+    "studied_at": 0.6,
+    "teaches_at": 0.2,
+    "plays_for": 0.2,
+    "plays_instrument": 0.25,
+    "friend_of": 1,
+    "visited": 2,
+    "reviewed": 1,
+    "located_in": 1,
+    "near": 1,
+    "flows_through": 3,
+    "based_in": 1,
+    "sells": 1,
+    "supplies": 1,
+    "set_in": 1,
+    "praised": 4,
+    "beat": 4,
+}
+# Relations counted from the object's side: every book has one author, every film two actors.
+PER_OBJECT = {
+    "founded": 1,
+    "owns": 1,
+    "manages": 1,
+    "wrote": 1,
+    "directed": 1,
+    "recorded": 1,
+    "painted": 1,
+    "acted_in": 2,
+    "published": 1,
+    "capital_of": 1,
+}
+COUPLES = 80
+SAME_HALF = 0.3  # chance that both ends of a fact are open, or both reserved
+
+
+def facts(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
+    """Yield all facts of the world, none of them twice."""
+    seen: set[tuple[str, str, str]] = set()
+    for fact in _drawn(by_kind, rng):
+        ends = fact.object.id if isinstance(fact.object, Entity) else fact.object
+        key = (fact.relation, fact.subject.id, ends)
+        if key not in seen and fact.subject is not fact.object:
+            seen.add(key)
+            yield fact
+
+
+def _drawn(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
+    for relation, count in PER_SUBJECT.items():
+        for subject in _candidates(relation, "subject", by_kind):
+            for _ in range(_times(count, rng)):
+                yield _fact(
+                    relation, subject, _partner(relation, "object", subject, by_kind, rng), rng
+                )
+    for relation, count in PER_OBJECT.items():
+        for target in _candidates(relation, "object", by_kind):
+            for _ in range(_times(count, rng)):
+                yield _fact(
+                    relation, _partner(relation, "subject", target, by_kind, rng), target, rng
+                )
+    yield from _families(by_kind["person"], rng)
+
+
+def _times(count: float, rng: random.Random) -> int:
+    return int(count) if count >= 1 else int(rng.random() < count)
+
+
+def _candidates(relation: str, end: str, by_kind: ByKind) -> list[Entity]:
+    kinds = table("relations")[relation][end].split()
+    return [e for kind in kinds for e in by_kind[kind]]
+
+
+def _partner(
+    relation: str, end: str, other: Entity, by_kind: ByKind, rng: random.Random
+) -> Entity | str:
+    kinds = table("relations")[relation][end].split()
+    if kinds[0] not in by_kind:
+        return rng.choice(words("lexicon", kinds[0]))
+    kind = rng.choice(kinds)
+    same = [e for e in by_kind[kind] if e.reserved == other.reserved]
+    return rng.choice(same if rng.random() < SAME_HALF else by_kind[kind])
+
+
+def _fact(relation: str, subject: Entity | str, target: Entity | str, rng: random.Random) -> Fact:
+    assert isinstance(subject, Entity)
+    details = {
+        "year": str(rng.randrange(1920, 2000)),
+        "subject_taught": rng.choice(words("lexicon", "subject_taught")),
+        "product": rng.choice(words("lexicon", "product")),
+        "score": rng.choice(words("lexicon", "score")),
+    }
+    return Fact(relation, subject, target, details)
+
+
+def _families(people: Sequence[Entity], rng: random.Random) -> Iterator[Fact]:
+    """Yield marriages, each from both sides, and children who share a parent's family name."""
+    women = [p for p in people if p.gender == "f"]
+    men = [p for p in people if p.gender == "m"]
+    for wife, husband in zip(rng.sample(women, COUPLES), rng.sample(men, COUPLES), strict=True):
+        fact = _fact("married_to", wife, husband, rng)
+        yield fact
+        yield Fact("married_to", husband, wife, fact.details)
+    for child in people:
+        parents = [p for p in people if p.short == child.short and p is not child]
+        if parents and rng.random() < 0.5:
+            yield _fact("child_of", child, rng.choice(parents), rng)

@@ -1,0 +1,176 @@
+"""Opinions with a computed sign: words, negation, contrast and expectation compose as in speech.
+
+A predicate has a sign; a frame keeps or flips it; of two contrasted clauses the main one decides.
+The words of `*_held` lists are drawn with probability `held`, 0 in training rows.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ptrun.pocket.lexicon import items, table
+from ptrun.pocket.phrase import word
+from ptrun.pocket.template import Slot, render
+
+SIGNS = {1: "good", -1: "bad"}
+KEPT = 0.7
+SHARES = (54, 23, 8, 15)
+COMBINATION_HELD_EVERY = 6  # every sixth (aspect, adjective) pair is held out
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One judgement of one aspect: the frame's polarity times the predicate's sign."""
+
+    text: str
+    predicate_sign: int
+    polarity: int
+    aspect: str
+
+    @property
+    def value(self) -> int:
+        """The sign of the whole clause, 1 or -1."""
+        return self.predicate_sign * self.polarity
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """One or two clauses in a sentence about a thing; `main` decides."""
+
+    text: str
+    thing: str
+    main: Clause
+    other: Clause | None = None
+
+    @property
+    def value(self) -> int:
+        """The sign of the sentence, 1 or -1."""
+        return self.main.value
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Draws opinions about one thing.
+
+    `held` is the chance of drawing from a held-out list; `kept` is the share of frames that keep
+    the sign of their predicate, `shares` weighs the forms of an opinion (one clause, contrast,
+    despite, said twice). A `plain` speaker neither negates nor weighs one thing against another.
+    """
+
+    thing: str
+    rng: random.Random
+    held: float = 0.0
+    plain: bool = False
+    kept: float = KEPT
+    shares: tuple[int, int, int, int] = SHARES
+
+    def opinion(self, sign: int) -> Opinion:
+        """Return an opinion of the given sign: plain, contrasted, or said twice."""
+        shares = (80, 0, 0, 20) if self.plain else self.shares
+        kind = self.rng.choices(("one", "contrast", "despite", "both"), shares)[0]
+        main = self._clause(sign, "")
+        if kind == "one":
+            return self._sentence(main.text, main, None)
+        if kind == "despite":
+            return self._despite(main)
+        other = self._clause(sign if kind == "both" else -sign, main.aspect)
+        group = table("opinions")["agreement" if kind == "both" else "contrast"]
+        frame = self._pick(group, "frames")
+        text = frame.replace("{x}", other.text).replace("{y}", main.text)
+        return self._sentence(text, main, other)
+
+    def _despite(self, main: Clause) -> Opinion:
+        aspect = self._aspect(main.aspect)
+        adjective = self._adjective(aspect, -main.value)
+        other = Clause(f"the {adjective} {aspect}", -main.value, 1, aspect)
+        frame = self._pick(table("opinions")["contrast"], "despite")
+        text = frame.replace("{x}", other.text).replace("{y}", main.text)
+        return self._sentence(text, main, other)
+
+    def _sentence(self, text: str, main: Clause, other: Clause | None) -> Opinion:
+        lead = self._fill(self.rng.choice(table("opinions")["leads"]["all"]))
+        return Opinion(_capitals(f"{lead}{text}."), self.thing, main, other)
+
+    def _clause(self, sign: int, other_than: str) -> Clause:
+        aspect = self._aspect(other_than)
+        maker = self.rng.choices((self._judged, self._felt, self._quality), (76, 13, 11))[0]
+        return maker(sign, aspect)
+
+    def _judged(self, sign: int, aspect: str) -> Clause:
+        polarity, frame = self._frame("frames")
+        own = sign * polarity
+        words = {"p": self._predicate(aspect, own)}
+        if "{m}" in frame or "{n}" in frame:
+            words |= {"m": self._adjective(aspect, own), "n": self._adjective(aspect, -own)}
+        return self._made(frame, aspect, own, polarity, words)
+
+    def _felt(self, sign: int, aspect: str) -> Clause:
+        polarity, frame = self._frame("verb_frames")
+        past, base = self._signed("verbs", sign * polarity).split(":")
+        return self._made(frame, aspect, sign * polarity, polarity, {"v": past, "b": base})
+
+    def _quality(self, sign: int, aspect: str) -> Clause:
+        polarity, frame = self._frame("quality_frames")
+        quality = self._signed("qualities", sign * polarity)
+        return self._made(frame, aspect, sign * polarity, polarity, {"q": quality})
+
+    def _made(
+        self, frame: str, aspect: str, sign: int, polarity: int, words: dict[str, str]
+    ) -> Clause:
+        text = self._fill(frame, words | {"a": f"the {aspect}"})
+        return Clause(text, sign, polarity, aspect)
+
+    def _frame(self, name: str) -> tuple[int, str]:
+        polarity = 1 if self.plain or self.rng.random() < self.kept else -1
+        return polarity, self._pick(table("opinions")[name], "keep" if polarity > 0 else "flip")
+
+    def _predicate(self, aspect: str, sign: int) -> str:
+        kind = self.rng.choices(("one", "two", "nouns", "comparisons"), (60, 20, 10, 10))[0]
+        if kind == "two":
+            pair = self._adjective(aspect, sign), self._adjective(aspect, sign)
+            return " and ".join(dict.fromkeys(pair))
+        return self._adjective(aspect, sign) if kind == "one" else self._signed(kind, sign)
+
+    def _adjective(self, aspect: str, sign: int) -> str:
+        if aspect == self.thing or self.rng.random() < 0.45:
+            return self._signed("adjectives", sign)
+        opened, held = fitting(self.thing, aspect, sign)
+        return self.rng.choice(held if held and self._unseen() else opened)
+
+    def _signed(self, name: str, sign: int) -> str:
+        return self.rng.choice(items(self._pick(table("opinions")[name], SIGNS[sign])))
+
+    def _aspect(self, other_than: str) -> str:
+        aspects: dict[str, Any] = table("opinions")["things"][self.thing]
+        names = [a for a in (*aspects, self.thing) if a != other_than]
+        return self.rng.choice(names)
+
+    def _pick(self, group: dict[str, Any], key: str) -> str:
+        chosen = group[f"{key}_held"] if self._unseen() else group[key]
+        return chosen if isinstance(chosen, str) else self.rng.choice(chosen)
+
+    def _unseen(self) -> bool:
+        return self.rng.random() < self.held
+
+    def _fill(self, template: str, words: dict[str, str] | None = None) -> str:
+        given = {"thing_name": self.thing} | (words or {})
+
+        def fill(slot: Slot) -> str:
+            return given[slot.role] if slot.role in given else word(slot, self.rng)
+
+        return render(template, fill, self.rng, capital=False).text
+
+
+@cache
+def fitting(thing: str, aspect: str, sign: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the open and the held-out adjectives that are good (1) or bad (-1) of an aspect."""
+    every = items(table("opinions")["things"][thing][aspect][0 if sign > 0 else 1])
+    number = list(table("opinions")["things"]).index(thing) + len(aspect)
+    held = tuple(a for i, a in enumerate(every) if i and (number + i) % COMBINATION_HELD_EVERY == 0)
+    return tuple(a for a in every if a not in held), held
+
+
+def _capitals(text: str) -> str:
+    """Return text with a capital at its start and after each full stop."""
+    return ". ".join(part[:1].upper() + part[1:] for part in text.split(". "))

@@ -1,0 +1,83 @@
+"""Connected paragraphs about one entity: what is true of it, told in an order that reads on."""
+
+import random
+from functools import cache
+
+from ptrun.pocket.cast import Cast
+from ptrun.pocket.entity import Entity
+from ptrun.pocket.facts import Fact
+from ptrun.pocket.phrase import Manner, state
+from ptrun.pocket.world import world
+
+# What a text about each kind of entity tells, in this order.
+ORDER = {
+    "person": """born_in child_of has_job studied_at works_for teaches_at plays_for founded owns
+        manages wrote directed recorded painted acted_in married_to friend_of plays_instrument
+        lives_in visited reviewed""",
+    "town": "located_in capital_of flows_through near based_in born_in lives_in set_in visited",
+    "region": "capital_of located_in visited",
+    "river": "flows_through visited",
+    "firm": "founded based_in sells works_for supplies published owns manages",
+    "paper": "founded based_in works_for praised owns manages",
+    "school": "based_in manages studied_at teaches_at supplies",
+    "club": "founded based_in plays_for beat manages owns",
+    "book": "wrote set_in published praised reviewed",
+    "song": "recorded set_in published praised reviewed",
+    "film": "directed set_in acted_in praised reviewed",
+    "play": "wrote directed set_in acted_in praised reviewed",
+    "painting": "painted reviewed",
+}
+LONGEST = 7  # sentences
+PRONOUN_SHARE = 0.6
+CHAIN = 5  # sentences
+STYLES = ("full", "full", "short")
+
+
+def profile(rng: random.Random) -> list[str]:
+    """Return sentences about an entity: its full name first, then pronouns and short names."""
+    entity, cast = rng.choice(topics()), Cast(rng)
+    return [
+        state(cast.play(fact), _manner(fact, entity, i == 0, rng), rng).text
+        for i, fact in enumerate(_chosen(entity, rng))
+    ]
+
+
+def chain(rng: random.Random) -> list[str]:
+    """Return sentences that walk from entity to entity: each shares one with the one before."""
+    entity, last, cast = rng.choice(topics()), None, Cast(rng)
+    sentences: list[str] = []
+    for _ in range(CHAIN):
+        known = [f for f in told(entity) if f is not last]
+        if not known:
+            break
+        last = rng.choice(known)
+        manner = Manner(subject=rng.choice(STYLES), object=rng.choice(STYLES))
+        sentences.append(state(cast.play(last), manner, rng).text)
+        entity = rng.choice(last.entities)
+    return sentences
+
+
+@cache
+def topics() -> tuple[Entity, ...]:
+    """Return the entities that the corpus writes about."""
+    return tuple(e for e in world().entities() if not e.hidden and told(e))
+
+
+def told(entity: Entity) -> list[Fact]:
+    """Return the facts about an entity that the corpus may tell."""
+    return [f for f in world().about.get(entity.id, ()) if not f.hidden]
+
+
+def _chosen(entity: Entity, rng: random.Random) -> list[Fact]:
+    order = ORDER[entity.kind].split()
+    known = told(entity)
+    picked = rng.sample(known, min(len(known), rng.randint(3, LONGEST)))
+    return sorted(picked, key=lambda fact: order.index(fact.relation))
+
+
+def _manner(fact: Fact, topic: Entity, first: bool, rng: random.Random) -> Manner:
+    style = "full" if first else "pronoun" if rng.random() < PRONOUN_SHARE else "short"
+    other = "full" if rng.random() < 0.75 else "short"
+    if fact.subject is topic:
+        return Manner(subject=style, object=other)
+    return Manner(subject=other, object="full" if style == "pronoun" else style)

@@ -1,0 +1,33 @@
+"""The labelled tasks of the pocket world."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from ptrun.pocket import ner, sentiment
+
+VERSION = 1  # raise it when any generated text changes
+
+TASKS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    "pocket_ner": ner.rows,
+    "pocket_sentiment": sentiment.rows,
+}
+SPLITS = ("train", "validation", "test")
+
+
+def rows(task: str, split: str) -> list[dict[str, Any]]:
+    """Return the labelled rows of a task's split, the same in every process.
+
+    Raises ValueError for an unknown task or split, naming those allowed.
+    """
+    if task not in TASKS:
+        raise ValueError(f"task is {task!r}; allowed are {', '.join(TASKS)}")
+    if split not in SPLITS:
+        raise ValueError(f"split is {split!r}; allowed are {', '.join(SPLITS)}")
+    return deepcopy(_rows(task, split))
+
+
+@cache
+def _rows(task: str, split: str) -> list[dict[str, Any]]:
+    return TASKS[task](split)

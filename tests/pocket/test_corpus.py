@@ -1,0 +1,56 @@
+"""The corpus is large, connected, rich in words and silent about hidden entities."""
+
+from itertools import islice
+from statistics import mean
+
+import pytest
+
+from ptrun.pocket.corpus import DOCUMENTS, documents
+from ptrun.pocket.vocabulary import SPECIALS, WORD, vocabulary
+from ptrun.pocket.world import world
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[list[str]]:
+    return list(islice(documents("train"), 8000))
+
+
+def test_documents_are_lists_of_sentences(sample):
+    assert all(document for document in sample)
+    assert mean(map(len, sample)) >= 3
+    assert all(s == s.strip() and s[-1] in ".?!" for document in sample for s in document)
+
+
+def test_there_are_one_and_a_half_to_three_million_words(sample):
+    tokens = sum(len(WORD.findall(s)) for document in sample for s in document)
+    assert 1.5e6 <= tokens / len(sample) * DOCUMENTS["train"] <= 3e6
+
+
+def test_there_are_1500_different_words(sample):
+    words = {w for document in sample for s in document for w in WORD.findall(s) if w.isalpha()}
+    assert len(words) >= 1500
+    assert sum(word.islower() for word in words) >= 1000
+
+
+def test_hidden_entities_are_not_named(sample):
+    hidden = [e.name for e in world().by_kind["person"] if e.hidden]
+    text = "\n".join(s for document in sample for s in document)
+    assert hidden
+    assert not any(name in text for name in hidden)
+
+
+def test_splits_start_differently_and_each_is_repeatable(sample):
+    assert list(islice(documents("train"), 20)) == sample[:20]
+    assert list(islice(documents("validation"), 20)) != sample[:20]
+
+
+def test_an_unknown_split_is_named():
+    with pytest.raises(ValueError, match="split is 'test'; allowed are train, validation"):
+        next(iter(documents("test")))
+
+
+def test_the_vocabulary_has_no_double_entry_and_every_character():
+    entries = vocabulary(["Anna ran.", "Anna sat."] * 20, 2800)
+    assert len(set(entries)) == len(entries)
+    assert tuple(entries[:5]) == SPECIALS
+    assert {"Anna", "ran", "a", "##a", "~", "9", "##9"} <= set(entries)
