@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ptrun import __version__
 from ptrun.errors import RunFailed, UserError
 
 _HELP = """\
@@ -57,6 +58,8 @@ def _dispatch(arguments: Sequence[str]) -> None:
     commands: dict[str, Callable[[Sequence[str]], None]] = {"list": _list, "report": _report}
     if any(argument in ("-h", "--help") for argument in arguments):
         _help()
+    elif "--version" in arguments:
+        print(f"ptrun {__version__}")
     elif arguments and arguments[0] in commands:
         commands[arguments[0]](arguments[1:])
     elif any(argument.startswith("-") for argument in arguments):

@@ -184,6 +184,7 @@ def _facts(
         "backbone": {
             "name": planned.backbone.name,
             "weights": planned.backbone.weights,
+            "commit": planned.backbone.commit,
             "parameters": planned.backbone.size(),
             "frozen_verified": frozen,
         },

@@ -61,7 +61,7 @@ class MaskedBackbone:
         self.kind = kind_of(self.name, self.config)
         self.shape = shape_of(self.config, self.kind)
         self.has_pooler = bool(self._pooler_file()) or self._hub_pooler()
-        self.has_head = True
+        self.has_head, self.fetched = True, False
 
     @cached_property
     def model(self) -> Any:
@@ -70,6 +70,11 @@ class MaskedBackbone:
             model = self._class()(self._library_config())
             model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
         return self._prepare(model)
+
+    @property
+    def commit(self) -> str | None:
+        """The commit a hub revision led to, once it is fetched."""
+        return self.folder.name if self.fetched and self.folder else None
 
     @property
     def weights(self) -> str:
@@ -192,6 +197,7 @@ class MaskedBackbone:
     def _files(self) -> Path:
         if self.folder is None:
             self.folder = files.fetch(str(self.hub), self.revision)
+            self.fetched = True
             files.weight_files(self.folder)
         return self.folder
 

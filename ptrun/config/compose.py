@@ -61,11 +61,13 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     known = {field.name for field in fields(schema.RunConfig)}
     for key in content.keys() - known:
         raise UserError(unknown(key, key, known))
-    content["data_dir"] = content["data_dir"] or os.environ.get("PTRUN_DATA")
-    names = {group: str(choices[group]) for group in schema.GROUPS}
+    data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
+    content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # a shell leaves `a=~/b` alone
+    names = {group: str(choices[group]) for group in schema.GROUPS}
     if path:
-        names["backbone"] = Path(path).resolve().name
+        content["backbone"]["path"] = os.path.expanduser(path)
+        names["backbone"] = Path(content["backbone"]["path"]).resolve().name
     return Composed(content, names)
 
 

@@ -229,6 +229,28 @@ def test_published_sizes_are_counted_without_weights(name, parameters):
     assert all(p.is_meta for p in backbone.model.parameters())
 
 
+def test_a_hub_model_is_loaded_from_the_cache_with_its_commit(tmp_path, tiny_folder, monkeypatch):
+    import shutil
+
+    from huggingface_hub import constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cached = tmp_path / "models--someone--tiny"
+    shutil.copytree(tiny_folder("bert"), cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    config = json.loads((tiny_folder("bert") / "config.json").read_text())
+    hub = {"name": "tiny", "hub": "someone/tiny", "revision": "main", "config": config}
+    backbone = MaskedBackbone(**hub)
+    assert backbone.commit is None and backbone.weights == "someone/tiny@main"
+    backbone.load()
+    assert backbone.commit == commit and backbone.has_pooler
+    wrong = MaskedBackbone(**hub, parameters=5)
+    with pytest.raises(UserError, match="not the published 5"):
+        wrong.load()
+
+
 def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, tiny_folder):
     with pytest.raises(UserError, match="no model there"):
         MaskedBackbone(name="x", path=str(tmp_path))

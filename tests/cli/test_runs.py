@@ -97,6 +97,7 @@ def test_wandb_works_offline_without_a_key(ptrun):
 
 def test_help_and_list_name_the_options(ptrun):
     assert "ptuning_v2" in ptrun("--help").stdout
+    assert ptrun("--version").stdout.startswith("ptrun ")
     listed = ptrun("list", "task").stdout
     assert "task=pocket_ner" in listed and "CoNLL-2003" in listed
     composed = ptrun("--cfg", "job", "seed=9").stdout

@@ -107,7 +107,20 @@ def test_a_source_nobody_reads_is_refused():
         Source("x", {"ftp": "y"}, None)
 
 
-def test_gold_scores_100_and_ten_thousand_corruptions_equal_seqeval():
+def test_hub_rows_are_renamed_and_their_labels_read_by_name(tmp_path):
+    from datasets import ClassLabel, Dataset, Features, List, Value
+
+    names = ClassLabel(names=["O", "B-PER"])
+    features = Features({"text": Value("string"), "label": names, "tags": List(names)})
+    rows = {"text": ["x", "y"], "label": [1, 0], "tags": [[0, 1], [0]]}
+    Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train-00000.parquet")
+    source = Source("x", {"hub": str(tmp_path), "rename": {"text": "sentence"}}, None)
+    read = [row.data for row in source.rows("train")]
+    assert read[0] == {"sentence": "x", "label": "B-PER", "tags": ["O", "B-PER"]}
+    assert read[1]["label"] == "O"
+
+
+def test_gold_scores_100_and_two_hundred_corruptions_equal_seqeval():
     rng = random.Random(0)
     tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     golds = [[rng.choice(tags) for _ in range(rng.randint(1, 9))] for _ in range(50)]
