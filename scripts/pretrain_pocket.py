@@ -40,10 +40,10 @@ class Plan:
     """How long and how to train; batch and length in tokens, rates per step."""
 
     seed: int = 0
-    steps: int = 3500
+    steps: int = 5000
     batch: int = 4096
     length: int = 128
-    rate: float = 1.5e-3
+    rate: float = 1.3e-3
     warmup: float = 0.06
     decay: float = 0.01
     masked: float = 0.15

@@ -75,7 +75,7 @@ def test_no_draft_is_left_and_a_failure_gives_way_to_a_result(store):
 
 def test_a_damaged_result_is_named(store):
     (store.folder / "result.json").write_text("{")
-    with pytest.raises(UserError, match="result.json: damaged"):
+    with pytest.raises(UserError, match=r"result.json: damaged"):
         result.read(store.folder)
 
 

@@ -33,6 +33,8 @@ class MaskedBackbone:
         path: local folder, before all others.
         config: sizes of a hub model, so that it can be counted and checked without a network.
         dtype: default precision on hardware that has it.
+        lr: learning rates that suit it, by what is learned (`prompt`, `full`); method files read
+            them from the configuration.
         parameters: published size of encoder and pooler, checked at load; null to skip.
 
     Raises:
@@ -52,6 +54,7 @@ class MaskedBackbone:
         config: dict[str, Any] | None = None,
         dtype: str = "bf16",
         parameters: int | None = None,
+        lr: dict[str, float] | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
         self.hub, self.revision, self.dtype = hub, revision, dtype

@@ -23,11 +23,12 @@ class Schedule(StrEnum):
 class TrainConfig:
     """One optimisation run. Steps count optimizer updates; a step sees `batch_size` examples."""
 
-    epochs: int = 10
+    epochs: int = 6
     max_steps: int | None = None
     """Stop after this many steps; with it set, `epochs` does not count."""
     batch_size: int = 32
     lr: float = 5e-3
+    """Method files take it from the backbone: `backbone.lr.prompt` or `backbone.lr.full`."""
     schedule: Schedule = Schedule.linear
     decay: float = 0.95
     """Factor per epoch of the exponential schedule."""

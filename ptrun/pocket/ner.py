@@ -12,9 +12,9 @@ from ptrun.pocket.tagging import tagged
 from ptrun.pocket.template import Slot, Text
 from ptrun.pocket.world import world
 
-SIZES = {"train": 1500, "validation": 400, "test": 600}
-RESERVED = {"train": 0.0, "validation": 0.65, "test": 0.65}  # share of facts with reserved entities
-HELD_OUT = {"train": 0.0, "validation": 0.15, "test": 0.15}  # share of held-out paraphrases
+SIZES = {"train": 3000, "validation": 400, "test": 600}
+RESERVED = {"train": 0.0, "validation": 0.45, "test": 0.45}  # share of facts with reserved entities
+HELD_OUT = {"train": 0.0, "validation": 0.1, "test": 0.1}  # share of held-out paraphrases
 JOINTS = (", and ", ", while ", "; ", ", but ", ". ")
 
 
@@ -59,12 +59,7 @@ def _sentence(split: str, pools: tuple[list[list[Fact]], ...], rng: random.Rando
 
 def _clause(split: str, pools: tuple[list[list[Fact]], ...], rng: random.Random) -> Text:
     fact = rng.choice(rng.choice(pools[rng.random() < RESERVED[split]]))
-    manner = Manner(
-        held_out=rng.random() < HELD_OUT[split],
-        subject=rng.choice(("full", "short")),
-        object=rng.choice(("full", "full", "short")),
-    )
-    return state(fact, manner, rng)
+    return state(fact, Manner(held_out=rng.random() < HELD_OUT[split]), rng)
 
 
 def _led(text: Text, rng: random.Random) -> Text:

@@ -37,7 +37,7 @@ def test_rows_are_the_same_in_a_new_process(hash_seed):
 
 
 @pytest.mark.parametrize(
-    ("task", "sizes"), [("pocket_sentiment", (2000, 400, 800)), ("pocket_ner", (1500, 400, 600))]
+    ("task", "sizes"), [("pocket_sentiment", (2000, 400, 800)), ("pocket_ner", (3000, 400, 600))]
 )
 def test_splits_have_their_sizes_and_share_no_text(task, sizes):
     texts = [{text_of(row) for row in rows(task, split)} for split in SPLITS]
