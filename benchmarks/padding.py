@@ -59,7 +59,7 @@ def backbone(tokenizer: str) -> MaskedBackbone:
     return made
 
 
-def one_batch(lengths, budget):
+def one_batch(lengths, budget, price=0):
     """Cut nothing: all rows padded to the longest, as usual trainers do."""
     return [list(range(len(lengths)))]
 

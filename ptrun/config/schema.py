@@ -23,7 +23,7 @@ class Schedule(StrEnum):
 class TrainConfig:
     """One optimisation run. Steps count optimizer updates; a step sees `batch_size` examples."""
 
-    epochs: int = 6
+    epochs: int = 4
     max_steps: int | None = None
     """Stop after this many steps; with it set, `epochs` does not count."""
     batch_size: int = 32

@@ -7,20 +7,28 @@ finds the cuts with the least padded tokens, a fixed price a micro-batch counted
 from collections.abc import Sequence
 
 OVERHEAD = 48
-"""What one more micro-batch costs beside its tokens, measured in tokens."""
+"""What one more micro-batch costs beside its tokens, in tokens of a BERT-base (measured)."""
+
+_BASE_WEIGHTS = 12 * 12 * 768**2
 
 
-def cut(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def overhead(layers: int, hidden_size: int) -> int:
+    """Return the price of a micro-batch in a model's own tokens: the smaller it is, the more."""
+    return round(OVERHEAD * _BASE_WEIGHTS / (12 * layers * hidden_size**2))
+
+
+def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list[int]]:
     """Return row indices in micro-batches of at most `budget` padded tokens, longest rows last.
 
-    A row longer than the budget stands alone. Rows of equal length keep their order.
+    `price` is what each micro-batch costs beside its tokens. A row longer than the budget stands
+    alone. Rows of equal length keep their order.
     """
     order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    starts = _cuts([lengths[row] for row in order], budget)
+    starts = _cuts([lengths[row] for row in order], budget, price)
     return [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
 
 
-def _cuts(sorted_lengths: Sequence[int], budget: int) -> list[int]:
+def _cuts(sorted_lengths: Sequence[int], budget: int, price: int) -> list[int]:
     """Return where micro-batches start, the cheapest over all cuts at changes of length."""
     edges = _edges(sorted_lengths, budget)
     cost, previous = {0: 0}, {}
@@ -31,7 +39,7 @@ def _cuts(sorted_lengths: Sequence[int], budget: int) -> list[int]:
             tokens = (end - start) * width
             if tokens > budget and start != edges[index - 1]:
                 break
-            options.append((cost[start] + tokens + OVERHEAD, start))
+            options.append((cost[start] + tokens + price, start))
         cost[end], previous[end] = min(options)
     starts, end = [], edges[-1]
     while end:

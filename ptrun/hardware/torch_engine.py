@@ -17,7 +17,7 @@ from ptrun.backbone.masked import MaskedBackbone
 from ptrun.errors import UserError
 from ptrun.hardware.join import join
 from ptrun.hardware.member import Member
-from ptrun.hardware.microbatch import cut
+from ptrun.hardware.microbatch import cut, overhead
 from ptrun.hardware.progress import meter
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
@@ -184,7 +184,9 @@ class TorchEngine:
         return [float(loss) for loss in losses], tokens
 
     def _cut(self, rows: Sequence[Row]) -> list[list[Row]]:
-        parts = cut([len(row.features.ids) for row in rows], self.token_budget)
+        shape = self.backbone.shape
+        price = overhead(shape.layers, shape.hidden_size)
+        parts = cut([len(row.features.ids) for row in rows], self.token_budget, price)
         return [[rows[index] for index in part] for part in parts]
 
     def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
