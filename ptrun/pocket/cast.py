@@ -21,6 +21,7 @@ class Cast:
     """The entities of one document; a stranger keeps the part of one known entity throughout."""
 
     def __init__(self, rng: random.Random) -> None:
+        """Decide by chance whether strangers play."""
         self.rng = rng
         self.strange = rng.random() < STRANGERS
         self.players: dict[str, Entity] = {}
