@@ -80,7 +80,7 @@ def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
     assert again.returncode == 1 and "rerun=true" in again.stderr
     assert len(ptrun.results()) == 2
     report = ptrun("report", "outputs").stdout
-    assert "train.lr=0.01" in report and "train.lr=1e+30" in report and "±" in report
+    assert "train.lr=0.07" in report and "train.lr=1e+30" in report and "±" in report
 
 
 def test_a_bad_value_in_a_sweep_fails_its_own_job_only(ptrun):

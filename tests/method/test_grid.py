@@ -103,7 +103,8 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     examples.load = lambda part: first
     before = _loss(backbone, member(make, backbone, examples))
     lr = 3e-3 if make in (FineTuning, METHODS["fine_tuning_trainable_pooler"]) else 5e-2
-    _, one = trained(make, backbone, examples, max_steps=100, lr=lr, eval_every=100)
+    steps = 200 if make is METHODS["prompt_tuning"] else 100  # input vectors alone learn slowest
+    _, one = trained(make, backbone, examples, max_steps=steps, lr=lr, eval_every=steps)
     assert _loss(backbone, one) < 0.75 * before
 
 
