@@ -98,7 +98,7 @@ SHAPES = {"pocket_bert": Shape(bert, masked_loss)}
 
 
 def tokenizer(entries: list[str]) -> tokenizers.Tokenizer:
-    """Return a cased BERT tokenizer over a vocabulary (transformers reads words up to 100 letters)."""
+    """Return a cased BERT tokenizer over a vocabulary; transformers takes words of 100 letters."""
     pieces = tokenizers.models.WordPiece(
         {word: i for i, word in enumerate(entries)},
         unk_token="[UNK]",
