@@ -120,9 +120,10 @@ class Backbone(Protocol):
 
 
 def checksum(model: nn.Module) -> int:
-    """Return a number that changes when any bit of a parameter or buffer does (in practice).
+    """Return a number that changes when a bit of a parameter or buffer does (in practice).
 
-    Bits are summed as 16-bit integers, weighted by tensor, so that it runs at memory speed.
+    It is a sum of bytes weighted by tensor, at memory speed: changes that cancel within one tensor
+    would pass.
     """
     total = 0
     for index, tensor in enumerate([*model.parameters(), *model.buffers()], start=1):

@@ -65,6 +65,7 @@ class MaskedBackbone:
         self.shape = shape_of(self.config, self.kind)
         self.has_pooler = bool(self._pooler_file()) or self._hub_pooler()
         self.has_head, self.fetched = True, False
+        self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
     def model(self) -> Any:
@@ -88,8 +89,10 @@ class MaskedBackbone:
         """Return the tokenizer; `words` for pre-split input (RoBERTa then adds a prefix space)."""
         from transformers import AutoTokenizer
 
-        extra = {"add_prefix_space": True} if words and self.kind.numbers_from_pad else {}
-        return AutoTokenizer.from_pretrained(self._files(), **extra)
+        if words not in self._tokenizers:  # train, dev and test are encoded one after another
+            extra = {"add_prefix_space": True} if words and self.kind.numbers_from_pad else {}
+            self._tokenizers[words] = AutoTokenizer.from_pretrained(self._files(), **extra)
+        return self._tokenizers[words]
 
     def load(self) -> None:
         """Read the weights in fp32, frozen.
