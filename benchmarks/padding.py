@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 import transformers
 
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import TrainConfig
@@ -43,7 +43,7 @@ class Silent:
         """Have nothing."""
 
 
-def backbone(tokenizer: str) -> MaskedBackbone:
+def backbone(tokenizer: str) -> PretrainedBackbone:
     """Return a loaded BERT-base shape with random weights and the given tokenizer."""
     config = compose_run(["backbone=bert_base_uncased"]).config["backbone"]["config"]
     folder = Path(tempfile.mkdtemp())
@@ -54,7 +54,7 @@ def backbone(tokenizer: str) -> MaskedBackbone:
     )
     model.save_pretrained(folder)
     transformers.AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
-    made = MaskedBackbone(name="bert_base_shape", path=str(folder))
+    made = PretrainedBackbone(name="bert_base_shape", path=str(folder))
     made.load()
     return made
 

@@ -20,6 +20,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun list [GROUP]          the options of a group, or of all
   ptrun report DIR            mean, std and n for each method and task below DIR
   ptrun --cfg job ...         show the composed configuration, run nothing
+  ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
 
 Groups, as in `ptrun method=ptuning_v2 task=conll03`:
 {groups}
@@ -55,7 +56,11 @@ def _tell_on_stderr() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> None:
-    commands: dict[str, Callable[[Sequence[str]], None]] = {"list": _list, "report": _report}
+    commands: dict[str, Callable[[Sequence[str]], None]] = {
+        "list": _list,
+        "report": _report,
+        "pretrain": _pretrain,
+    }
     if any(argument in ("-h", "--help") for argument in arguments):
         _help()
     elif "--version" in arguments:
@@ -101,6 +106,13 @@ def _report(arguments: Sequence[str]) -> None:
         raise UserError("report takes one folder: ptrun report outputs")
     shown = table(Path(arguments[0]))
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
+
+
+def _pretrain(arguments: Sequence[str]) -> None:
+    """Make a backbone."""
+    from ptrun.pretrain.command import main
+
+    main(arguments)
 
 
 def _one(overrides: Sequence[str]) -> None:

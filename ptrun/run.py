@@ -80,7 +80,7 @@ def run(composed: Composed) -> RunResult:
     protocol = build.build(config["protocol"])
     split = protocol.split(planned.task, config["data_seed"])
     split = build.build(config["setting"]).choose(split, config["data_seed"])
-    planned.backbone.load()
+    planned.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
     store = _open(planned)
     started = time.monotonic()

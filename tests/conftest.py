@@ -15,7 +15,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]
@@ -61,28 +61,56 @@ def byte_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+ROBERTA = {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0}
+T5_SIZES = {"d_model": 32, "d_kv": 12, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2}
+T5_SIZES |= {"num_heads": 2, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0}
+EXTRA = {
+    "electra": {"embedding_size": 12},
+    "roberta": ROBERTA,
+    "albert": {"embedding_size": 12},
+    "deberta": {**DISENTANGLED, "max_relative_positions": 16, "position_biased_input": False},
+    "deberta-v2": {**DISENTANGLED, "position_buckets": 8, "norm_rel_ebd": "layer_norm"}
+    | {"share_att_key": True, "conv_kernel_size": 3, "conv_act": "gelu"},
+    "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 64},
+    "llama": {"num_key_value_heads": 1},
+}
+CLASSES = {
+    "bert": "BertForPreTraining",
+    "roberta": "RobertaForMaskedLM",
+    "electra": "ElectraForPreTraining",
+    "albert": "AlbertForMaskedLM",
+    "deberta": "DebertaForMaskedLM",
+    "deberta-v2": "DebertaV2ForMaskedLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "t5": "T5ForConditionalGeneration",
+    "mt5": "MT5ForConditionalGeneration",
+}
+BYTE_LEVEL = ("roberta", "gpt2", "deberta")
+
+
 def write_tiny(folder: Path, kind: str) -> Path:
     """Write a tiny random model of a kind, with its tokenizer, as a hub folder looks."""
     import transformers
 
-    tokenizer = byte_tokenizer() if kind == "roberta" else wordpiece_tokenizer()
-    extra = {"embedding_size": 12} if kind == "electra" else {}
-    if kind == "roberta":
-        extra = {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    size = tokenizer.get_vocab_size()
-    config = transformers.AutoConfig.for_model(kind, vocab_size=size, **SIZES, **extra)
-    classes = {"electra": transformers.ElectraForPreTraining}
-    classes |= {"bert": transformers.BertForPreTraining, "roberta": transformers.RobertaForMaskedLM}
+    tokenizer = byte_tokenizer() if kind in BYTE_LEVEL else wordpiece_tokenizer()
+    sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind == "gpt2" else SIZES
+    extra = {"vocab_size": tokenizer.get_vocab_size(), **sizes, **EXTRA.get(kind, {})}
+    config = transformers.AutoConfig.for_model(kind, **extra)
     torch.manual_seed(7)
-    model = classes[kind](config)
+    model = getattr(transformers, CLASSES[kind])(config)
+    if kind in ("t5", "mt5"):  # v1.1: an output matrix of its own
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+        config.scale_decoder_outputs = False
     for name, parameter in model.named_parameters():  # no zero biases, no equal norms
-        centre = 1.0 if "LayerNorm.weight" in name else 0.0
-        parameter.data.normal_(mean=centre, std=0.2)
+        norm = parameter.dim() == 1 and name.endswith("weight")
+        parameter.data.normal_(mean=1.0 if norm else 0.0, std=0.2)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
     special |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
-    if kind == "roberta":
+    if kind in BYTE_LEVEL:
         special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
         special |= {"unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
     names = {"roberta": "RobertaTokenizerFast"}
@@ -104,11 +132,11 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 @pytest.fixture
-def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., MaskedBackbone]:
+def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone]:
     """Load a tiny backbone: `tiny("roberta")`."""
 
-    def load(kind: str = "bert") -> MaskedBackbone:
-        backbone = MaskedBackbone(name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32")
+    def load(kind: str = "bert") -> PretrainedBackbone:
+        backbone = PretrainedBackbone(name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32")
         backbone.load()
         return backbone
 

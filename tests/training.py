@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.hardware.member import Member
 from ptrun.hardware.torch_engine import TorchEngine
@@ -59,7 +59,7 @@ def conll03(data_dir: Path) -> Tagging:
     )
 
 
-def engine(backbone: MaskedBackbone, budget: int = 40) -> TorchEngine:
+def engine(backbone: PretrainedBackbone, budget: int = 40) -> TorchEngine:
     return TorchEngine(
         backbone, device="cpu", precision="fp32", token_budget=budget, checkpointing=False
     )

@@ -5,8 +5,6 @@ families and is dropped in silence by activation checkpointing (5.23). A registe
 function has none of these faults: it puts the prefix of the current pass before keys and values.
 """
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -14,8 +12,8 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.dropout import KeyedDropout
-from ptrun.backbone.injection import Injection
+from ptrun.backbone.dropout import drop
+from ptrun.backbone.injection import Link, link_of
 
 NAME = "ptrun"
 
@@ -28,30 +26,43 @@ def attend(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
+    position_bias: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """Return attention over prefix and tokens, `[B, T, heads, d]`, and no weights.
 
-    `attention_mask` is bool, `[B, 1, 1 or T, T]`, or None where every key counts.
+    `attention_mask` is bool, `[B, 1, 1 or T, S]`, or None where every key counts; `position_bias`
+    (T5) is added to the scores `[1, heads, T, S]`, zero for a prefix, which has no position.
     """
-    injection, layer = _injection_of(module)
-    prefix = injection.prefix(layer)
+    link = link_of(module)
+    prefix = link.prefix()
     length = 0
     if prefix is not None:
         length = prefix.key.shape[2]
-        attention_mask = _extend(attention_mask, prefix, key)
-        key = torch.cat([prefix.key.to(key.dtype), key], dim=2)
-        value = torch.cat([prefix.value.to(value.dtype), value], dim=2)
-    if dropout and injection.keys is not None:
-        out = _with_dropout(module, query, key, value, attention_mask, scaling, length)
+        attention_mask = extend(attention_mask, prefix, key)
+        key, value = joined(prefix, key, value)
+    if key.shape[1] != query.shape[1]:  # grouped queries share keys and values
+        groups = query.shape[1] // key.shape[1]
+        key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
+    mask = _biased(attention_mask, position_bias, length, query.dtype)
+    if dropout and link.injection.keys is not None:
+        out = _with_dropout(link, query, key, value, mask, scaling, dropout, length)
     else:
         out = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=attention_mask, scale=scaling
+            query, key, value, attn_mask=mask, scale=scaling
         )
     return out.transpose(1, 2), None
 
 
-def _extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
+def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys and values `[B, heads, P + S, d]`, the prefix's first."""
+    return (
+        torch.cat([prefix.key.to(key.dtype), key], dim=2),
+        torch.cat([prefix.value.to(value.dtype), value], dim=2),
+    )
+
+
+def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
     """Put the prefix's columns before those of the tokens."""
     rows, _, tokens, _ = key.shape
     if mask is None and prefix.mask is None:
@@ -65,28 +76,37 @@ def _extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
     return torch.cat([columns, mask], dim=-1)
 
 
+def _biased(
+    mask: Tensor | None, bias: Tensor | None, length: int, dtype: torch.dtype
+) -> Tensor | None:
+    """Return one mask for scores: bool as it is, or a bias with hidden keys far below all."""
+    if bias is None:
+        return mask
+    bias = functional.pad(bias.to(dtype), (length, 0))
+    return bias if mask is None else bias.masked_fill(~mask, torch.finfo(dtype).min)
+
+
 def _with_dropout(
-    module: nn.Module,
+    link: Link,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
     scaling: float | None,
+    dropout: float,
     origin: int,
 ) -> Tensor:
     """Spell attention out, so that the dropout of its weights is ours."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = torch.matmul(query * scale, key.transpose(2, 3))
-    if mask is not None:
+    if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    dropout = cast(KeyedDropout, module.dropout)
-    return torch.matmul(dropout(scores.softmax(dim=-1), origin), value)
-
-
-def _injection_of(module: nn.Module) -> tuple[Injection, int]:
-    """Return what `connect` told the module: where its prefixes are, and its layer."""
-    connected: tuple[Injection, int] = object.__getattribute__(module, "ptrun_injection")
-    return connected
+    elif mask is not None:
+        scores = scores + mask
+    weights = drop(
+        scores.softmax(dim=-1), link.injection.keys, link.dropout_site, dropout, origin
+    )
+    return torch.matmul(weights, value)
 
 
 AttentionInterface.register(NAME, attend)

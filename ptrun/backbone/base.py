@@ -1,12 +1,11 @@
 """What goes into a backbone and what comes out: the three injection points as records.
 
 Letters in shapes: B rows, T tokens, H hidden size, E embedding size, P prefix length, K positions
-asked for, V vocabulary.
+asked for, V vocabulary, S tokens of a decoder.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +14,12 @@ Edit = Callable[[Tensor], Tensor]
 """An edit of hidden states, `[B, T, H] -> [B, T, H]`, row by row."""
 
 Site = tuple[str, int]
-"""Where an edit goes: (`layer` | `attention` | `ffn`, layer index from 0)."""
+"""Where an edit goes: (`layer` | `attention` | `cross` | `ffn`, layer index from 0)."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values put before a layer's own, `[B, heads, P, H / heads]`.
+    """Keys and values put before a layer's own, `[B, heads, P, head size]`.
 
     `mask [B, P]` is False where a row has no prefix vector there; None means all are there.
     """
@@ -39,6 +38,26 @@ class Positions:
 
 
 @dataclass(frozen=True)
+class DecoderInput:
+    """What the decoder of an encoder-decoder reads, S tokens; `BackboneInput` is its encoder's.
+
+    Args:
+        mask: `[B, S]` bool, True at real tokens.
+        ids, embeddings: `[B, S]` or `[B, S, E]`; exactly one is given.
+        prefixes: of its self-attention, one entry a layer.
+        cross: prefixes put before what its cross-attention reads of the encoder.
+        edits: changes of its hidden states by site.
+    """
+
+    mask: Tensor
+    ids: Tensor | None = None
+    embeddings: Tensor | None = None
+    prefixes: tuple[Prefix | None, ...] | None = None
+    cross: tuple[Prefix | None, ...] | None = None
+    edits: Mapping[Site, Edit] | None = None
+
+
+@dataclass(frozen=True)
 class BackboneInput:
     """One forward pass: what is read, what is injected, what is asked for.
 
@@ -46,13 +65,15 @@ class BackboneInput:
         mask: `[B, T]` bool, True at real tokens.
         ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is given.
         embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
-        types: `[B, T]` segment ids, or None for zeros.
-        shift: `[B]` how far the position ids of each row start after the usual first one.
+        types: `[B, T]` segment ids, or None for zeros; families without segments ignore them.
+        shift: `[B]` how far the position ids of each row start after the usual first one; models
+            with relative positions only have no such ids.
         prefixes: one entry a layer; None where a layer has no prefix, which is not a zero prefix.
         edits: changes of hidden states by site.
         keys: `[B]` int64 dropout keys, one a row; None switches all dropout off.
         hidden_at, pooled_at, logits_at: positions whose last hidden states, pooled states and
-            language-model logits are wanted.
+            language-model logits are wanted; the decoder's positions if there is a decoder input.
+        decoder: of an encoder-decoder; without it only its encoder runs.
     """
 
     mask: Tensor
@@ -66,6 +87,7 @@ class BackboneInput:
     hidden_at: Positions | None = None
     pooled_at: Positions | None = None
     logits_at: Positions | None = None
+    decoder: DecoderInput | None = None
 
 
 @dataclass(frozen=True)
@@ -79,44 +101,26 @@ class BackboneOutput:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a backbone, known from its configuration alone."""
+    """The sizes of a backbone, known from its configuration alone.
+
+    Args:
+        hidden_size, embedding_size: H and E.
+        layers: of the encoder, or of the only stack.
+        heads: of keys and values, which a prefix has; grouped queries share them.
+        head_size: width of one head; heads x head_size need not be H.
+        positions: longest input in tokens, soft prompts and position shifts included.
+        dropout: of hidden states, in training.
+        decoder_layers: of an encoder-decoder; else 0.
+    """
 
     hidden_size: int
     embedding_size: int
     layers: int
     heads: int
+    head_size: int
     positions: int
-    """Longest input in tokens, soft prompts and position shifts included."""
     dropout: float
-
-    @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.heads
-
-
-class Backbone(Protocol):
-    """A pretrained model behind three injection points (`ptrun.backbone.masked` is one).
-
-    `shape` is known before weights are there, so a method can be built, counted and refused early.
-    """
-
-    name: str
-    family: str
-    shape: Shape
-    model: nn.Module
-
-    def load(self) -> None:
-        """Read the weights; until then no tensor has storage."""
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
-
-    def forward(self, given: BackboneInput) -> BackboneOutput:
-        """Run the model once."""
-
-    def body(self) -> dict[str, nn.Parameter]:
-        """Return what full tuning learns: encoder and pooler, without the language-model head."""
+    decoder_layers: int = 0
 
 
 def checksum(model: nn.Module) -> int:

@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, Prefix, Site
+from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix, Site
 from ptrun.backbone.dropout import Slot
+
+Reader = Literal["text", "decoder"]
+_DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
+_KINDS = ("attention", "cross")
 
 
 class Injection(Slot):
@@ -14,14 +20,14 @@ class Injection(Slot):
 
     given: BackboneInput | None = None
 
-    def prefix(self, layer: int) -> Prefix | None:
-        """Return the prefix of a layer, if it has one."""
-        prefixes = self.given.prefixes if self.given else None
-        return prefixes[layer] if prefixes else None
+    def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
+        """Return the half of the input that a stack reads."""
+        return self.given.decoder if self.given and reader == "decoder" else self.given
 
-    def edited(self, site: Site, hidden: Tensor) -> Tensor:
+    def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
         """Return hidden states as the edit of a site leaves them."""
-        edits = self.given.edits if self.given else None
+        half = self.read_by(reader)
+        edits = half.edits if half else None
         return edits[site](hidden) if edits and site in edits else hidden
 
     @contextmanager
@@ -40,15 +46,75 @@ class Injection(Slot):
         return nullcontext(), self.of(self.given) if self.given else nullcontext()
 
 
-def hook(module: nn.Module, injection: Injection, site: Site) -> None:
-    """Let a site's edit act on what a module puts out."""
+@dataclass(frozen=True)
+class Link:
+    """Whose prefixes an attention module reads, and the number of its dropout site."""
 
-    def edit(_module: nn.Module, _arguments: object, output: Tensor) -> Tensor:
-        return injection.edited(site, output)
+    injection: Injection
+    reader: Reader
+    site: Site
+
+    def prefix(self) -> Prefix | None:
+        """Return the prefix of this layer in the current pass, if it has one."""
+        half = self.injection.read_by(self.reader)
+        kind, layer = self.site
+        prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
+        return prefixes[layer] if prefixes else None
+
+    @property
+    def dropout_site(self) -> int:
+        """A number of its own for the dropout of these attention weights."""
+        kind, layer = self.site
+        stack = 2 * (self.reader == "decoder") + _KINDS.index(kind)
+        return _DROPOUT_SITE + 1000 * stack + layer
+
+
+def link_of(module: nn.Module) -> Link:
+    """Return what `wire` told an attention module."""
+    found: Link = object.__getattribute__(module, "ptrun_link")
+    return found
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where the parts of a stack are, as dotted paths: `layers` from its root, others in a layer.
+
+    `attention` is the module that computes attention; `attended`, `crossed` and `grown` put out
+    what attention, cross-attention and feed-forward add, before dropout and residual.
+    """
+
+    layers: str
+    attention: str
+    attended: str
+    grown: str
+    cross: str | None = None
+    crossed: str | None = None
+
+
+def wire(root: nn.Module, paths: Paths, injection: Injection, reader: Reader = "text") -> None:
+    """Connect every layer of a stack to the current pass."""
+    layers: Any = root.get_submodule(paths.layers)
+    for index, layer in enumerate(layers):
+        _link(layer.get_submodule(paths.attention), Link(injection, reader, ("attention", index)))
+        hook(layer, injection, reader, ("layer", index))
+        hook(layer.get_submodule(paths.attended), injection, reader, ("attention", index))
+        hook(layer.get_submodule(paths.grown), injection, reader, ("ffn", index))
+        if paths.cross and paths.crossed:
+            _link(layer.get_submodule(paths.cross), Link(injection, reader, ("cross", index)))
+            hook(layer.get_submodule(paths.crossed), injection, reader, ("cross", index))
+
+
+def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) -> None:
+    """Let a site's edit act on what a module puts out, first of a tuple or alone."""
+
+    def edit(_module: nn.Module, _arguments: object, output: Any) -> Any:
+        if isinstance(output, tuple):
+            return (injection.edited(reader, site, output[0]), *output[1:])
+        return injection.edited(reader, site, output)
 
     module.register_forward_hook(edit)
 
 
-def connect(module: nn.Module, injection: Injection, layer: int) -> None:
-    """Tell an attention module whose prefixes it reads. A plain attribute, not a submodule."""
-    object.__setattr__(module, "ptrun_injection", (injection, layer))
+def _link(module: nn.Module, link: Link) -> None:
+    """Attach a link as a plain attribute, not a submodule."""
+    object.__setattr__(module, "ptrun_link", link)

@@ -3,14 +3,22 @@
 One frozen backbone answers for all members in one pass; each reads only its own rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Edit, Positions, Prefix, Site
+from ptrun.backbone.base import (
+    BackboneInput,
+    BackboneOutput,
+    DecoderInput,
+    Edit,
+    Positions,
+    Prefix,
+    Site,
+)
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,33 @@ def join(parts: Sequence[BackboneInput]) -> Joined:
         types=_optional(_rows, [p.types for p in parts], width),
         shift=_optional(_plain, [p.shift for p in parts], width),
         keys=_optional(_plain, [p.keys for p in parts], width),
-        prefixes=_prefixes(parts, rows),
-        edits=_edits(parts, rows),
+        prefixes=_prefixes([p.prefixes for p in parts], rows),
+        edits=_edits([p.edits for p in parts], rows),
+        decoder=_decoder([p.decoder for p in parts], rows),
         hidden_at=_positions([p.hidden_at for p in parts], rows),
         pooled_at=_positions([p.pooled_at for p in parts], rows),
         logits_at=_positions([p.logits_at for p in parts], rows),
     )
     return Joined(given, parts)
+
+
+def _decoder(
+    parts: Sequence[DecoderInput | None], rows: Sequence[int]
+) -> DecoderInput | None:
+    """Join what the decoders read; either all members have one or none has."""
+    present = [part for part in parts if part is not None]
+    assert len(present) in (0, len(parts)), "members differ in whether they use the decoder"
+    if not present:
+        return None
+    width = max(part.mask.shape[1] for part in present)
+    return DecoderInput(
+        mask=_rows([p.mask for p in present], width),
+        ids=_optional(_rows, [p.ids for p in present], width),
+        embeddings=_optional(_rows, [p.embeddings for p in present], width),
+        prefixes=_prefixes([p.prefixes for p in present], rows),
+        cross=_prefixes([p.cross for p in present], rows),
+        edits=_edits([p.edits for p in present], rows),
+    )
 
 
 def _optional(
@@ -94,9 +122,8 @@ def _split(values: Tensor | None, asked: Sequence[Positions | None]) -> list[Ten
 
 
 def _prefixes(
-    parts: Sequence[BackboneInput], rows: Sequence[int]
+    given: Sequence[tuple[Prefix | None, ...] | None], rows: Sequence[int]
 ) -> tuple[Prefix | None, ...] | None:
-    given = [part.prefixes for part in parts]
     counts = {len(prefixes) for prefixes in given if prefixes is not None}
     if not counts:
         return None
@@ -141,11 +168,13 @@ def _fill(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix
     )
 
 
-def _edits(parts: Sequence[BackboneInput], rows: Sequence[int]) -> dict[Site, Edit] | None:
-    sites = {site for part in parts for site in part.edits or {}}
+def _edits(
+    given: Sequence[Mapping[Site, Edit] | None], rows: Sequence[int]
+) -> dict[Site, Edit] | None:
+    sites = {site for edits in given for site in edits or {}}
     if not sites:
         return None
-    return {site: _join_edit([(p.edits or {}).get(site) for p in parts], rows) for site in sites}
+    return {site: _join_edit([(e or {}).get(site) for e in given], rows) for site in sites}
 
 
 def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:

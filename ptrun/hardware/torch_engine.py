@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.hardware.join import join
 from ptrun.hardware.member import Member
@@ -63,7 +63,7 @@ class TorchEngine:
         checkpointing: recompute activations in the backward: less memory, more time.
     """
 
-    backbone: MaskedBackbone
+    backbone: PretrainedBackbone
     device: str = field(kw_only=True)
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
@@ -93,11 +93,14 @@ class TorchEngine:
                 f"{name} tunes the backbone, so its runs cannot share one: got {len(methods)} "
                 "members; run them one by one."
             )
-        frozen_type = torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
-        self.backbone.model.to(self.device, frozen_type)
+        self.backbone.model.to(self.device, self.weight_type(tuned=bool(tuned)))
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:
             method.to(self.device)
+
+    def weight_type(self, *, tuned: bool) -> torch.dtype:
+        """Return the precision of the backbone's weights: a tuned one keeps fp32."""
+        return torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
 
     def fit(self, members: Sequence[Member]) -> None:
         """Train every member to its end; each selects, stops, fails and saves on its own."""
@@ -185,7 +188,7 @@ class TorchEngine:
 
     def _cut(self, rows: Sequence[Row]) -> list[list[Row]]:
         shape = self.backbone.shape
-        price = overhead(shape.layers, shape.hidden_size)
+        price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
         parts = cut([len(row.features.ids) for row in rows], self.token_budget, price)
         return [[rows[index] for index in part] for part in parts]
 

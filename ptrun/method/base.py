@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.head import Pooler, head_for
@@ -25,17 +25,16 @@ class Method(nn.Module):
     """
 
     kinds: ClassVar[Sequence[str]] = ("classification", "tagging")
-    families: ClassVar[Sequence[str]] = ("masked",)
     tunes_backbone: ClassVar[bool] = False
 
-    def __init__(self, backbone: MaskedBackbone, task: Task, pooler: Pooler = "auto"):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
         super().__init__()
         self._backbone = [backbone]  # a list keeps the backbone out of the module tree
         self.task = task
         self.readout = head_for(backbone, task, pooler)
 
     @property
-    def backbone(self) -> MaskedBackbone:
+    def backbone(self) -> PretrainedBackbone:
         """The backbone this method prompts."""
         return self._backbone[0]
 

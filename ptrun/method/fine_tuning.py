@@ -5,7 +5,7 @@ The baseline of all five papers (FT).
 
 from torch import nn
 
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.readout.head import Pooler
 from ptrun.task.base import Task
@@ -22,10 +22,11 @@ class FineTuning(Method):
 
     tunes_backbone = True
 
-    def __init__(self, backbone: MaskedBackbone, task: Task, *, pooler: Pooler = "auto"):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, *, pooler: Pooler = "auto"):
         super().__init__(backbone, task, pooler)
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters."""
-        body = {f"backbone.{name}": p for name, p in self.backbone.body().items()}
+        read = self.backbone.body(decoder=self.readout.reads_decoder)
+        body = {f"backbone.{name}": p for name, p in read.items()}
         return super().learned() | body

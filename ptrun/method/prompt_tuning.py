@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from ptrun.backbone.base import BackboneInput
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.prompt.soft import SoftPrompt
 from ptrun.readout.base import Batch
@@ -33,7 +33,7 @@ class PromptTuning(Method):
     """
 
     def __init__(
-        self, backbone: MaskedBackbone, task: Task, *, length: int, pooler: Pooler = "auto"
+        self, backbone: PretrainedBackbone, task: Task, *, length: int, pooler: Pooler = "auto"
     ):
         super().__init__(backbone, task, pooler)
         self.length = length

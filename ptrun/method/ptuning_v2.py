@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Prefix
 from ptrun.backbone.dropout import drop
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.prefix import DeepPrefix, Reparameterization
@@ -44,7 +44,7 @@ class PTuningV2(Method):
 
     def __init__(
         self,
-        backbone: MaskedBackbone,
+        backbone: PretrainedBackbone,
         task: Task,
         *,
         length: int,

@@ -13,7 +13,7 @@ from ptrun.pocket.template import Slot, Text
 from ptrun.pocket.world import world
 
 SIZES = {"train": 3000, "validation": 400, "test": 600}
-RESERVED = {"train": 0.0, "validation": 0.45, "test": 0.45}  # share of facts with reserved entities
+RESERVED = {"train": 0.0, "validation": 0.7, "test": 0.7}  # share of facts with reserved entities
 HELD_OUT = {"train": 0.0, "validation": 0.1, "test": 0.1}  # share of held-out paraphrases
 JOINTS = (", and ", ", while ", "; ", ", but ", ". ")
 

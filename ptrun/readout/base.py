@@ -79,7 +79,12 @@ def _indices(values: list[int] | list[list[int]], device: torch.device) -> Tenso
 
 
 class Readout(Protocol):
-    """How an answer is read; a method owns one."""
+    """How an answer is read; a method owns one.
+
+    `reads_decoder` says whether an encoder-decoder answers through its decoder.
+    """
+
+    reads_decoder: bool
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example, at most `room` tokens long."""

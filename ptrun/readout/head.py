@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput, Positions
 from ptrun.backbone.dropout import drop
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features, Readout
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
@@ -24,7 +26,7 @@ _SPREAD = (
 class _Head(nn.Module):
     """Dropout, then Linear(H, labels) with cross-entropy summed over targets."""
 
-    def __init__(self, backbone: MaskedBackbone, task: Task):
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__()
         self.backbone, self.task = [backbone], task  # a list keeps it out of the module tree
         self.dropout = backbone.shape.dropout
@@ -66,19 +68,32 @@ def _cell_keys(batch: Batch) -> Tensor | None:
 
 
 class LinearHead(_Head):
-    """One label a row, read at the first token ([CLS]) through a pooler or directly.
+    """One label a row, read where the family sums a row up, through a pooler or directly.
+
+    That is the first token ([CLS]) of an encoder, the last token of a left-to-right model, and the
+    decoder's start token of an encoder-decoder.
 
     Args:
-        backbone: the encoder.
+        backbone: of any family.
         task: a classification task.
         pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
             gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
             own; `none` reads the hidden state; `auto` is `frozen` where the checkpoint has one,
             else `none`.
+
+    Raises:
+        UserError: a frozen pooler is asked for of a family that has none.
     """
 
-    def __init__(self, backbone: MaskedBackbone, task: Task, pooler: Pooler = "auto"):
+    reads_decoder = True
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
         super().__init__(backbone, task)
+        if pooler == "frozen" and not backbone.architecture.pooler:
+            raise UserError(
+                f"method.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
+                "use method.pooler=trainable or none."
+            )
         self.pooler = pooler
         size = backbone.shape.hidden_size
         self.dense = nn.Linear(size, size) if pooler == "trainable" else None
@@ -91,22 +106,19 @@ class LinearHead(_Head):
         tokenizer = self.backbone[0].tokenizer()
         columns = [[e.fields[field] for e in examples] for field in self.task.fields]
         rows = tokenizer(*columns, truncation="longest_first", max_length=self.room(room))
-        return [
-            Features(
-                id=example.id,
-                ids=rows["input_ids"][i],
-                types=rows["token_type_ids"][i] if "token_type_ids" in rows else None,
-                reads=[0],
-                targets=[self.index[example.target]],
-                size=1,
-                parts=[0],
-            )
-            for i, example in enumerate(examples)
-        ]
+        return [self._features(example, rows, i) for i, example in enumerate(examples)]
 
     def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for pooled or plain hidden states."""
-        return replace(given, pooled_at=at) if self._pooled else replace(given, hidden_at=at)
+        """Ask for pooled or plain hidden states; of an encoder-decoder, for those of its start."""
+        if self._pooled:
+            return replace(given, pooled_at=at)
+        if self.backbone[0].family != "seq2seq":
+            return replace(given, hidden_at=at)
+        start = self.backbone[0].config.get("decoder_start_token_id", 0)
+        ids = torch.full((len(given.mask), 1), start, device=given.mask.device)
+        first = Positions(at.rows, torch.zeros_like(at.columns))
+        decoder = DecoderInput(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)
+        return replace(given, hidden_at=first, decoder=decoder)
 
     def read(self, output: BackboneOutput) -> Tensor:
         """Return what the head reads, `[K, H]`."""
@@ -120,6 +132,13 @@ class LinearHead(_Head):
         labels = self.best(output, batch)
         return [Prediction(f.id, label) for f, label in zip(batch.features, labels, strict=True)]
 
+    def _features(self, example: Example, rows: Any, i: int) -> Features:
+        ids = rows["input_ids"][i] or [0]  # an empty text of a model without marks
+        types = rows["token_type_ids"][i] if "token_type_ids" in rows else None
+        last = len(ids) - 1 if self.backbone[0].family == "causal" else 0
+        target = self.index[example.target]
+        return Features(example.id, ids, types or None, [last], [target], size=1, parts=[0])
+
     @property
     def _pooled(self) -> bool:
         backbone = self.backbone[0]
@@ -128,6 +147,8 @@ class LinearHead(_Head):
 
 class TokenHead(_Head):
     """One label a word, read at its first sub-token; words cut off or empty are answered `O`."""
+
+    reads_decoder = False
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
@@ -169,7 +190,7 @@ class TokenHead(_Head):
         )
 
 
-def head_for(backbone: MaskedBackbone, task: Task, pooler: Pooler) -> Readout:
+def head_for(backbone: PretrainedBackbone, task: Task, pooler: Pooler) -> Readout:
     """Return the head that answers a kind of task."""
     if task.kind == "tagging":
         return TokenHead(backbone, task)

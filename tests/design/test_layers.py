@@ -17,6 +17,7 @@ LAYERS = [
     ("readout",),
     ("method", "setting", "protocol", "tracking"),
     ("hardware",),
+    ("importing", "pretrain"),
     ("result",),
     ("store", "manifest", "report"),
     ("run", "summary"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.backbone.masked import MaskedBackbone
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
@@ -14,7 +14,7 @@ from tests.training import sst2
 
 def published(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]
-    return MaskedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+    return PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
 
 
 @pytest.mark.parametrize(

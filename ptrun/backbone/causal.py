@@ -1,0 +1,97 @@
+"""The left-to-right models: GPT-2, and any shaped like Llama (Mistral, Qwen).
+
+A token sees itself and what stands before it, and every prefix; segments do not exist.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone.base import BackboneInput, Shape
+from ptrun.backbone.family import read_order
+from ptrun.backbone.injection import Injection, Paths, wire
+
+_GPT2 = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
+_LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """One architecture of the family."""
+
+    library: str
+    paths: Paths = _LLAMA
+    head: str = "lm_head"
+    name: str = "causal"
+    pooler: bool = False
+    attention: str | None = None
+
+    def shape(self, config: Any) -> Shape:
+        """Return the sizes; a sliding window bounds the length, since masks here have none."""
+        heads = config.num_attention_heads
+        window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+        return Shape(
+            hidden_size=config.hidden_size,
+            embedding_size=config.hidden_size,
+            layers=config.num_hidden_layers,
+            heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            positions=min(config.max_position_embeddings, window),
+            dropout=getattr(config, "resid_pdrop", 0.0),
+        )
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect the layers."""
+        wire(self.body(model), self.paths, injection)
+
+    def body(self, model: Any) -> nn.Module:
+        """Return the model without its output matrix."""
+        body: nn.Module = model.base_model
+        return body
+
+    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return the last hidden states `[B, T, H]`."""
+        out: Tensor = self.body(model)(
+            input_ids=given.ids,
+            inputs_embeds=given.embeddings,
+            attention_mask=look_back(given.mask),
+            position_ids=read_order(given.mask, given.shift),
+            use_cache=False,
+        ).last_hidden_state
+        return out
+
+    def logits(self, model: Any, hidden: Tensor) -> Tensor:
+        """Return the next token's logits, `[K, V]`."""
+        logits: Tensor = model.lm_head(hidden)
+        return logits
+
+    def counted(self, model: Any) -> list[nn.Parameter]:
+        """Return all parameters; a tied output matrix counts once."""
+        return list(model.parameters())
+
+
+def look_back(mask: Tensor) -> Tensor:
+    """Return which keys each token sees, `[B, T] -> [B, 1, T, T]`.
+
+    Padding sees itself: a row of scores with nothing to see would be no number.
+    """
+    width = mask.shape[1]
+    before = torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
+    itself = torch.eye(width, dtype=torch.bool, device=mask.device)
+    return ((before & mask[:, None, :]) | itself)[:, None]
+
+
+_KINDS = {
+    "gpt2": Decoder("GPT2LMHeadModel", _GPT2),
+    "llama": Decoder("LlamaForCausalLM"),
+    "mistral": Decoder("MistralForCausalLM"),
+    "qwen2": Decoder("Qwen2ForCausalLM"),
+    "qwen3": Decoder("Qwen3ForCausalLM"),
+}
+
+
+def family(kind: str) -> Decoder:
+    """Return the architecture of a `model_type`."""
+    return _KINDS[kind]

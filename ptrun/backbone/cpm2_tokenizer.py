@@ -1,0 +1,71 @@
+"""CPM-2's tokenizer with the interface of transformers.
+
+    Cpm2Tokenizer.from_pretrained(FOLDER)        FOLDER: vocab.txt, tokenizer_config.json
+
+Use it where `ptrun.backbone.cpm2_text.is_cpm2(FOLDER)`; transformers does not know the class.
+"""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from transformers import PreTrainedTokenizer
+
+from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, is_cpm2, read_vocabulary
+
+__all__ = ["Cpm2Tokenizer", "is_cpm2"]
+
+
+class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
+    """Tokens of CPM-2, Chinese or Chinese-English; nothing is added before or after a text.
+
+    Special tokens written in a text are found, as elsewhere in transformers; the authors' code
+    takes them for text, and so does `split_special_tokens=True`.
+
+    Args:
+        vocab_file: one token a line; the line is the id.
+        q2b: turn full-width letters and digits into half-width ones first (see `Cpm2Text`).
+        settings: what every tokenizer of transformers takes.
+
+    Raises:
+        UserError: the vocabulary cannot be read; on encoding, jieba is not installed.
+    """
+
+    vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}
+    model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask"]
+
+    def __init__(self, vocab_file: str, q2b: bool = True, **settings: Any):
+        self.ids = read_vocabulary(Path(vocab_file))
+        self.entries = list(self.ids)
+        self.rules = Cpm2Text(self.ids, q2b=q2b)
+        super().__init__(q2b=q2b, **(SPECIAL | settings))
+
+    @property
+    def vocab_size(self) -> int:
+        """Return the number of entries, all of which the model has rows for."""
+        return len(self.entries)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return token to id, with tokens that were added later."""
+        return self.ids | dict(self.added_tokens_encoder)
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        """Return the text of tokens, spaces and newlines restored."""
+        return self.rules.text(tokens)
+
+    def save_vocabulary(
+        self, save_directory: str, filename_prefix: str | None = None
+    ) -> tuple[str, ...]:
+        """Write vocab.txt and return its path."""
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        file = Path(save_directory) / f"{prefix}vocab.txt"
+        file.write_text("\n".join(self.entries) + "\n", encoding="utf-8")
+        return (str(file),)
+
+    def _tokenize(self, text: str, **_: Any) -> list[str]:
+        return self.rules.tokens(text)
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self.ids.get(token, self.ids[SPECIAL["unk_token"]])
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self.entries[index]

@@ -1,0 +1,73 @@
+"""What a model family is to a backbone, and which family a configuration belongs to."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from ptrun.backbone.base import BackboneInput, Shape
+from ptrun.backbone.injection import Injection
+from ptrun.errors import UserError
+
+_MODULES = {
+    "masked": ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2"),
+    "causal": ("gpt2", "llama", "mistral", "qwen2", "qwen3"),
+    "seq2seq": ("t5", "mt5"),
+}
+FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kinds}
+"""Family by `model_type`; each is the file of its name."""
+
+
+class Family(Protocol):
+    """How models of one `model_type` are loaded, wired and run.
+
+    `library` names the transformers class that holds body and output head, `head` its head;
+    `attention` the library's attention to ask for, where ours cannot be registered.
+    """
+
+    name: str
+    library: str
+    head: str
+    pooler: bool
+    attention: str | None
+
+    def shape(self, config: Any) -> Shape:
+        """Return the sizes that a transformers configuration gives."""
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect a model's layers to the current pass."""
+
+    def body(self, model: Any) -> nn.Module:
+        """Return the model without its output head."""
+
+    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return the last hidden states of the stack that answers."""
+
+    def logits(self, model: Any, hidden: Tensor) -> Tensor:
+        """Return the head's output at chosen positions, `[K, H] -> [K, V]`."""
+
+    def counted(self, model: Any) -> list[nn.Parameter]:
+        """Return the parameters of the published size."""
+
+
+def family_of(name: str, config: Mapping[str, Any]) -> Family:
+    """Return the family of a configuration.
+
+    Raises:
+        UserError: its model type is none that is supported.
+    """
+    kind = config.get("model_type")
+    if kind not in FAMILY_OF:
+        raise UserError(
+            f"backbone={name}: model type {kind!r} is not supported; "
+            f"allowed: {', '.join(FAMILY_OF)}."
+        )
+    found: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").family(kind)
+    return found
+
+
+def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:
+    """Return position ids `[B, T]`: real tokens in order, whichever side is padded, then shifted."""
+    positions = (mask.long().cumsum(dim=1) - 1).clamp(min=0)
+    return positions if shift is None else positions + shift[:, None]

@@ -1,0 +1,241 @@
+"""A pretrained backbone of any family: where it comes from, its weights, its one forward pass.
+
+    ptrun backbone=bert_large_cased        ptrun backbone.path=FOLDER
+
+The family follows from the configuration's `model_type`, also for a local folder. Raw word
+embeddings go in as input; prefixes through our attention; edits through hooks.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone import files, tokenizers
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.dropout import install
+from ptrun.backbone.family import family_of
+from ptrun.backbone.injection import Injection
+from ptrun.backbone.pooler import pooler, stored
+from ptrun.errors import UserError
+
+
+class PretrainedBackbone:
+    """A pretrained model behind three injection points; light until `load()`.
+
+    Args:
+        name: the name in results.
+        hub: hub id; `revision`: its pinned commit or tag.
+        shipped: name of a model inside the package.
+        path: local folder, before all others.
+        config: sizes of a hub model, so that it can be counted and checked without a network.
+        dtype: default precision on hardware that has it.
+        lr: learning rates that suit it, by what is learned (`prompt`, `full`); method files read
+            them from the configuration.
+        parameters: published size, checked at load; null to skip.
+        source: what to do for a model that no hub has.
+
+    Raises:
+        UserError: the model is of no supported family, or its folder is not readable.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        hub: str | None = None,
+        revision: str | None = None,
+        shipped: str | None = None,
+        path: str | None = None,
+        config: dict[str, Any] | None = None,
+        dtype: Literal["fp32", "bf16"] = "bf16",
+        parameters: int | None = None,
+        lr: dict[str, float] | None = None,
+        source: str | None = None,
+    ):
+        self.name = Path(path).resolve().name if path else name
+        self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
+        self.folder = files.locate(shipped, path)
+        self.parameters = parameters if path is None else None
+        self.config = files.read_config(self.folder) if self.folder else dict(config or {})
+        self.architecture = family_of(self.name, self.config)
+        self.family = self.architecture.name
+        self.shape = self.architecture.shape(self._library_config(self.config))
+        self.has_head, self.fetched = True, False
+        self._tokenizers: dict[bool, Any] = {}
+
+    @cached_property
+    def model(self) -> Any:
+        """Body, output head and, for encoders, pooler; on the meta device until `load()`."""
+        with torch.device("meta"):
+            model = self._class()(self._library_config(self.config))
+            if self.architecture.pooler:
+                model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
+        if self._has_own_output():
+            model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
+        return self._prepare(model)
+
+    @cached_property
+    def has_pooler(self) -> bool:
+        """Whether the checkpoint has a trained pooler; of hub models, BERT and ALBERT have."""
+        if not self.architecture.pooler:
+            return False
+        if self.folder is None:
+            return self.config["model_type"] in ("bert", "albert")
+        return stored(self.folder) is not None
+
+    @property
+    def commit(self) -> str | None:
+        """The commit a hub revision led to, once it is fetched."""
+        return self.folder.name if self.fetched and self.folder else None
+
+    @property
+    def weights(self) -> str:
+        """What identifies the weights: a fingerprint of local files, or hub id and revision."""
+        return files.fingerprint(self.folder) if self.folder else f"{self.hub}@{self.revision}"
+
+    def tokenizer(self, *, words: bool = False) -> Any:
+        """Return the tokenizer; `words` for input that is already split into words."""
+        if words not in self._tokenizers:  # train, dev and test are encoded one after another
+            kind = self.config["model_type"]
+            self._tokenizers[words] = tokenizers.load(self._files(), kind, words=words)
+        return self._tokenizers[words]
+
+    def load(self, dtype: torch.dtype = torch.float32) -> None:
+        """Read the weights, frozen, one tensor after another, each into its final precision.
+
+        Raises:
+            UserError: files cannot be fetched, weights are missing, or the size is not the
+                published one.
+        """
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        folder = self._files()
+        model, report = self._class().from_pretrained(
+            folder,
+            config=self._library_config(files.read_config(folder)),
+            dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+        self._check_missing(report["missing_keys"])
+        if self.architecture.pooler:
+            self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
+            model.pooler = pooler(self.shape.hidden_size, stored(folder)).to(dtype)
+        self.__dict__["model"] = self._prepare(model)
+        self._check_size()
+
+    def body(self, *, decoder: bool = True) -> dict[str, nn.Parameter]:
+        """Return what full tuning learns: the model without its head, and a trained pooler.
+
+        Without `decoder`, that of an encoder-decoder is left out: nothing reads it.
+        """
+        own = dict(self.architecture.body(self.model).named_parameters())
+        pooler = self.model.pooler.named_parameters(prefix="pooler") if self.has_pooler else ()
+        unread = ("lm_head.",) if decoder else ("lm_head.", "decoder.")
+        return {n: p for n, p in own.items() if not n.startswith(unread)} | dict(pooler)
+
+    def size(self) -> int:
+        """Return the number of parameters as published; needs no weights."""
+        return sum(p.numel() for p in self.architecture.counted(self.model))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
+        embedded: Tensor = self.model.get_input_embeddings()(ids)
+        return embedded
+
+    def checkpoint(self, active: bool) -> None:
+        """Switch activation checkpointing: less memory, one more forward in the backward."""
+        if active:
+            replay = {"use_reentrant": False, "context_fn": self.injection.replay}
+            self.model.activation_checkpointing_enable(replay)
+        else:
+            self.model.activation_checkpointing_disable()
+
+    def forward(self, given: BackboneInput) -> BackboneOutput:
+        """Run the model once and read only the positions asked for."""
+        training = given.keys is not None
+        if self.model.training != training:
+            self.model.train(training)
+        with self.injection.of(given):
+            hidden = self.architecture.hidden(self.model, given)
+        return BackboneOutput(
+            hidden=_pick(hidden, given.hidden_at),
+            pooled=self._pool(_pick(hidden, given.pooled_at)),
+            logits=self._logits(_pick(hidden, given.logits_at)),
+        )
+
+    def _pool(self, hidden: Tensor | None) -> Tensor | None:
+        pooled: Tensor | None = None if hidden is None else self.model.pooler(hidden).tanh()
+        return pooled
+
+    def _logits(self, hidden: Tensor | None) -> Tensor | None:
+        if hidden is None:
+            return None
+        if not self.has_head:
+            raise UserError(f"backbone={self.name} has no output head; choose another read-out.")
+        return self.architecture.logits(self.model, hidden)
+
+    def _class(self) -> Any:
+        import transformers
+
+        return getattr(transformers, self.architecture.library)
+
+    def _library_config(self, content: dict[str, Any]) -> Any:
+        """Return the transformers configuration; our attention where the library lets us choose."""
+        from transformers import AutoConfig
+
+        from ptrun.backbone.attention import NAME
+
+        rest = {key: value for key, value in content.items() if key != "model_type"}
+        config = AutoConfig.for_model(content["model_type"], **rest)
+        config._attn_implementation = self.architecture.attention or NAME
+        return config
+
+    def _has_own_output(self) -> bool:
+        """Whether a T5 has an output matrix of its own; the library ties every new one (5.23)."""
+        if self.family != "seq2seq":
+            return False
+        if self.folder is None:
+            return self.config.get("tie_word_embeddings") is False
+        return any("lm_head.weight" in files.tensor_table(f) for f in files.weight_files(self.folder))
+
+    def _files(self) -> Path:
+        if self.folder is None:
+            if self.hub is None:
+                raise UserError(f"backbone={self.name} is on no hub: {self.source}")
+            self.folder = files.fetch(self.hub, self.revision)
+            self.fetched = True
+            files.weight_files(self.folder)
+        return self.folder
+
+    def _prepare(self, model: Any) -> Any:
+        """Freeze, and connect dropout, attention and edit hooks to the current pass."""
+        self.injection = Injection()
+        self.architecture.prepare(model, self.injection)
+        install(model, self.injection)
+        return model.requires_grad_(False).eval()
+
+    def _check_missing(self, missing: set[str]) -> None:
+        head = f"{self.architecture.head}."
+        self.has_head = not any(name.startswith(head) for name in missing)
+        lost = sorted(name for name in missing if not name.startswith(head))
+        if lost:
+            raise UserError(
+                f"backbone={self.name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
+            )
+
+    def _check_size(self) -> None:
+        if self.parameters is not None and self.size() != self.parameters:
+            raise UserError(
+                f"backbone={self.name} has {self.size():,} parameters, not the published "
+                f"{self.parameters:,}; is this the right checkpoint?"
+            )
+
+
+def _pick(hidden: Tensor, at: Positions | None) -> Tensor | None:
+    return None if at is None else hidden[at.rows, at.columns]

@@ -1,0 +1,59 @@
+"""A folder that appears whole or not at all, and a bar that shows how far it is."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ptrun.errors import UserError
+
+_SPARE_BYTES = 2**20  # configuration, index and tokenizer
+
+
+def check_new(out: Path) -> None:
+    """Make sure that nothing would be overwritten.
+
+    Raises:
+        UserError: `out` is a file, or a folder that is not empty.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out {out}: exists and is not empty; name a new folder.")
+
+
+@contextmanager
+def staging(out: Path, nbytes: int) -> Iterator[Path]:
+    """Yield a folder beside `out` that takes its place at the end, or is removed.
+
+    Raises:
+        UserError: the disk has less than `nbytes` free.
+    """
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(out.parent).free
+    if free < nbytes + _SPARE_BYTES:
+        raise UserError(
+            f"--out {out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
+        )
+    folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    folder.mkdir()
+    try:
+        yield folder
+        folder.replace(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def progress(nbytes: int) -> Iterator[Callable[[int], None]]:
+    """Yield what advances a bar on standard error, shown while that is a terminal."""
+    columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task("importing", total=nbytes)
+        yield lambda done: bar.advance(task, done)

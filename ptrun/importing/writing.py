@@ -1,0 +1,90 @@
+"""Writes a model as safetensors files, holding one tensor at a time.
+
+The library's own `save_file` wants all tensors of a file in memory, and copies them once more.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FILE_BYTES = 2_000_000_000
+NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor that will be written."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Its size on disk."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def write_model(
+    folder: Path,
+    entries: Sequence[Entry],
+    read: Callable[[Entry], Tensor],
+    file_bytes: int = FILE_BYTES,
+) -> list[Path]:
+    """Write all tensors and the index; return the files.
+
+    Args:
+        folder: where to.
+        entries: what there will be, in order.
+        read: gives a tensor; called once for each, when it is its turn.
+        file_bytes: the size of a file, at most; a larger tensor gets a file of its own.
+    """
+    parts = _split(entries, file_bytes)
+    names = [f"model-{i:05d}-of-{len(parts):05d}.safetensors" for i in range(1, len(parts) + 1)]
+    for name, part in zip(names, parts, strict=True):
+        write_file(folder / name, part, read)
+    places = {e.name: name for name, part in zip(names, parts, strict=True) for e in part}
+    index = {"metadata": {"total_size": sum(e.nbytes for e in entries)}, "weight_map": places}
+    text = json.dumps(index, indent=2) + "\n"
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+    return [folder / name for name in names]
+
+
+def write_file(file: Path, entries: Iterable[Entry], read: Callable[[Entry], Tensor]) -> None:
+    """Write one safetensors file."""
+    entries = list(entries)
+    with file.open("wb") as opened:
+        opened.write(_header(entries))
+        for entry in entries:
+            tensor = read(entry)
+            assert (tensor.dtype, tuple(tensor.shape)) == (entry.dtype, entry.shape), entry
+            opened.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+
+
+def _split(entries: Sequence[Entry], file_bytes: int) -> list[list[Entry]]:
+    """Cut the list where the next tensor would make a file too large."""
+    parts: list[list[Entry]] = [[]]
+    for entry in entries:
+        if parts[-1] and sum(e.nbytes for e in parts[-1]) + entry.nbytes > file_bytes:
+            parts.append([])
+        parts[-1].append(entry)
+    return parts
+
+
+def _header(entries: Sequence[Entry]) -> bytes:
+    """Return length and table of a file: little-endian u64, then JSON, padded to 8 bytes."""
+    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for entry in entries:
+        start, end = end, end + entry.nbytes
+        kind = {"dtype": NAMES[entry.dtype], "shape": list(entry.shape)}
+        table[entry.name] = kind | {"data_offsets": [start, end]}
+    text = json.dumps(table, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text

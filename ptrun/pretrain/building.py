@@ -1,0 +1,147 @@
+"""Everything a pre-training run needs, made from its recipe: tokenizer, rows, model, objective."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ptrun.backbone import files
+from ptrun.pretrain import objective as objectives
+from ptrun.pretrain import vocabulary
+from ptrun.pretrain.corpus import documents
+from ptrun.pretrain.recipe import Recipe
+from ptrun.pretrain.rows import Row, Stream, mask_chances, rows
+from ptrun.pretrain.start import start
+from ptrun.pretrain.training import Trainer
+from ptrun.pretrain.vocabulary import Marks
+
+_TOKENIZERS = {
+    "masked": vocabulary.wordpiece,
+    "causal": vocabulary.byte_pairs,
+    "denoising": vocabulary.unigram,
+}
+_CLASSES = {
+    "masked": "AutoModelForMaskedLM",
+    "replaced": "AutoModelForPreTraining",
+    "causal": "AutoModelForCausalLM",
+    "denoising": "AutoModelForSeq2SeqLM",
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A trainer, what it reads, and the tokenizer that goes into the folder."""
+
+    trainer: Trainer
+    tokenizer: Any
+    train: Stream
+    validation: Stream
+
+
+def prepare(recipe: Recipe) -> Prepared:
+    """Return all parts of a run, the model on its device, the vocabulary's real size filled in.
+
+    Raises:
+        UserError: the corpus or the generator is not there, or the configuration does not fit.
+    """
+    generator = _generator(recipe)
+    tokenizer = _tokenizer(recipe)
+    recipe = replace(recipe, vocabulary=len(tokenizer))
+    marks = vocabulary.marks(tokenizer)
+    encoder = tokenizer.backend_tokenizer
+    packed = {s: rows(encoder, documents(recipe.corpus, s), recipe.length) for s in _SPLITS}
+    model = _model(recipe, tokenizer)
+    if generator is None:
+        start(model, packed["train"], marks.stop, recipe.start_scale)
+    else:
+        _start_from(model, generator)
+    positions = _positions(model, recipe)
+    trainer = Trainer(model.to(recipe.device), _objective(recipe, generator), recipe)
+    made = [_stream(packed[s], recipe, marks, positions, e) for s, e in zip(_SPLITS, (recipe.evenness, 0.0), strict=True)]
+    return Prepared(trainer, tokenizer, *made)
+
+
+_SPLITS = ("train", "validation")
+
+
+def _tokenizer(recipe: Recipe) -> Any:
+    """Return a tokenizer made from the corpus, or the generator's own."""
+    if recipe.generator is not None:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(_generator_folder(recipe))
+    return _TOKENIZERS[recipe.objective](_sentences(recipe.corpus), recipe.vocabulary)
+
+
+def _sentences(corpus: str) -> Iterator[str]:
+    return (sentence for document in documents(corpus, "train") for sentence in document)
+
+
+def _generator_folder(recipe: Recipe) -> Path:
+    shipped = (files.SHIPPED / str(recipe.generator)).is_dir()
+    folder = files.locate(recipe.generator, None) if shipped else files.locate(None, recipe.generator)
+    assert folder is not None
+    return folder
+
+
+def _generator(recipe: Recipe) -> Any:
+    """Return the frozen masked model of `replaced`, else None."""
+    from transformers import AutoModelForMaskedLM
+
+    if recipe.generator is None:
+        return None
+    folder = _generator_folder(recipe)
+    made = AutoModelForMaskedLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", use_safetensors=True
+    )
+    return made.requires_grad_(False).eval().to(recipe.device)
+
+
+def _model(recipe: Recipe, tokenizer: Any) -> Any:
+    """Return an untrained model; plain attention is the fastest for so small a one on a CPU."""
+    import transformers
+
+    ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_token_id") for r in ("pad", "bos", "eos")}
+    content = {"vocab_size": recipe.vocabulary, **ids, **recipe.model}
+    config = transformers.AutoConfig.for_model(content.pop("model_type"), **content)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, _CLASSES[recipe.objective]).from_config(config)
+    if recipe.objective == "denoising":  # v1.1 has an output matrix of its own
+        model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
+        model.config.scale_decoder_outputs = False
+    return model
+
+
+def _start_from(model: nn.Module, generator: nn.Module) -> None:
+    """Give the discriminator's encoder the generator's weights; they have the same names."""
+    own = dict(model.base_model.named_parameters())
+    with torch.no_grad():
+        for name, value in generator.base_model.named_parameters():
+            own[name].copy_(value)
+
+
+def _positions(model: Any, recipe: Recipe) -> int:
+    """Return how many positions can be numbered; T5 numbers none, so its rows never move."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) else recipe.length
+
+
+def _objective(recipe: Recipe, generator: Any) -> objectives.Objective:
+    if recipe.objective == "replaced":
+        return objectives.replaced(generator)
+    if recipe.objective == "denoising":
+        return objectives.denoising(recipe.joined)
+    return {"masked": objectives.masked, "causal": objectives.causal}[recipe.objective]
+
+
+def _stream(
+    packed: list[Row], recipe: Recipe, marks: Marks, positions: int, evenness: float
+) -> Stream:
+    """Return the batches of a recipe, always the same ones."""
+    dice = torch.Generator().manual_seed(recipe.seed)
+    chances = mask_chances(packed, marks, recipe, evenness)
+    return Stream(packed, recipe, marks, positions, chances, random.Random(recipe.seed), dice)

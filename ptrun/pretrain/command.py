@@ -1,0 +1,81 @@
+"""`ptrun pretrain backbone=pocket_t5 [corpus=DIR] [KEY=VALUE ...]`: make a small backbone.
+
+MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the environment save time on a CPU.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun.config import build
+from ptrun.config.paths import options
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+from ptrun.pretrain.recipe import Recipe
+
+_LOG = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Pre-train one model and write its folder.
+
+    Raises:
+        UserError: a recipe or a key is unknown, a value does not fit, or the folder is taken.
+    """
+    recipe = read(arguments)
+    out = Path(recipe.out or f"outputs/pretrain/{recipe.name}")
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out={out} is not empty; give another folder, or remove it first.")
+    _run(recipe, out)
+
+
+def read(arguments: Sequence[str]) -> Recipe:
+    """Return the recipe that the command line names, with its overrides."""
+    wrong = [a for a in arguments if "=" not in a]
+    if wrong:
+        raise UserError(f"pretrain {wrong[0]}: expected KEY=VALUE, as in backbone=pocket_t5.")
+    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
+    name = named[-1] if named else "pocket_bert"
+    recipes = options("pretrain")
+    if name not in recipes:
+        raise UserError(unknown("backbone", name, recipes))
+    others = [a for a in arguments if not a.startswith("backbone=")]
+    try:
+        node = OmegaConf.merge(OmegaConf.load(recipes[name]), OmegaConf.from_dotlist(others))
+    except OmegaConfBaseException as error:
+        raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
+    content = build.plain(node)  # type: ignore[arg-type]
+    build.check({"pretrain": content})
+    made: Recipe = build.build(content)
+    return made
+
+
+def _run(recipe: Recipe, out: Path) -> None:
+    import torch
+
+    from ptrun.pretrain import folder
+    from ptrun.pretrain.building import prepare
+
+    if recipe.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
+    began = time.perf_counter()
+    torch.manual_seed(recipe.seed)
+    made = prepare(recipe)
+    _LOG.info("prepared in %.0f s", time.perf_counter() - began)
+    log = made.trainer.train(made.train)
+    figures = made.trainer.evaluate(made.validation)
+    facts = {
+        "parameters": sum(p.numel() for p in made.trainer.model.parameters()),
+        "corpus_tokens": sum(sum(map(len, row)) for row in made.train.rows),
+        "train": log[-1] if log else {},
+        "validation": figures,
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+    result = folder.result(made.trainer.recipe, facts)
+    folder.save(out, made.trainer.model, made.tokenizer, result, log)
+    print(json.dumps({"folder": str(out), **figures, "seconds": facts["seconds"]}))

@@ -1,0 +1,56 @@
+"""What a pre-training run is made of: `conf/pretrain/<backbone>.yaml`, every field an override."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Objective = Literal["masked", "replaced", "causal", "denoising"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One pre-training run; lengths and batches in tokens, rates per step.
+
+    Args:
+        name: of the backbone that is made.
+        objective: `masked` words (BERT), `replaced` tokens (ELECTRA), `causal` next token (GPT-2),
+            `denoising` of spans behind sentinels (T5).
+        model: the transformers configuration; the vocabulary size is filled in.
+        vocabulary: most entries the tokenizer may have.
+        generator: for `replaced`, the masked model that writes the replacements: a shipped name
+            or a folder. The discriminator has its tokenizer and starts from its weights.
+        corpus: `pocket`, or a folder with `{train,validation}.jsonl[.gz]` of `{"doc": text}`.
+        out: the folder that is written; null is `outputs/pretrain/<name>`.
+        device: `cpu` or `cuda`.
+        steps, batch, length, rate, warmup, decay, seed: the usual; warm-up as a share of steps.
+        masked: share of the tokens that are masked, replaced or cut out.
+        evenness: 0 masks every word alike; the higher, the likelier are rare words.
+        joined: chance that a masked token takes the next one with it (`denoising`).
+        answer_length: every second batch holds rows up to this length and hides words of their
+            last sentence only; 0 for no such batches.
+        answer_batch: the size of those batches.
+        start_scale: deviation of the word embeddings at the start; T5 does not normalise them.
+        log_every: steps between lines of the log.
+    """
+
+    name: str
+    objective: Objective
+    model: dict[str, Any]
+    vocabulary: int
+    generator: str | None = None
+    corpus: str = "pocket"
+    out: str | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    steps: int
+    batch: int = 4096
+    length: int = 128
+    rate: float
+    warmup: float = 0.06
+    decay: float = 0.01
+    seed: int = 0
+    masked: float = 0.15
+    evenness: float = 0.35
+    joined: float = 0.0
+    answer_length: int = 26
+    answer_batch: int = 2048
+    start_scale: float = 0.05
+    log_every: int = 100

@@ -1,0 +1,72 @@
+"""Where a small model starts: word vectors from counts, positions from sinusoids.
+
+Neighbours (up to 4 words away) tell what kind of word it is; words further off in the same
+document tell what it speaks of, such as praise or blame. From random embeddings a model of this
+size sits on a plateau for most of its training and never learns the second.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.pretrain.rows import Row, flattened
+
+_OUTPUT_SCALE = 0.05
+_FAR_SHARE = 0.3125  # of the numbers of a word at the start
+_NEAR, _FAR = range(1, 5), range(5, 31)
+
+
+def start(model: Any, packed: list[Row], stop: int, scale: float) -> None:
+    """Set word embeddings and learned positions at a scale, and an output matrix of its own."""
+    words = model.get_input_embeddings().weight
+    count, width = words.shape
+    far_width = round(width * _FAR_SHARE)
+    near, seen = count_vectors(packed, stop, _NEAR, count, width - far_width)
+    far, _ = count_vectors(packed, stop, _FAR, count, far_width)
+    vectors = torch.cat((near, far), 1)
+    output = model.get_output_embeddings()
+    with torch.no_grad():
+        words[seen] = vectors[seen] * scale
+        if output is not None and output.weight is not words:
+            output.weight.normal_(std=_OUTPUT_SCALE)
+            output.weight[seen] = vectors[seen] * _OUTPUT_SCALE
+        for table in _positions(model):
+            table.copy_(sinusoids(*table.shape) * scale)
+
+
+def _positions(model: nn.Module) -> list[Tensor]:
+    """Return the tables of learned absolute positions: one, or none."""
+    return [p for n, p in model.named_parameters() if n.endswith(("position_embeddings.weight", "wpe.weight"))]
+
+
+def sinusoids(count: int, width: int) -> Tensor:
+    """Return position vectors `[count, width]` of sines and cosines."""
+    rates = 10_000.0 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(count)[:, None] * rates
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
+def count_vectors(
+    packed: list[Row], stop: int, distances: range, words: int, width: int
+) -> tuple[Tensor, Tensor]:
+    """Return word vectors `[words, width]` of deviation 1 from the SVD of log co-occurrence.
+
+    Words count as seen together at these distances within a row; nearer ones count more. The
+    second answer says which words occur at all `[words]`.
+    """
+    flat = flattened(packed, stop)
+    row = torch.repeat_interleave(torch.tensor([sum(map(len, r)) + 1 for r in packed]))
+    counts = torch.zeros(words * words)
+    for distance in distances:
+        same = row[:-distance] == row[distance:]
+        pair = (flat[:-distance] * words + flat[distance:])[same]
+        counts += torch.bincount(pair, minlength=words * words) / distance
+    counts = counts.view(words, words)
+    counts = counts + counts.T
+    total = counts.sum(0)
+    expected = total[None] * total[:, None] / total.sum()
+    association = torch.log((counts + 1e-9) / (expected + 1e-9)).clamp(min=0)
+    left, values, _ = torch.linalg.svd(association)
+    vectors = left[:, :width] * values[:width].sqrt()
+    return vectors / vectors.std(), total > 0

@@ -1,0 +1,256 @@
+"""CPM-2's tokenizer: its rules on a small vocabulary, the authors' ids on the real ones."""
+
+# ruff: noqa: RUF001  full-width punctuation is what is tested
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from ptrun.backbone import cpm2_text
+from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary, write_tokenizer
+from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer, is_cpm2
+from ptrun.errors import UserError
+
+HEAD = ["<unk>", "<s>", "</s>", "▃", "<sep>", "<pad>", "<mask>", "<eod>", "▁", ",", "▂"]
+CHINESE = ["小", "猫", "小猫", "喝", "水", "。", "，", "：", "A", "B", "AB", "ABC", "7", "<s_0>"]
+ENGLISH = ["cat", "un", "##drink", "##able", "##7", "a", "##b", "."]
+
+
+def ids_of(*tokens):
+    return {token: number for number, token in enumerate([*HEAD, *CHINESE, *tokens])}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_text("\n".join(ids_of()) + "\n", encoding="utf-8")
+    write_tokenizer(file, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tokenizer(folder):
+    return Cpm2Tokenizer.from_pretrained(folder, local_files_only=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "tokens"),
+    [
+        ("小猫", ["小猫"]),
+        ("猫小猫", ["猫", "小猫"]),
+        ("ABCAB", ["ABC", "AB"]),
+        ("小狗猫", ["小", "<unk>", "猫"]),
+        ("A" * 200, ["A"] * 200),
+        ("A" * 201, ["<unk>"]),
+        ("", []),
+    ],
+)
+def test_the_longest_entry_of_a_word_comes_first(word, tokens):
+    assert Cpm2Text(ids_of(), q2b=True).word(word) == tokens
+
+
+def test_spaces_and_newlines_are_tokens_and_nothing_is_added(tokenizer):
+    text = "小猫 喝\n水。"
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["小猫", "▂", "喝", "▃", "水", "。"]
+    assert tokenizer.decode(ids) == text
+    assert tokenizer("")["input_ids"] == []
+
+
+def test_full_width_letters_become_half_width_unless_told_otherwise(folder):
+    by_default = Cpm2Tokenizer(str(folder / "vocab.txt"))
+    assert by_default.tokenize("ＡＢ，　７：，") == ["AB", "，", "▂", "7", "：", "，"]
+    as_is = Cpm2Tokenizer(str(folder / "vocab.txt"), q2b=False)
+    assert set(as_is.tokenize("ＡＢ　７")) == {"<unk>"}
+    as_is.save_pretrained(folder / "again")
+    assert Cpm2Tokenizer.from_pretrained(folder / "again").rules.q2b is False
+
+
+def test_pairs_are_truncated_and_padded_as_elsewhere_in_transformers(tokenizer):
+    given = tokenizer(["小猫喝水"], ["ABC"], truncation="only_first", max_length=3)
+    assert tokenizer.convert_ids_to_tokens(given["input_ids"][0]) == ["小猫", "喝", "ABC"]
+    padded = tokenizer(["小猫喝水。", "水"], padding=True)
+    assert padded["input_ids"][1][1:] == [5] * (len(padded["input_ids"][0]) - 1)
+    assert padded["attention_mask"][1] == [1] + [0] * (len(padded["input_ids"][0]) - 1)
+
+
+def test_special_tokens_have_the_ids_of_their_lines(tokenizer):
+    assert (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 1, 7)
+    assert (tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.sep_token_id) == (5, 6, 4)
+    assert tokenizer.convert_tokens_to_ids(["<s_0>", "小猫", "nothing"]) == [24, 13, 0]
+    assert len(tokenizer) == tokenizer.vocab_size == 25
+    assert tokenizer("水<mask>")["input_ids"][-1] == 6
+    assert 6 not in tokenizer("水<mask>", split_special_tokens=True)["input_ids"]
+    assert tokenizer.decode([6, 15, 7], skip_special_tokens=True) == "水"
+
+
+def test_saving_and_loading_keeps_every_id(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path / "again")
+    again = Cpm2Tokenizer.from_pretrained(tmp_path / "again", local_files_only=True)
+    assert again.get_vocab() == tokenizer.get_vocab() == ids_of()
+    assert is_cpm2(tmp_path / "again")
+
+
+def bilingual():
+    return Cpm2Text(ids_of(*ENGLISH), q2b=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("undrinkable cat", ["un", "##drink", "##able", "cat"]),
+        ("小猫 cat cat 喝", ["小猫", "▂", "cat", "cat", "▂", "喝"]),
+        ("cat  cat", ["cat", "▂", "▂", "cat"]),
+        (" cat ", ["▂", "cat", "▂"]),
+        ("cat\ncat", ["cat", "▃", "cat"]),
+        ("ab7", ["a", "##b", "##7"]),
+    ],
+)
+def test_the_bilingual_vocabulary_leaves_spaces_between_english_words_out(text, tokens):
+    assert bilingual().tokens(text) == tokens
+    assert bilingual().text(tokens) == text
+
+
+def test_bilingual_decoding_sets_no_space_beside_control_tokens():
+    assert bilingual().text(["<s_0>", "cat", "cat", "<eod>"]) == "<s_0>cat cat<eod>"
+    assert bilingual().text([]) == "" and bilingual().tokens("") == []
+
+
+def test_the_chinese_vocabulary_keeps_each_space():
+    chinese = Cpm2Text(ids_of(), q2b=True)
+    assert not chinese.bilingual and bilingual().bilingual
+    assert chinese.tokens("AB AB") == ["AB", "▂", "AB"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([*HEAD, "水", "水"], "1 of 13 lines are repeated"),
+        ([token for token in HEAD if token not in ("<eod>", "▂")], "it has no <eod>, ▂"),
+    ],
+)
+def test_a_vocabulary_that_is_not_cpm2s_is_refused(tmp_path, lines, words):
+    (tmp_path / "vocab.txt").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        read_vocabulary(tmp_path / "vocab.txt")
+
+
+def test_a_missing_or_binary_vocabulary_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_vocabulary(tmp_path / "vocab.txt")
+    (tmp_path / "spiece.model").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not text"):
+        read_vocabulary(tmp_path / "spiece.model")
+
+
+def test_a_folder_is_cpm2s_by_the_class_it_names(folder, tmp_path):
+    assert is_cpm2(folder) and not is_cpm2(tmp_path / "nothing")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer"}))
+    assert not is_cpm2(folder)
+    (folder / "tokenizer_config.json").write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        is_cpm2(folder)
+
+
+def test_asking_for_the_class_imports_nothing_heavy(folder):
+    code = (
+        "import sys, pathlib\nfrom ptrun.backbone.cpm2_text import is_cpm2\n"
+        f"assert is_cpm2(pathlib.Path({str(folder)!r}))\n"
+        "heavy = {'torch', 'transformers', 'jieba'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_jieba_says_nothing_and_leaves_no_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cpm2_text._jieba.cache_clear()
+    assert Cpm2Text(ids_of(), q2b=True).tokens("小猫喝水") == ["小猫", "喝", "水"]
+    assert capsys.readouterr() == ("", "") and not list(tmp_path.iterdir())
+    assert logging.getLogger("jieba").level == logging.ERROR
+
+
+def test_without_jieba_the_extra_to_install_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    cpm2_text._jieba.cache_clear()
+    with pytest.raises(UserError, match=r"pip install 'ptrun\[zh\]'"):
+        Cpm2Text(ids_of(), q2b=True).tokens("水")
+
+
+GOLDEN = {
+    "问题：": [96, 17],
+    "选项：": [6295, 17],
+    "文章：": [1395, 17],
+    "答案是：": [537, 402, 22, 17],
+    "这很": [32, 52],
+    "我喜欢这部电影，很好看！": [23, 141, 147, 2537, 368, 16, 52, 68, 55, 13],
+    "Hello world 2021": [21992, 10, 12950, 10, 9656, 59],
+    "今天 天气\n好": [739, 10, 3775, 3, 68],
+    "Ａ，Ｂ。": [415, 16, 464, 12],
+    "今天天气怎么样？": [739, 3775, 138, 265, 19],
+}
+SINGLE = {
+    **{"矛盾": 2590, "中立": 13237, "相似": 2946, "错误": 2009, "正确": 1353, "差": 546},
+    **{"不好": 522, "一般": 304, "好": 68, "赞": 2838, "一": 50, "二": 230, "三": 156},
+    **{"四": 349, "五": 443, "六": 803, "七": 950, "八": 1030, "九": 1189, "十": 1320},
+    **{"十一": 2907, "十二": 2117, "十三": 3881, "十四": 4489, "十五": 2881, "十六": 3871},
+    **{"，": 16, "：": 17, "；": 18, "？": 19, "、": 20, "。": 12, "“": 39, "”": 41, "?": 27},
+}
+
+
+@pytest.fixture(scope="module")
+def real(shared):
+    folder = shared / "models" / "tokenizers"
+    if not (folder / "cpm2" / "vocab.txt").is_file():
+        pytest.skip("no CPM-2 vocabulary in the shared folder")
+    return {
+        name: Cpm2Tokenizer(str(folder / name / "vocab.txt"), split_special_tokens=True)
+        for name in ("cpm2", "cpm2_en")
+    }
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("text", GOLDEN)
+def test_real_vocabulary_gives_the_authors_ids(real, text):
+    ids = real["cpm2"](text)["input_ids"]
+    assert ids == GOLDEN[text]
+    assert real["cpm2"].decode(ids) == text.replace("Ａ", "A").replace("Ｂ", "B")
+
+
+@pytest.mark.shared
+def test_label_words_and_numerals_are_one_token_each(real):
+    assert {word: real["cpm2"](word)["input_ids"] for word in SINGLE} == {
+        word: [number] for word, number in SINGLE.items()
+    }
+    assert len(real["cpm2"]("答案")["input_ids"]) == 2
+
+
+@pytest.mark.shared
+def test_real_vocabularies_have_their_sizes_and_special_ids(real):
+    chinese, both = real["cpm2"], real["cpm2_en"]
+    assert (len(chinese), len(both)) == (26_240, 51_968)
+    sentinels = chinese.convert_tokens_to_ids(["<s_0>", "<s_189>"])
+    assert sentinels == [26_050, 26_239] and chinese.eos_token_id == 7
+    sentinels = both.convert_tokens_to_ids(["<s_0>", "<s_184>", "<go>", "▂"])
+    assert sentinels == [51_783, 51_967, 7, 11] and both.eos_token_id == 8
+    assert both.rules.bilingual and not chinese.rules.bilingual
+
+
+@pytest.mark.shared
+def test_text_comes_back_from_real_vocabularies(real):
+    for text in ("小猫喝水，\n小狗 也喝 水。", "I drink tea 我喝茶 and water", "2021 年"):
+        for tokenizer in real.values():
+            ids = tokenizer(text)["input_ids"]
+            assert tokenizer.decode(ids) == text and tokenizer.unk_token_id not in ids
+            assert tokenizer(tokenizer.decode(ids))["input_ids"] == ids
+
+
+@pytest.mark.shared
+def test_every_real_special_token_is_in_the_vocabulary(real):
+    for tokenizer in real.values():
+        assert set(SPECIAL.values()) <= set(tokenizer.ids)
+        assert tokenizer.get_vocab() == tokenizer.ids

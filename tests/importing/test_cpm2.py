@@ -1,0 +1,234 @@
+"""Shards in, the same model out: bit for bit, and untied."""
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import T5Config, T5ForConditionalGeneration
+
+from ptrun.importing import shards
+from ptrun.importing.cpm2 import import_cpm2
+from ptrun.importing.layout import targets
+from ptrun.importing.sizes import Sizes, model_config, special_ids
+from tests.importing.megatron import divided, rank_state, untied_t5, write_shards
+
+IDS = torch.tensor([[5, 17, 120, 3, 44, 0, 99], [1, 2, 90, 8, 8, 127, 64]])
+DECODER = torch.tensor([[1, 33, 7], [1, 33, 101]])
+
+
+@pytest.fixture(scope="module")
+def original():
+    return untied_t5()
+
+
+def loaded(folder, dtype=torch.float32):
+    model, report = T5ForConditionalGeneration.from_pretrained(
+        folder, dtype=dtype, output_loading_info=True, local_files_only=True
+    )
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.eval()
+
+
+@torch.no_grad()
+def run(model, **more):
+    return model(input_ids=IDS, decoder_input_ids=DECODER, **more)
+
+
+def whole(model):
+    return {n: t for n, t in model.state_dict().items() if "embed_tokens" not in n}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_imported_model_gives_the_very_same_logits(original, tmp_path, ranks):
+    source = write_shards(original, tmp_path / "shards", ranks)
+    made = import_cpm2(source, tmp_path / "hf")
+    model = loaded(made.folder)
+    assert torch.equal(run(model).logits, run(original).logits)
+    assert made.parameters == sum(tensor.numel() for tensor in whole(original).values())
+    assert (made.sizes.heads, made.sizes.d_kv, made.sizes.decoder_layers) == (8, 8, 3)
+
+
+def test_a_folder_of_rank_files_is_a_checkpoint_too(original, tmp_path):
+    source = write_shards(original, tmp_path / "shards", 2)
+    (source / "latest_checkpointed_iteration.txt").unlink()
+    import_cpm2(source / "100", tmp_path / "hf")
+    assert torch.equal(run(loaded(tmp_path / "hf")).logits, run(original).logits)
+
+
+def test_mappings_may_be_dropped_at_any_tensor(original, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_REOPEN_BYTES", -1)
+    folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder
+    assert torch.equal(run(loaded(folder)).logits, run(original).logits)
+
+
+def test_logits_are_hidden_times_an_untied_head_without_scaling(original, tmp_path):
+    folder = import_cpm2(write_shards(original, tmp_path / "s", 2), tmp_path / "hf").folder
+    model = loaded(folder)
+    got = run(model, output_hidden_states=True)
+    head = original.lm_head.weight
+    assert torch.equal(got.logits, got.decoder_hidden_states[-1] @ head.T)
+    assert model.config.scale_decoder_outputs is False
+    assert model.lm_head.weight.data_ptr() != model.shared.weight.data_ptr()
+    assert model.encoder.embed_tokens.weight.data_ptr() == model.shared.weight.data_ptr()
+
+
+def test_saving_the_loaded_model_again_keeps_head_and_scale(original, tmp_path):
+    folder = import_cpm2(write_shards(original, tmp_path / "s", 2), tmp_path / "hf").folder
+    loaded(folder).save_pretrained(tmp_path / "again")
+    assert torch.equal(run(loaded(tmp_path / "again")).logits, run(original).logits)
+
+
+def test_sharding_merging_and_sharding_again_changes_nothing(original, tmp_path):
+    folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder
+    model = loaded(folder)
+    for rank in range(4):
+        once, twice = rank_state(original, rank, 4), rank_state(model, rank, 4)
+        assert once.keys() == twice.keys()
+        assert all(torch.equal(once[name], twice[name]) for name in once)
+
+
+def test_joining_fused_tensors_whole_would_give_another_model(original):
+    for name, pieces in {
+        "encoder.blocks.1.self_attn.self_attn.project.weight": 3,
+        "decoder.blocks.0.cross_attn.cross_attn.project_kv.weight": 2,
+    }.items():
+        naive = torch.cat([rank_state(original, rank, 4)[name] for rank in range(4)])
+        right = rank_state(original, 0, 1)[name]
+        assert naive.shape == right.shape and not torch.equal(naive, right)
+        assert not torch.equal(naive.chunk(pieces)[0], right.chunk(pieces)[0])
+
+
+def test_heads_stay_with_their_rank(original, tmp_path):
+    marked = copy.deepcopy(original)
+    with torch.no_grad():
+        for head, rows in enumerate(
+            marked.encoder.block[0].layer[0].SelfAttention.q.weight.chunk(8)
+        ):
+            rows.fill_(head)
+    folder = import_cpm2(write_shards(marked, tmp_path / "s", 4), tmp_path / "hf").folder
+    query = loaded(folder).encoder.block[0].layer[0].SelfAttention.q.weight
+    assert query[:, 0].tolist() == [head for head in range(8) for _ in range(8)]
+
+
+def test_files_are_split_and_indexed_as_transformers_does(original, tmp_path):
+    source = write_shards(original, tmp_path / "s", 2)
+    made = import_cpm2(source, tmp_path / "hf", file_bytes=200_000)
+    files = sorted(made.folder.glob("model-*.safetensors"))
+    index = json.loads((made.folder / "model.safetensors.index.json").read_text())
+    assert len(files) > 2 and index["metadata"]["total_size"] == made.nbytes
+    held = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    for name, tensor in whole(original).items():
+        assert torch.equal(held[name], tensor)
+        with safe_open(made.folder / index["weight_map"][name], "pt") as opened:
+            assert name in opened.keys()  # noqa: SIM118  not a dict
+    assert set(held) == set(whole(original))
+    assert all(file.stat().st_size < 205_000 for file in files)
+    assert torch.equal(run(loaded(made.folder)).logits, run(original).logits)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", None])
+def test_dtype_is_the_checkpoints_own_unless_asked(original, tmp_path, dtype):
+    half = copy.deepcopy(original).half()
+    folder = import_cpm2(write_shards(half, tmp_path / "s", 2), tmp_path / "hf", dtype=dtype).folder
+    expected = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", None: "float16"}[dtype]
+    model = loaded(folder, dtype="auto")
+    assert model.dtype is getattr(torch, expected)
+    for name, tensor in whole(half).items():
+        assert torch.equal(model.state_dict()[name], tensor.to(model.dtype)), name
+
+
+def test_a_value_beyond_fp16_is_refused_and_leaves_nothing(original, tmp_path):
+    from ptrun.errors import UserError
+
+    big = copy.deepcopy(original)
+    big.lm_head.weight.data[3, 3] = 1e6
+    source = write_shards(big, tmp_path / "s", 2)
+    with pytest.raises(UserError, match=r"lm_head.*--dtype bf16"):
+        import_cpm2(source, tmp_path / "hf", dtype="fp16")
+    assert [file.name for file in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_trained_prompt_goes_to_a_file_of_its_own(original, tmp_path):
+    prompt = torch.randn(10, 64)
+
+    def add(rank, state):
+        state["encoder.prompt_embeds.weight"] = prompt
+
+    source = write_shards(original, tmp_path / "s", 2, add)
+    assert import_cpm2(source, tmp_path / "hf").has_prompt
+    assert torch.equal(load_file(tmp_path / "hf" / "prompt.safetensors")["prompt"], prompt)
+    assert torch.equal(run(loaded(tmp_path / "hf")).logits, run(original).logits)
+    import_cpm2(source, tmp_path / "t5", unscale=True)
+    assert torch.equal(load_file(tmp_path / "t5" / "prompt.safetensors")["prompt"], prompt * 100)
+
+
+def test_the_configuration_names_the_ids_of_the_vocabulary():
+    ids = {rows: special_ids(rows, t5=False) for rows in (26240, 51968, 32128, 250112)}
+    shown = {rows: (found.pad, found.eos, found.start) for rows, found in ids.items()}
+    assert shown == {26240: (5, 7, 1), 51968: (5, 8, 1), 32128: (0, 1, 0), 250112: (0, 1, 0)}
+    unscaled = special_ids(128, t5=True)
+    assert (unscaled.pad, unscaled.eos, unscaled.start) == (0, 1, 0)
+
+
+def test_undoing_the_scaling_gives_back_the_original(original, tmp_path):
+    source = write_shards(divided(original), tmp_path / "s", 4)
+    model = loaded(import_cpm2(source, tmp_path / "hf", unscale=True).folder)
+    assert (model.config.pad_token_id, model.config.decoder_start_token_id) == (0, 0)
+    for name, tensor in whole(original).items():  # a division and a product: two roundings
+        torch.testing.assert_close(model.state_dict()[name], tensor, rtol=3e-7, atol=0)
+    torch.testing.assert_close(run(model).logits, run(original).logits, rtol=1e-4, atol=1e-4)
+
+
+class Fp64Norm(torch.nn.Module):
+    """T5's norm in fp64: the library's own computes its statistics in fp32."""
+
+    def __init__(self, weight, eps):
+        super().__init__()
+        self.weight, self.eps = weight, eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+def in_fp64(model, eps):
+    exact = copy.deepcopy(model).double()
+    for module in list(exact.modules()):
+        for name, child in list(module.named_children()):
+            if type(child).__name__ == "T5LayerNorm":
+                setattr(module, name, Fp64Norm(child.weight, eps))
+    return run(exact).logits
+
+
+@pytest.mark.parametrize(("scaled_eps", "plain_eps"), [(1e-10, 1e-6), (1e-6, 1e-2)])
+def test_scaled_shards_are_the_same_model_with_another_epsilon(
+    original, tmp_path, scaled_eps, plain_eps
+):
+    scaled = divided(copy.deepcopy(original).double())
+    source = write_shards(scaled, tmp_path / "s", 4)
+    kept = loaded(import_cpm2(source, tmp_path / "kept").folder, dtype=torch.float64)
+    undone = import_cpm2(source, tmp_path / "undone", unscale=True).folder
+    plain = in_fp64(loaded(undone, dtype=torch.float64), plain_eps)
+    assert (in_fp64(kept, scaled_eps) - plain).abs().max() < 1e-12 * plain.abs().max()
+    assert (in_fp64(kept, plain_eps) - plain).abs().max() > 1e-6 * plain.abs().max()
+
+
+SIZES_11B = {26240: 11_087_097_856, 51968: 11_297_861_632, 32128: 11_135_332_352}
+SIZES_11B |= {250112: 12_921_057_280}
+
+
+@pytest.mark.parametrize(("rows", "parameters"), SIZES_11B.items())
+def test_the_11b_models_have_their_published_size(rows, parameters):
+    sizes = Sizes(rows, 4096, 4096, 10240, 64, 32, 24, 24)
+    shapes = {target.name: sizes.shape(target.shape) for target in targets(24, 24)}
+    assert sum(torch.Size(shape).numel() for shape in shapes.values()) == parameters
+    config = model_config(sizes, special_ids(rows, t5=False), "float16")
+    with torch.device("meta"):
+        model = T5ForConditionalGeneration(T5Config(**config))
+    assert {name: tuple(tensor.shape) for name, tensor in whole(model).items()} == shapes
+    assert len(model.state_dict()) == 560 and len({t.source for t in targets(24, 24)}) + 2 == 440
+    d, ff = 4096, 10240
+    layers = 24 * (4 * d * d + 3 * d * ff + 2 * d) + 24 * (8 * d * d + 3 * d * ff + 3 * d)
+    assert layers + 2 * rows * d + 2 * 32 * 64 + 2 * d == parameters
