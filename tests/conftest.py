@@ -103,9 +103,10 @@ def write_tiny(folder: Path, kind: str) -> Path:
     if kind in ("t5", "mt5"):  # v1.1: an output matrix of its own
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         config.scale_decoder_outputs = False
+    std = 0.1 if kind in ("t5", "mt5") else 0.2  # their attention is not scaled down
     for name, parameter in model.named_parameters():  # no zero biases, no equal norms
         norm = parameter.dim() == 1 and name.endswith("weight")
-        parameter.data.normal_(mean=1.0 if norm else 0.0, std=0.2)
+        parameter.data.normal_(mean=1.0 if norm else 0.0, std=std)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}

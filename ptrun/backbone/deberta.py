@@ -86,8 +86,10 @@ def _parts(
 def _first(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Version 1: one projection, heads first; queries and values have a bias of their own."""
     query, key, value = module.transpose_for_scores(module.in_proj(hidden)).chunk(3, dim=-1)
-    biased = (module.transpose_for_scores(b[None, None]) for b in (module.q_bias, module.v_bias))
-    query_bias, value_bias = biased
+    query_bias, value_bias = (
+        module.transpose_for_scores(bias[None, None]).to(hidden.dtype)  # the library keeps fp32
+        for bias in (module.q_bias, module.v_bias)
+    )
     return query + query_bias, key, value + value_bias
 
 

@@ -40,7 +40,7 @@ class Trainer:
         self.model.train()
         for step, made in zip(range(recipe.steps), _batches(source), strict=False):
             for group in optimizer.param_groups:
-                group["lr"] = recipe.rate * share(step, recipe)
+                group["lr"] = recipe.rate * group["share"] * share(step, recipe)
             with torch.autocast(recipe.device, torch.bfloat16):
                 scored = self.objective(self.model, made.to(recipe.device), chance)
             optimizer.zero_grad()
@@ -100,9 +100,18 @@ def _batches(source: Stream) -> Iterator[Batch]:
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    plain = [p for p in model.parameters() if p.ndim == 1]
-    groups = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
+    """Return AdamW; T5's queries carry the scale of attention, so their rates are that smaller."""
+    named = list(model.named_parameters())
+    queries = [p for n, p in named if n.endswith("Attention.q.weight")]
+    decayed = [p for n, p in named if p.ndim > 1 and not n.endswith("Attention.q.weight")]
+    plain = [p for _, p in named if p.ndim == 1]
+    size = getattr(model.config, "d_kv", 1)
+    groups = [
+        {"params": decayed, "share": 1.0},
+        {"params": plain, "weight_decay": 0.0, "share": 1.0},
+        {"params": queries, "share": size**-0.5},
+    ]
+    groups = [group for group in groups if group["params"]]
     return torch.optim.AdamW(
         groups, lr=recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.decay, fused=True
     )

@@ -1,0 +1,71 @@
+"""Small inputs that tests of all families share."""
+
+import torch
+
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+
+KINDS = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2")
+KINDS += ("gpt2", "llama", "t5", "mt5")
+LENGTHS = (9, 5, 7)
+ANSWER = (3, 2, 3)
+"""Tokens that the rows of a decoder have."""
+
+
+def every(mask):
+    return Positions(*mask.nonzero(as_tuple=True))
+
+
+def rows(lengths, side="right", seed=3):
+    """Return the ids and the mask of random rows, padded on a side."""
+    generator = torch.Generator().manual_seed(seed)
+    width = max(lengths)
+    ids = torch.randint(5, 60, (len(lengths), width), generator=generator)
+    mask = torch.zeros(len(lengths), width, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        mask[row, slice(0, length) if side == "right" else slice(width - length, width)] = True
+        ids[row] = ids[row].roll(0 if side == "right" else width - length)
+    return ids, mask
+
+
+def text(backbone, side="right"):
+    """Return random tokens, padded on a side, all real positions of the answering stack asked."""
+    ids, mask = rows(LENGTHS, side)
+    pad = backbone.config.get("pad_token_id", 0) or 0
+    given = {"ids": ids.masked_fill(~mask, pad), "mask": mask}
+    if backbone.family != "seq2seq":
+        return BackboneInput(**given, hidden_at=every(mask), logits_at=every(mask))
+    ids, mask = rows(ANSWER, side, seed=4)
+    decoder = DecoderInput(mask=mask, ids=ids)
+    return BackboneInput(**given, hidden_at=every(mask), logits_at=every(mask), decoder=decoder)
+
+
+def asked(backbone):
+    """Return how many positions of each row `text` asks for."""
+    return ANSWER if backbone.family == "seq2seq" else LENGTHS
+
+
+def stacks(backbone):
+    """Return the layers of each stack: that of the text, and the decoder's if there is one."""
+    model = backbone.model
+    if backbone.family == "seq2seq":
+        return {"text": model.encoder.block, "decoder": model.decoder.block}
+    body = backbone.architecture.body(model)
+    return {"text": body.get_submodule(backbone.architecture.paths.layers)}
+
+
+def activations(backbone, given):
+    """Return what every layer puts out in one pass, by stack: `[layers, B, T, H]`."""
+    seen = {name: [] for name in stacks(backbone)}
+
+    def keep(name):
+        return lambda _m, _a, out: seen[name].append(out[0] if isinstance(out, tuple) else out)
+
+    handles = [
+        layer.register_forward_hook(keep(name))
+        for name, layers in stacks(backbone).items()
+        for layer in layers
+    ]
+    output = backbone.forward(given)
+    for handle in handles:
+        handle.remove()
+    return {name: torch.stack(own).detach() for name, own in seen.items()}, output

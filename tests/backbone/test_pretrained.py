@@ -1,0 +1,82 @@
+"""Loading: from a cache, from a folder, what is refused, and sizes known without weights."""
+
+import json
+import shutil
+
+import pytest
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("bert_base_cased", 108_310_272),
+        ("bert_large_cased", 333_579_264),
+        ("bert_large_uncased", 335_141_888),
+        ("roberta_large", 355_359_744),
+    ],
+)
+def test_published_sizes_are_counted_without_weights(name, parameters):
+    from ptrun.config.compose import compose_run
+
+    node = compose_run([f"backbone={name}"]).config["backbone"]
+    backbone = PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+    assert backbone.size() == parameters == node["parameters"]
+    assert all(p.is_meta for p in backbone.model.parameters())
+
+
+def test_a_hub_model_is_loaded_from_the_cache_with_its_commit(tmp_path, tiny_folder, monkeypatch):
+    from huggingface_hub import constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cached = tmp_path / "models--someone--tiny"
+    shutil.copytree(tiny_folder("bert"), cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    config = json.loads((tiny_folder("bert") / "config.json").read_text())
+    hub = {"name": "tiny", "hub": "someone/tiny", "revision": "main", "config": config}
+    backbone = PretrainedBackbone(**hub)
+    assert backbone.commit is None and backbone.weights == "someone/tiny@main"
+    backbone.load()
+    assert backbone.commit == commit and backbone.has_pooler
+    wrong = PretrainedBackbone(**hub, parameters=5)
+    with pytest.raises(UserError, match="not the published 5"):
+        wrong.load()
+
+
+def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, tiny_folder):
+    with pytest.raises(UserError, match="no model there"):
+        PretrainedBackbone(name="x", path=str(tmp_path))
+    config = json.loads((tiny_folder("bert") / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(UserError, match=r"pytorch_model.bin may run code"):
+        PretrainedBackbone(name="x", path=str(tmp_path))
+    weights = (tiny_folder("bert") / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"auto_map": {}}))
+    with pytest.raises(UserError, match="remote code"):
+        PretrainedBackbone(name="x", path=str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "opt"}))
+    with pytest.raises(UserError, match="'opt' is not supported; allowed: bert, roberta, electra"):
+        PretrainedBackbone(name="x", path=str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"not tensors at all")
+    with pytest.raises(UserError, match="not a safetensors file"):
+        PretrainedBackbone(name="x", path=str(tmp_path))
+
+
+def test_the_fingerprint_follows_content_not_place(tmp_path, tiny_folder):
+    moved = shutil.copytree(tiny_folder("bert"), tmp_path / "moved")
+    original = PretrainedBackbone(name="x", path=str(tiny_folder("bert"))).weights
+    assert PretrainedBackbone(name="x", path=str(moved)).weights == original
+    file = moved / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert PretrainedBackbone(name="x", path=str(moved)).weights != original
+
+
