@@ -17,7 +17,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     """Return the local folder of a backbone, or None while it is only on the hub.
 
     Raises:
-        UserError: the folder is not there or holds no safetensors model.
+        UserError: the folder is not there, or holds no safetensors model or a damaged one.
     """
     if path is None and shipped is None:
         return None
@@ -27,7 +27,8 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
             "tokenizer files."
         )
-    weight_files(folder)
+    for file in weight_files(folder):
+        tensor_table(file)
     return folder
 
 

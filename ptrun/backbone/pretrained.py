@@ -31,6 +31,7 @@ class PretrainedBackbone:
         shipped: name of a model inside the package.
         path: local folder, before all others.
         config: sizes of a hub model, so that it can be counted and checked without a network.
+        tokenizer: its kind; null (and with `path`): found from the folder.
         dtype: default precision on hardware that has it.
         lr: learning rates that suit it, by what is learned (`prompt`, `full`); method files read
             them from the configuration.
@@ -50,6 +51,7 @@ class PretrainedBackbone:
         shipped: str | None = None,
         path: str | None = None,
         config: dict[str, Any] | None = None,
+        tokenizer: tokenizers.Kind | None = None,
         dtype: Literal["fp32", "bf16"] = "bf16",
         parameters: int | None = None,
         lr: dict[str, float] | None = None,
@@ -59,6 +61,7 @@ class PretrainedBackbone:
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
         self.folder = files.locate(shipped, path)
         self.parameters = parameters if path is None else None
+        self.tokenizer_kind = tokenizer if path is None else None
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
@@ -99,8 +102,9 @@ class PretrainedBackbone:
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer; `words` for input that is already split into words."""
         if words not in self._tokenizers:  # train, dev and test are encoded one after another
-            kind = self.config["model_type"]
-            self._tokenizers[words] = tokenizers.load(self._files(), kind, words=words)
+            self._tokenizers[words] = tokenizers.load(
+                self._files(), self.config["model_type"], self.tokenizer_kind, words=words
+            )
         return self._tokenizers[words]
 
     def load(self, dtype: torch.dtype = torch.float32) -> None:

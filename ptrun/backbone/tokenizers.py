@@ -1,32 +1,69 @@
 """The tokenizer of a backbone's folder, set to what prompts need."""
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ptrun.backbone.cpm2_text import is_cpm2
+from ptrun.errors import UserError
 
-BYTE_LEVEL = ("roberta", "gpt2", "deberta")
-"""Model types whose words begin with their space."""
+Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
+_BYTE_LEVEL = ("roberta", "gpt2", "deberta")
+_ENDING = ("t5", "mt5")
 
 
-def load(folder: Path, model_type: str, *, words: bool) -> Any:
+def kind_of(folder: Path, model_type: str) -> Kind:
+    """Return the kind of tokenizer a local folder holds, as far as it matters here."""
+    if is_cpm2(folder):
+        return "cpm2"
+    if model_type in _BYTE_LEVEL:
+        return "bpe"
+    return "sentencepiece" if model_type in _ENDING else "wordpiece"
+
+
+def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool = False) -> Any:
     """Return a folder's tokenizer.
 
     `words` is for input that is split into words already: byte-level tokenizers then put the space
     before the first one too. T5's appends no `</s>`: prompts and patterns say how an input ends
     (PPT: never with it).
-    """
-    from transformers import AutoTokenizer
 
-    if is_cpm2(folder):
+    Raises:
+        UserError: the folder has none that can be read, or a package for it is missing.
+    """
+    kind = kind or kind_of(folder, model_type)
+    if kind == "cpm2":
         from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer
 
         return Cpm2Tokenizer.from_pretrained(folder)
-    extra = {"add_prefix_space": True} if words and model_type in BYTE_LEVEL else {}
-    made = AutoTokenizer.from_pretrained(folder, **extra)
-    if model_type in ("t5", "mt5"):
+    if not (folder / "tokenizer.json").is_file() and kind == "sentencepiece":
+        _need_sentencepiece(folder)
+    extra = {"add_prefix_space": True} if words and kind == "bpe" else {}
+    made = _auto(folder, extra)
+    if model_type in _ENDING:
         _end_nothing(made)
     return made
+
+
+def _auto(folder: Path, extra: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, **extra)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise UserError(
+            f"backbone.path={folder}: its tokenizer cannot be read ({reason}).\n"
+            "Expected tokenizer.json, or the files that model.save_pretrained's tokenizer writes."
+        ) from error
+
+
+def _need_sentencepiece(folder: Path) -> None:
+    if find_spec("sentencepiece") is None:
+        raise UserError(
+            f"backbone.path={folder}: its tokenizer needs a package; "
+            "type pip install 'ptrun[sentencepiece]'."
+        )
 
 
 def _end_nothing(tokenizer: Any) -> None:

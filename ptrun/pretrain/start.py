@@ -2,7 +2,8 @@
 
 Neighbours (up to 4 words away) tell what kind of word it is; words further off in the same
 document tell what it speaks of, such as praise or blame. From random embeddings a model of this
-size sits on a plateau for most of its training and never learns the second.
+size sits on a plateau for most of its training and never learns the second. T5, which has no
+position vectors, starts by looking at neighbours, and from a sentinel at its gap.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from ptrun.pretrain.rows import Row, flattened
 
 _OUTPUT_SCALE = 0.05
 _FAR_SHARE = 0.3125  # of the numbers of a word at the start
+_NEIGHBOUR, _SAME = 3.0, 5.0  # what a start adds to scores of attention
 _NEAR, _FAR = range(1, 5), range(5, 31)
 
 
@@ -33,11 +35,33 @@ def start(model: Any, packed: list[Row], stop: int, scale: float) -> None:
             output.weight[seen] = vectors[seen] * _OUTPUT_SCALE
         for table in _positions(model):
             table.copy_(sinusoids(*table.shape) * scale)
+        if model.config.is_encoder_decoder:
+            look_around(model.encoder.block[0].layer[0].SelfAttention)
+            for block in model.decoder.block:
+                look_up(block.layer[1].EncDecAttention)
+
+
+def look_around(attention: Any) -> None:
+    """Let each head of T5's encoder start at one neighbour: the words to the left and right."""
+    table, far = attention.relative_attention_bias.weight, attention.relative_attention_num_buckets
+    for head in range(table.shape[1]):
+        distance, right = head // 2 + 1, head % 2
+        table[distance + right * far // 2, head] += _NEIGHBOUR
+
+
+def look_up(attention: Any) -> None:
+    """Let T5's cross-attention start at the encoder's own place of the decoder's token.
+
+    So a sentinel finds its gap. Equal query and key matrices give a token that meets itself a
+    score of about the head size; it is scaled to `_SAME`.
+    """
+    attention.q.weight.copy_(attention.k.weight * (_SAME / attention.key_value_proj_dim))
 
 
 def _positions(model: nn.Module) -> list[Tensor]:
     """Return the tables of learned absolute positions: one, or none."""
-    return [p for n, p in model.named_parameters() if n.endswith(("position_embeddings.weight", "wpe.weight"))]
+    names = ("position_embeddings.weight", "wpe.weight")
+    return [p for name, p in model.named_parameters() if name.endswith(names)]
 
 
 def sinusoids(count: int, width: int) -> Tensor:

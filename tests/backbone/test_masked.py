@@ -4,43 +4,23 @@ Guards against silent failures: a prefix that does nothing, positions off by one
 wrong layer, a language-model head run over every position, weights that are not the checkpoint's.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
 import transformers
 
-from ptrun.backbone.base import BackboneInput, Positions, Prefix, checksum
-from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
+from ptrun.backbone.base import Positions, Prefix, checksum
+from tests.backbone.inputs import LENGTHS, text
 from tests.backbone.reference import encode
 
 KINDS = ("bert", "roberta", "electra")
-LENGTHS = (9, 5, 7)
 LIBRARY = {
     "bert": transformers.BertForPreTraining,
     "roberta": transformers.RobertaForMaskedLM,
     "electra": transformers.ElectraForPreTraining,
+    "albert": transformers.AlbertForMaskedLM,
 }
-
-
-def every(mask):
-    rows, columns = mask.nonzero(as_tuple=True)
-    return Positions(rows, columns)
-
-
-def text(backbone, side="right"):
-    """Return random tokens, padded on a side, all real positions asked for."""
-    generator = torch.Generator().manual_seed(3)
-    lengths, width = LENGTHS, max(LENGTHS)
-    ids = torch.randint(5, 60, (len(lengths), width), generator=generator)
-    mask = torch.zeros(len(lengths), width, dtype=torch.bool)
-    for row, length in enumerate(lengths):
-        mask[row, slice(0, length) if side == "right" else slice(width - length, width)] = True
-        ids[row] = ids[row].roll(0 if side == "right" else width - length)
-    pad = backbone.config.get("pad_token_id", 0) or 0
-    return BackboneInput(ids=ids.masked_fill(~mask, pad), mask=mask, hidden_at=every(mask))
 
 
 def prefix_of(backbone, length=4):
@@ -55,11 +35,11 @@ def prefix_of(backbone, length=4):
     return tuple(Prefix(k, v) for k, v in pairs), values
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LIBRARY)
 def test_outputs_at_asked_positions_equal_the_library(tiny, tiny_folder, kind):
     backbone = tiny(kind)
     given = text(backbone)
-    output = backbone.forward(replace(given, logits_at=given.hidden_at))
+    output = backbone.forward(given)
     model = LIBRARY[kind].from_pretrained(tiny_folder(kind)).eval()
     library = model(input_ids=given.ids, attention_mask=given.mask, output_hidden_states=True)
     logits = library.prediction_logits if kind == "bert" else library.logits
@@ -106,75 +86,6 @@ def test_activation_checkpointing_changes_neither_loss_nor_prefix_gradient(tiny,
         torch.testing.assert_close(plain, replayed, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_prefix_is_the_bare_backbone_and_a_zero_prefix_is_not(tiny, kind):
-    backbone = tiny(kind)
-    given = text(backbone)
-    bare = backbone.forward(given).hidden
-    empty, _ = prefix_of(backbone, length=0)
-    zero = tuple(Prefix(0 * p.key, 0 * p.value) for p in prefix_of(backbone)[0])
-    unseen = tuple(
-        replace(p, mask=torch.zeros(len(LENGTHS), 4, dtype=torch.bool))
-        for p in prefix_of(backbone)[0]
-    )
-    torch.testing.assert_close(backbone.forward(replace(given, prefixes=empty)).hidden, bare)
-    torch.testing.assert_close(
-        backbone.forward(replace(given, prefixes=unseen)).hidden, bare, atol=1e-5, rtol=0
-    )
-    assert (backbone.forward(replace(given, prefixes=zero)).hidden - bare).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("layer", [0, 1, 2])
-def test_a_prefix_in_one_layer_changes_that_layer_and_those_above_only(tiny, layer):
-    backbone = tiny()
-    given = text(backbone)
-    one = tuple(p if i == layer else None for i, p in enumerate(prefix_of(backbone)[0]))
-    bare, changed = (_layers(backbone, replace(given, prefixes=p)) for p in (None, one))
-    same = [torch.equal(a, b) for a, b in zip(bare, changed, strict=True)]
-    assert same == [index < layer for index in range(3)]
-
-
-@pytest.mark.parametrize("site", ["layer", "attention", "ffn"])
-def test_an_edit_acts_in_its_layer_on_its_row_only(tiny, site):
-    backbone = tiny()
-    given = text(backbone)
-
-    def edit(hidden):
-        return torch.cat([hidden[:1], hidden[1:2] + 1, hidden[2:]])
-
-    bare = _layers(backbone, given)
-    changed = _layers(backbone, replace(given, edits={(site, 1): edit}))
-    assert torch.equal(bare[0], changed[0])
-    for a, b in zip(bare[1:], changed[1:], strict=True):
-        assert torch.equal(a[[0, 2]], b[[0, 2]]) and not torch.equal(a[1], b[1])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_word_embeddings_as_input_equal_token_ids(tiny, kind):
-    backbone = tiny(kind)
-    given = text(backbone)
-    embedded = replace(given, ids=None, embeddings=backbone.embed(given.ids))
-    torch.testing.assert_close(
-        backbone.forward(embedded).hidden, backbone.forward(given).hidden, atol=1e-6, rtol=0
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_side_order_and_company_change_nothing(tiny, kind):
-    backbone = tiny(kind)
-    given = text(backbone)
-    together = backbone.forward(given).hidden.split(LENGTHS)
-    left = backbone.forward(text(backbone, "left")).hidden.split(LENGTHS)
-    for row, length in enumerate(LENGTHS):
-        mask = given.mask[row : row + 1, :length]
-        alone = BackboneInput(
-            ids=given.ids[row : row + 1, :length], mask=mask, hidden_at=every(mask)
-        )
-        expected = backbone.forward(alone).hidden
-        torch.testing.assert_close(together[row], expected, atol=1e-5, rtol=0)
-        torch.testing.assert_close(left[row], expected, atol=1e-5, rtol=0)
-
-
 def test_the_checkpoint_pooler_is_used_where_there_is_one(tiny, tiny_folder):
     backbone = tiny("bert")
     given = text(backbone)
@@ -211,12 +122,51 @@ def test_the_checksum_notices_one_changed_bit(tiny):
     assert checksum(backbone.model) != before
 
 
-def _layers(backbone, given):
-    """Return the output of every layer for one pass."""
-    outputs = []
-    layers = backbone.model.base_model.encoder.layer
-    handles = [m.register_forward_hook(lambda _m, _a, out: outputs.append(out)) for m in layers]
-    backbone.forward(given)
-    for handle in handles:
-        handle.remove()
-    return outputs
+def test_the_discriminator_head_equals_the_library_bit_for_bit(tiny, tiny_folder):
+    backbone = tiny("electra")
+    given = text(backbone)
+    every = Positions(*torch.ones_like(given.mask).nonzero(as_tuple=True))
+    ours = backbone.forward(replace(given, logits_at=every)).logits
+    model = LIBRARY["electra"].from_pretrained(tiny_folder("electra")).eval()
+    theirs = model(input_ids=given.ids, attention_mask=given.mask).logits
+    assert torch.equal(ours.view_as(theirs)[given.mask], theirs[given.mask])
+
+
+def test_the_calls_of_a_shared_layer_read_prefixes_of_their_own(tiny):
+    """ALBERT with a prefix in each layer, written out over its one layer."""
+    backbone = tiny("albert")
+    given = text(backbone)
+    prefixes, _ = prefix_of(backbone)
+    ours = backbone.forward(replace(given, prefixes=prefixes)).hidden
+    body = backbone.model.albert
+    x = body.embeddings(given.ids, given.types)
+    x = body.encoder.embedding_hidden_mapping_in(x)
+    seen = torch.cat([torch.ones(len(LENGTHS), 4, dtype=torch.bool), given.mask], dim=1)
+    layer = body.encoder.albert_layer_groups[0].albert_layers[0]
+    for prefix in prefixes:
+        x = _albert_layer(layer, x, prefix, seen, backbone.shape.heads)
+    torch.testing.assert_close(ours, x[given.mask], atol=1e-5, rtol=0)
+
+
+def _albert_layer(layer, x, prefix, seen, heads):
+    own = layer.attention
+    q, k, v = (
+        m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m in (own.query, own.key, own.value)
+    )
+    k, v = torch.cat([prefix.key, k], dim=2), torch.cat([prefix.value, v], dim=2)
+    scores = (q @ k.transpose(2, 3) / q.shape[-1] ** 0.5).masked_fill(
+        ~seen[:, None, None, :], float("-inf")
+    )
+    mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+    x = own.LayerNorm(x + own.dense(mixed))
+    grown = layer.ffn_output(layer.activation(layer.ffn(x)))
+    return layer.full_layer_layer_norm(grown + x)
+
+
+def test_a_shared_layer_is_counted_and_tuned_once(tiny):
+    backbone = tiny("albert")
+    names = [n for n in backbone.body() if "albert_layer_groups" in n]
+    assert names and all("albert_layer_groups.0." in n for n in names)
+    calls = backbone.model.albert.encoder.albert_layer_groups
+    weights = [c.albert_layers[0].attention.query.weight for c in calls]
+    assert len(calls) == 3 and all(w is weights[0] for w in weights)

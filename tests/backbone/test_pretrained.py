@@ -6,25 +6,50 @@ import shutil
 import pytest
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.config.paths import options
 from ptrun.errors import UserError
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("bert_base_cased", 108_310_272),
-        ("bert_large_cased", 333_579_264),
-        ("bert_large_uncased", 335_141_888),
-        ("roberta_large", 355_359_744),
-    ],
-)
-def test_published_sizes_are_counted_without_weights(name, parameters):
-    from ptrun.config.compose import compose_run
+PUBLISHED = {
+    "bert_base_cased": 108_310_272,
+    "bert_large_cased": 333_579_264,
+    "bert_large_uncased": 335_141_888,
+    "roberta_large": 355_359_744,
+    "electra_base": 109_483_009,
+    "electra_large": 335_142_913,
+    "t5_v1_1_small": 76_961_152,
+    "t5_v1_1_base": 247_577_856,
+    "t5_v1_1_large": 783_150_080,
+    "t5_v1_1_xl": 2_849_757_184,
+    "t5_v1_1_xxl": 11_135_332_352,
+    "mt5_xxl": 12_921_057_280,
+    "cpm2": 11_087_097_856,
+}
+PRESETS = [name for name in options("backbone") if not name.startswith("pocket_")]
 
+
+def preset(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]
-    backbone = PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
-    assert backbone.size() == parameters == node["parameters"]
+    return node, PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_sizes_are_counted_without_weights_and_stated(name):
+    node, backbone = preset(name)
+    assert backbone.size() == node["parameters"] == PUBLISHED.get(name, node["parameters"])
     assert all(p.is_meta for p in backbone.model.parameters())
+    assert node["tokenizer"] and node["dtype"] == "bf16" and "revision" in node
+
+
+def test_every_published_size_has_a_preset():
+    assert set(PUBLISHED) <= set(PRESETS)
+
+
+def test_a_model_on_no_hub_says_how_to_get_it():
+    _, backbone = preset("cpm2")
+    with pytest.raises(UserError, match="ptrun import cpm2 SHARDS"):
+        backbone.load()
 
 
 def test_a_hub_model_is_loaded_from_the_cache_with_its_commit(tmp_path, tiny_folder, monkeypatch):

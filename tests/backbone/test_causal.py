@@ -1,0 +1,77 @@
+"""GPT-2 and Llama-shaped models against the library: plain, and with its own cache as the prefix."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+from transformers import DynamicCache
+
+from ptrun.backbone.base import Prefix
+from ptrun.backbone.pretrained import PretrainedBackbone
+from tests.backbone.inputs import LENGTHS, text
+from tests.conftest import CLASSES, SIZES, wordpiece_tokenizer
+
+LENGTH = 4
+
+
+def library(folder, kind):
+    return getattr(transformers, CLASSES[kind]).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def pairs(shape):
+    generator = torch.Generator().manual_seed(5)
+    size = (2, shape.layers, len(LENGTHS), shape.heads, LENGTH, shape.head_size)
+    return torch.randn(size, generator=generator).unbind()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_logits_equal_the_library(tiny, tiny_folder, kind):
+    given = text(tiny(kind))
+    expected = library(tiny_folder(kind), kind)(given.ids, attention_mask=given.mask.long())
+    logits = tiny(kind).forward(given).logits
+    torch.testing.assert_close(logits, expected.logits[given.mask], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("shift", [0, LENGTH])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_prefix_equals_the_library_cache(tiny, tiny_folder, kind, shift):
+    backbone = tiny(kind)
+    given = text(backbone)
+    keys, values = pairs(backbone.shape)
+    prefixes = tuple(map(Prefix, keys, values))
+    moved = torch.full((len(LENGTHS),), shift)
+    ours = backbone.forward(replace(given, prefixes=prefixes, shift=moved)).logits
+    cache = DynamicCache()
+    for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
+        cache.update(key.clone(), value.clone(), layer)
+    seen = torch.ones(len(LENGTHS), LENGTH, dtype=torch.long)
+    theirs = library(tiny_folder(kind), kind)(
+        given.ids,
+        attention_mask=torch.cat([seen, given.mask.long()], dim=1),
+        position_ids=torch.arange(given.ids.shape[1])[None] + shift,
+        past_key_values=cache,
+    ).logits[given.mask]
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["mistral", "qwen2", "qwen3"])
+def test_models_shaped_like_llama_equal_the_library(tmp_path, kind):
+    vocab = wordpiece_tokenizer().get_vocab_size()
+    config = transformers.AutoConfig.for_model(
+        kind, vocab_size=vocab, num_key_value_heads=1, head_dim=16, **SIZES
+    )
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    backbone = PretrainedBackbone(name=kind, path=str(tmp_path))
+    backbone.load()
+    given = text(backbone)
+    expected = model(given.ids, attention_mask=given.mask.long()).logits[given.mask]
+    torch.testing.assert_close(backbone.forward(given).logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_sliding_window_bounds_the_length(tmp_path):
+    config = transformers.AutoConfig.for_model("mistral", vocab_size=60, sliding_window=40, **SIZES)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    assert PretrainedBackbone(name="x", path=str(tmp_path)).shape.positions == 40

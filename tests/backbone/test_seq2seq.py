@@ -1,0 +1,154 @@
+"""T5 against the library: logits, an empty prompt, buckets of a long one, its own output matrix."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+from ptrun.backbone.base import DecoderInput, Prefix
+from tests.backbone.inputs import LENGTHS, text
+from tests.conftest import CLASSES
+
+PROMPT = 100
+
+
+def library(folder, kind):
+    return getattr(transformers, CLASSES[kind]).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def logits_of(model, given):
+    return model(
+        input_ids=given.ids,
+        attention_mask=given.mask.long(),
+        decoder_input_ids=given.decoder.ids,
+        decoder_attention_mask=given.decoder.mask.long(),
+    ).logits[given.decoder.mask]
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_logits_equal_the_library(tiny, tiny_folder, kind):
+    given = text(tiny(kind))
+    expected = logits_of(library(tiny_folder(kind), kind), given)
+    torch.testing.assert_close(tiny(kind).forward(given).logits, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_a_prompt_of_no_rows_is_the_plain_model(tiny, tiny_folder, kind):
+    backbone = tiny(kind)
+    given = text(backbone)
+    nothing = torch.zeros(len(LENGTHS), 0, backbone.shape.embedding_size)
+    embedded = torch.cat([nothing, backbone.embed(given.ids)], dim=1)
+    ours = backbone.forward(replace(given, ids=None, embeddings=embedded)).logits
+    expected = logits_of(library(tiny_folder(kind), kind), given)
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
+
+
+def bucket(offset, *, both, count=32, far=128):
+    """Return the relative bucket of one offset (key minus query), after Raffel et al. 2020."""
+    own, add = (count // 2, count // 2 if offset > 0 else 0) if both else (count, 0)
+    distance = abs(offset) if both else max(0, -offset)
+    exact = own // 2
+    if distance < exact:
+        return add + distance
+    grown = exact + int(
+        (torch.tensor(distance / exact).log() / torch.tensor(far / exact).log()) * (own - exact)
+    )
+    return add + min(grown, own - 1)
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
+def test_buckets_follow_the_formula(tiny, both):
+    model = tiny("t5").model
+    attention = (model.encoder if both else model.decoder).block[0].layer[0].SelfAttention
+    offsets = torch.arange(-512, 513)
+    found = attention._relative_position_bucket(offsets, bidirectional=both)
+    assert found.tolist() == [bucket(o, both=both) for o in offsets.tolist()]
+
+
+def test_prompt_rows_take_part_in_relative_positions(tiny):
+    """Behind 100 prompt rows, the encoder's bias is that of 100 ordinary tokens before the text."""
+    backbone = tiny("t5")
+    attention = backbone.model.encoder.block[0].layer[0].SelfAttention
+    seen = []
+    handle = attention.register_forward_hook(lambda _m, _a, out: seen.append(out[1]))
+    given = text(backbone)
+    rows = torch.randn(len(LENGTHS), PROMPT, backbone.shape.embedding_size)
+    embedded = torch.cat([rows, backbone.embed(given.ids)], dim=1)
+    mask = torch.cat([torch.ones(len(LENGTHS), PROMPT, dtype=torch.bool), given.mask], dim=1)
+    backbone.forward(replace(given, ids=None, embeddings=embedded, mask=mask))
+    handle.remove()
+    bias, table = seen[0][0], attention.relative_attention_bias.weight
+    query = PROMPT + 3
+    for key in (0, 1, 50, PROMPT - 1, PROMPT, query, query + 2):
+        assert torch.equal(bias[:, query, key], table[bucket(key - query, both=True)])
+    far = [bucket(key - 140, both=True) for key in range(13)]
+    assert set(far) == {15}  # text 128 tokens or more behind a prompt row: one bucket
+
+
+def test_a_prefix_has_no_position(tiny):
+    """The text's scores keep their bias, and prefix keys get none: checked in one layer by hand."""
+    backbone = tiny("t5")
+    shape, given = backbone.shape, text(backbone)
+    attention = backbone.model.encoder.block[0].layer[0].SelfAttention
+    seen = []
+    handle = attention.register_forward_hook(lambda _m, a, out: seen.append((a[0], out)))
+    key, value = torch.randn(2, len(LENGTHS), shape.heads, 4, shape.head_size)
+    prefixes = (Prefix(key, value), None, None)
+    backbone.forward(replace(given, prefixes=prefixes))
+    handle.remove()
+    hidden, (found, bias, _) = seen[0]
+    row, length = 1, LENGTHS[1]
+    x = hidden[row, :length]
+    query, own, kept = (
+        getattr(attention, n)(x).view(length, shape.heads, -1).transpose(0, 1) for n in "qkv"
+    )
+    text_scores = query @ own.transpose(1, 2) + bias[0, :, :length, :length]
+    scores = torch.cat([query @ key[row].transpose(1, 2), text_scores], dim=-1)
+    mixed = scores.softmax(-1) @ torch.cat([value[row], kept], dim=1)
+    expected = attention.o(mixed.transpose(0, 1).reshape(length, -1))
+    torch.testing.assert_close(found[row, :length], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_the_output_matrix_is_its_own_with_and_without_weights(tiny, tiny_folder, kind):
+    backbone = tiny(kind)
+    before = backbone.__class__(name=kind, path=str(tiny_folder(kind))).size()
+    assert backbone.size() == before
+    assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
+
+
+def test_only_the_encoder_runs_without_a_decoder_input(tiny, tiny_folder):
+    backbone = tiny("t5")
+    given = text(backbone)
+    from tests.backbone.inputs import every
+
+    alone = replace(given, decoder=None, logits_at=None, hidden_at=every(given.mask))
+    expected = library(tiny_folder("t5"), "t5").encoder(
+        input_ids=given.ids, attention_mask=given.mask.long()
+    )
+    torch.testing.assert_close(
+        backbone.forward(alone).hidden,
+        expected.last_hidden_state[given.mask],
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+def test_inputs_end_without_a_mark(shared):
+    from ptrun.backbone import tokenizers
+
+    for kind in ("t5", "mt5"):
+        tokenizer = tokenizers.load(shared / "models" / "tokenizers" / "t5", kind)
+        ids = tokenizer("a good film", "a bad plot")["input_ids"]
+        assert tokenizer.eos_token_id not in ids
+        assert tokenizer.convert_tokens_to_ids("<extra_id_0>") == 32099
+
+
+def test_a_decoder_input_is_read_by_the_decoder_alone(tiny):
+    backbone = tiny("t5")
+    given = text(backbone)
+    other = DecoderInput(mask=given.decoder.mask, ids=given.decoder.ids.flip(0))
+    assert not torch.equal(
+        backbone.forward(replace(given, decoder=other)).hidden, backbone.forward(given).hidden
+    )
