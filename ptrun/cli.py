@@ -1,4 +1,4 @@
-"""The command line: `ptrun [overrides]`, `ptrun -m …`, `ptrun list`, `ptrun report`.
+"""The command line: `ptrun [overrides]`, `ptrun -m …`, and the commands beside a run.
 
 Nothing heavy is imported before a run starts; every mistake ends in a few plain lines.
 """
@@ -21,6 +21,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun report DIR            mean, std and n for each method and task below DIR
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
+  ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
 
 Groups, as in `ptrun method=ptuning_v2 task=conll03`:
 {groups}
@@ -61,7 +62,9 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "report": _report,
         "pretrain": _pretrain,
     }
-    if any(argument in ("-h", "--help") for argument in arguments):
+    if arguments and arguments[0] == "import":  # has a help of its own
+        _import(arguments[1:])
+    elif any(argument in ("-h", "--help") for argument in arguments):
         _help()
     elif "--version" in arguments:
         print(f"ptrun {__version__}")
@@ -111,6 +114,13 @@ def _report(arguments: Sequence[str]) -> None:
 def _pretrain(arguments: Sequence[str]) -> None:
     """Make a backbone."""
     from ptrun.pretrain.command import main
+
+    main(arguments)
+
+
+def _import(arguments: Sequence[str]) -> None:
+    """Make a model folder from another project's checkpoint."""
+    from ptrun.importing.command import main
 
     main(arguments)
 

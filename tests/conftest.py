@@ -137,7 +137,9 @@ def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone
     """Load a tiny backbone: `tiny("roberta")`."""
 
     def load(kind: str = "bert") -> PretrainedBackbone:
-        backbone = PretrainedBackbone(name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32")
+        backbone = PretrainedBackbone(
+            name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32"
+        )
         backbone.load()
         return backbone
 

@@ -103,9 +103,7 @@ def _with_dropout(
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     elif mask is not None:
         scores = scores + mask
-    weights = drop(
-        scores.softmax(dim=-1), link.injection.keys, link.dropout_site, dropout, origin
-    )
+    weights = drop(scores.softmax(dim=-1), link.injection.keys, link.dropout_site, dropout, origin)
     return torch.matmul(weights, value)
 
 

@@ -46,10 +46,9 @@ class Decoder:
         """Connect the layers."""
         wire(self.body(model), self.paths, injection)
 
-    def body(self, model: Any) -> nn.Module:
+    def body(self, model: Any) -> Any:
         """Return the model without its output matrix."""
-        body: nn.Module = model.base_model
-        return body
+        return model.base_model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""

@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizer
 
-from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, is_cpm2, read_vocabulary
-
-__all__ = ["Cpm2Tokenizer", "is_cpm2"]
+from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary
 
 
 class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]

@@ -38,7 +38,7 @@ class Family(Protocol):
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect a model's layers to the current pass."""
 
-    def body(self, model: Any) -> nn.Module:
+    def body(self, model: Any) -> Any:
         """Return the model without its output head."""
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
@@ -68,6 +68,6 @@ def family_of(name: str, config: Mapping[str, Any]) -> Family:
 
 
 def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:
-    """Return position ids `[B, T]`: real tokens in order, whichever side is padded, then shifted."""
+    """Return position ids `[B, T]`: real tokens in order, whichever side is padded; then shift."""
     positions = (mask.long().cumsum(dim=1) - 1).clamp(min=0)
     return positions if shift is None else positions + shift[:, None]

@@ -63,10 +63,9 @@ class Encoder:
         """Connect the layers; ALBERT's become separate, DeBERTa's attention becomes ours."""
         wire(self.body(model), self.paths, injection)
 
-    def body(self, model: Any) -> nn.Module:
+    def body(self, model: Any) -> Any:
         """Return the encoder, without pooler and head."""
-        body: nn.Module = model.base_model
-        return body
+        return model.base_model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""
@@ -115,7 +114,7 @@ class Albert(Encoder):
         super().prepare(model, injection)
 
 
-class _Call(GradientCheckpointingLayer):
+class _Call(GradientCheckpointingLayer):  # type: ignore[misc]
     """One call of ALBERT's layer: modules of its own, parameters shared with all other calls."""
 
     def __init__(self, group: Any):
@@ -148,7 +147,7 @@ class Deberta(Encoder):
         """Return `[K, V]`; newer checkpoints multiply by the word embeddings themselves."""
         if model.legacy:
             return super().logits(model, hidden)
-        table = self.body(model).get_input_embeddings()  # type: ignore[operator]
+        table = self.body(model).get_input_embeddings()
         logits: Tensor = model.lm_predictions(hidden, table)
         return logits
 

@@ -206,7 +206,9 @@ class PretrainedBackbone:
             return False
         if self.folder is None:
             return self.config.get("tie_word_embeddings") is False
-        return any("lm_head.weight" in files.tensor_table(f) for f in files.weight_files(self.folder))
+        return any(
+            "lm_head.weight" in files.tensor_table(f) for f in files.weight_files(self.folder)
+        )
 
     def _files(self) -> Path:
         if self.folder is None:

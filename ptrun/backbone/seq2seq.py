@@ -56,13 +56,12 @@ class EncoderDecoder:
         wire(model.encoder, _ENCODER, injection)
         wire(model.decoder, _DECODER, injection, "decoder")
 
-    def body(self, model: Any) -> nn.Module:
+    def body(self, model: Any) -> Any:
         """Return the whole model: both stacks stand beside the head."""
-        body: nn.Module = model
-        return body
+        return model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states of the decoder `[B, S, H]`, or without one the encoder's."""
+        """Return the decoder's last hidden states `[B, S, H]`, or without one the encoder's."""
         seen = given.mask[:, None, None, :]
         read: Tensor = model.encoder(
             input_ids=given.ids, inputs_embeds=given.embeddings, attention_mask=seen

@@ -59,9 +59,7 @@ def join(parts: Sequence[BackboneInput]) -> Joined:
     return Joined(given, parts)
 
 
-def _decoder(
-    parts: Sequence[DecoderInput | None], rows: Sequence[int]
-) -> DecoderInput | None:
+def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
     """Join what the decoders read; either all members have one or none has."""
     present = [part for part in parts if part is not None]
     assert len(present) in (0, len(parts)), "members differ in whether they use the decoder"

@@ -61,7 +61,10 @@ def prepare(recipe: Recipe) -> Prepared:
         _start_from(model, generator)
     positions = _positions(model, recipe)
     trainer = Trainer(model.to(recipe.device), _objective(recipe, generator), recipe)
-    made = [_stream(packed[s], recipe, marks, positions, e) for s, e in zip(_SPLITS, (recipe.evenness, 0.0), strict=True)]
+    made = [
+        _stream(packed[s], recipe, marks, positions, e)
+        for s, e in zip(_SPLITS, (recipe.evenness, 0.0), strict=True)
+    ]
     return Prepared(trainer, tokenizer, *made)
 
 
@@ -83,7 +86,9 @@ def _sentences(corpus: str) -> Iterator[str]:
 
 def _generator_folder(recipe: Recipe) -> Path:
     shipped = (files.SHIPPED / str(recipe.generator)).is_dir()
-    folder = files.locate(recipe.generator, None) if shipped else files.locate(None, recipe.generator)
+    folder = (
+        files.locate(recipe.generator, None) if shipped else files.locate(None, recipe.generator)
+    )
     assert folder is not None
     return folder
 
@@ -116,7 +121,7 @@ def _model(recipe: Recipe, tokenizer: Any) -> Any:
     return model
 
 
-def _start_from(model: nn.Module, generator: nn.Module) -> None:
+def _start_from(model: Any, generator: Any) -> None:
     """Give the discriminator's encoder the generator's weights; they have the same names."""
     own = dict(model.base_model.named_parameters())
     with torch.no_grad():

@@ -22,8 +22,8 @@ def documents(corpus: str, split: str) -> Iterator[list[str]]:
         yield from pocket.documents(split)
         return
     file = _file(Path(corpus), split)
-    opened = gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open()
-    with opened as lines:
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             yield [part for part in _SENTENCE.split(_text(line, file, number)) if part.strip()]
 

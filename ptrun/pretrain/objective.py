@@ -55,6 +55,7 @@ Objective = Callable[[Any, Batch, Chance], Scored]
 
 def masked(model: Any, batch: Batch, chance: Chance) -> Scored:
     """Fill in chosen words: 80 % shown as the mask, 10 % as another word (BERT)."""
+    assert chance.marks.mask is not None
     fate, other = chance.below(batch.ids), chance.words_like(batch.ids)
     shown = torch.where(batch.chosen & (fate < 0.8), chance.marks.mask, batch.ids)
     shown = torch.where(batch.chosen & (fate > 0.9), other, shown)
@@ -86,6 +87,7 @@ def replaced(generator: nn.Module) -> Objective:
 @torch.no_grad()
 def _replace(generator: Any, batch: Batch, chance: Chance) -> Tensor:
     """Return ids with the chosen words drawn from what the generator thinks stands there."""
+    assert chance.marks.mask is not None
     hidden = generator.base_model(
         input_ids=torch.where(batch.chosen, chance.marks.mask, batch.ids),
         attention_mask=batch.mask,
@@ -139,7 +141,9 @@ def denoising(joined: float) -> Objective:
         special = torch.tensor(chance.marks.special, device=targets.device)
         words = ~torch.isin(targets, special)  # sentinels and the stop are easy, and not reported
         told = _top1(logits[words], targets[words])
-        return Scored(functional.cross_entropy(logits, targets), told.loss, told.score, told.targets)
+        return Scored(
+            functional.cross_entropy(logits, targets), told.loss, told.score, told.targets
+        )
 
     return objective
 
@@ -170,12 +174,13 @@ def padded(lists: list[list[int]], value: int) -> Tensor:
 
 def auc(scores: Tensor, targets: Tensor) -> Tensor:
     """Return the chance that a true target scores above a false one, ties counted half."""
-    values, places, counts = scores.float().unique(return_inverse=True, return_counts=True)
+    _, places, counts = torch.unique(scores.float(), return_inverse=True, return_counts=True)
     ranks = counts.cumsum(0) - (counts - 1) / 2
     positive = targets.sum()
     total = ranks[places][targets.bool()].sum()
     pairs = positive * (len(targets) - positive)
-    return (total - positive * (positive + 1) / 2) / pairs.clamp(min=1)
+    area: Tensor = (total - positive * (positive + 1) / 2) / pairs.clamp(min=1)
+    return area
 
 
 def _top1(logits: Tensor, targets: Tensor) -> Scored:

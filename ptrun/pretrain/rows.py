@@ -17,8 +17,9 @@ _MARKS = 3  # most marks in a row
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a step, all `[B, T]`: ids, which are real, their types and positions, and which of
-    them are to be predicted by objectives that hide something.
+    """Rows of a step, all `[B, T]`.
+
+    `chosen` are those that objectives which hide something hide.
     """
 
     ids: Tensor

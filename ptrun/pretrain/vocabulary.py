@@ -8,7 +8,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
 from ptrun.pocket.vocabulary import WORD, vocabulary

@@ -1,4 +1,4 @@
-"""GPT-2 and Llama-shaped models against the library: plain, and with its own cache as the prefix."""
+"""GPT-2 and Llama-shaped models against the library: plain, and with its cache as the prefix."""
 
 from dataclasses import replace
 

@@ -11,8 +11,8 @@ import tempfile
 import pytest
 
 from ptrun.backbone import cpm2_text
-from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary, write_tokenizer
-from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer, is_cpm2
+from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, is_cpm2, read_vocabulary, write_tokenizer
+from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer
 from ptrun.errors import UserError
 
 HEAD = ["<unk>", "<s>", "</s>", "▃", "<sep>", "<pad>", "<mask>", "<eod>", "▁", ",", "▂"]

@@ -22,7 +22,7 @@ def test_logits_equal_the_library(tiny, tiny_folder, kind):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_prefix_key_scores_by_content_alone(tiny, kind, monkeypatch):
-    """Scores of the text are the library's; the prefix adds q k / sqrt(3 d), c2p and p2c counted."""
+    """Scores of the text are the library's; the prefix adds q k / sqrt(3 d): c2p and p2c count."""
     backbone = tiny(kind)
     shape, given = backbone.shape, text(backbone)
     module = backbone.model.base_model.encoder.layer[0].attention.self

@@ -177,9 +177,7 @@ def test_word_embeddings_as_input_equal_token_ids(tiny, kind):
     embedded = replace(given, ids=None, embeddings=backbone.embed(given.ids))
     if given.decoder:
         words = backbone.embed(given.decoder.ids)
-        embedded = replace(
-            embedded, decoder=replace(given.decoder, ids=None, embeddings=words)
-        )
+        embedded = replace(embedded, decoder=replace(given.decoder, ids=None, embeddings=words))
     torch.testing.assert_close(
         backbone.forward(embedded).logits, backbone.forward(given).logits, atol=1e-6, rtol=0
     )

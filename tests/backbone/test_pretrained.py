@@ -10,7 +10,6 @@ from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 
-
 PUBLISHED = {
     "bert_base_cased": 108_310_272,
     "bert_large_cased": 333_579_264,
@@ -103,5 +102,3 @@ def test_the_fingerprint_follows_content_not_place(tmp_path, tiny_folder):
     content[-1] ^= 1
     file.write_bytes(content)
     assert PretrainedBackbone(name="x", path=str(moved)).weights != original
-
-

@@ -97,7 +97,7 @@ def test_what_moves_no_number_keeps_the_run_id(same):
         "data_seed=2",
         "hardware.precision=bf16",
         "protocol=paper",
-        "task.version=2",
+        "task.version=99",
     ],
 )
 def test_what_moves_a_number_changes_run_id_and_group(other):
