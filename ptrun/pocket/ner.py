@@ -15,7 +15,7 @@ from ptrun.pocket.world import world
 SIZES = {"train": 3000, "validation": 400, "test": 600}
 RESERVED = {"train": 0.0, "validation": 0.7, "test": 0.7}  # share of facts with reserved entities
 HELD_OUT = {"train": 0.0, "validation": 0.1, "test": 0.1}  # share of held-out paraphrases
-JOINTS = (", and ", ", while ", "; ", ", but ", ". ")
+JOINTS = (", and ", ", while ", "; ", ". ", ". ")
 
 
 def rows(split: str) -> list[dict[str, Any]]:
@@ -53,8 +53,8 @@ def _sentence(split: str, pools: tuple[list[list[Fact]], ...], rng: random.Rando
     second = _clause(split, pools, rng)
     if joint != ". ":
         first = Text(first.text[:-1], first.spans)
-        second = _lowered(second)
-    return first.join(second, joint if joint != ". " else " ")
+        return first.join(_lowered(second), joint)
+    return first.join(_led(second, rng), " ")
 
 
 def _clause(split: str, pools: tuple[list[list[Fact]], ...], rng: random.Random) -> Text:

@@ -29,6 +29,16 @@ WRONG = {
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
+    "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
+    "no pooler": (
+        ["backbone=pocket_gpt2", "task=pocket_sentiment", "method.pooler=frozen"],
+        ["method.pooler is frozen", "pocket_gpt2 (causal)", "method.pooler=trainable"],
+    ),
+    "no such shards": (["import", "cpm2", "/nowhere", "--out", "x"], ["/nowhere", "mp_rank_00"]),
+    "import to nowhere": (["import", "cpm2", "/nowhere"], ["--out"]),
+    "unknown recipe": (["pretrain", "backbone=pocket_t6"], ["did you mean 'pocket_t5'?"]),
+    "misspelt recipe": (["pretrain", "stepz=3"], ["pretrain.stepz", "did you mean 'steps'?"]),
+    "no corpus": (["pretrain", "corpus=/nowhere"], ["corpus=/nowhere", "train.jsonl"]),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 

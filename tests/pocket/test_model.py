@@ -41,7 +41,7 @@ def test_the_folder_is_small_and_belongs_to_this_world():
 
 
 def test_any_ascii_text_is_encoded_without_unknown_words(tokenizer):
-    odd = string.printable + "x" * 100 + " http://example.org/a_b?c=1 McDonald's 12,000.5"
+    odd = string.printable + "x" * 300 + " http://example.org/a_b?c=1 McDonald's 12,000.5"
     assert tokenizer.unk_token_id not in tokenizer(odd)["input_ids"]
 
 
@@ -77,4 +77,4 @@ def hidden_word_accuracy(tokenizer, model, sentences: list[str], words: set[str]
 def test_hidden_grammar_words_are_filled_in(tokenizer, model):
     sentences = [sentence for d in islice(documents("validation"), 60) for sentence in d]
     function_words = {"of", "in", "by", "is", "was", "the", "for", "to", "at"}
-    assert hidden_word_accuracy(tokenizer, model, sentences, function_words) >= 0.7
+    assert hidden_word_accuracy(tokenizer, model, sentences, function_words) >= 0.8

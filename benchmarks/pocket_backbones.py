@@ -1,0 +1,43 @@
+"""What the shipped pocket backbones learned: `python benchmarks/pocket_backbones.py`.
+
+Collects size, held-out figures beside the best constant answer, seconds and the training curve of
+each folder into results/pocket_backbones.json, and prints the table.
+"""
+
+import csv
+import json
+from pathlib import Path
+
+import ptrun.pocket
+
+MODELS = Path(ptrun.pocket.__file__).parent / "models"
+RESULT = Path(__file__).parent / "results" / "pocket_backbones.json"
+
+
+def figures(folder: Path) -> dict:
+    """Return one model's figures and its training curve."""
+    result = json.loads((folder / "result.json").read_text())
+    with (folder / "train_log.csv").open() as file:
+        log = list(csv.DictReader(file))
+    return {
+        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+        "parameters": result["parameters"],
+        "steps": result["plan"]["steps"],
+        "seconds": result["seconds"],
+        "held_out": result["validation"],
+        "curve": {key: [float(line[key]) for line in log] for key in log[0]},
+    }
+
+
+def main() -> None:
+    """Write and print."""
+    found = {folder.name: figures(folder) for folder in sorted(MODELS.iterdir())}
+    total = round(sum(model["seconds"] for model in found.values()), 1)
+    RESULT.write_text(json.dumps({"models": found, "seconds": total}) + "\n")
+    for name, model in found.items():
+        print(name, {k: v for k, v in model.items() if k != "curve"})
+    print(f"all together: {total / 60:.1f} min")
+
+
+if __name__ == "__main__":
+    main()
