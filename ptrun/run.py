@@ -84,11 +84,11 @@ def run(composed: Composed) -> RunResult:
     engine.place([method])
     store = _open(planned)
     started = time.monotonic()
-    before = checksum(planned.backbone.model)
+    before = None if method.tunes_backbone else checksum(planned.backbone.model)
     member = _member(planned, method, split, store, protocol.select_best)
     _LOG.info("training in %s", planned.folder)
     engine.fit([member])
-    frozen = None if method.tunes_backbone else before == checksum(planned.backbone.model)
+    frozen = None if before is None else before == checksum(planned.backbone.model)
     outcome = _outcome(planned, method, member)
     if member.failed is None:
         outcome = _report(planned, outcome, engine, member, split, store)

@@ -97,7 +97,12 @@ class PretrainedBackbone:
     @property
     def weights(self) -> str:
         """What identifies the weights: a fingerprint of local files, or hub id and revision."""
-        return files.fingerprint(self.folder) if self.folder else f"{self.hub}@{self.revision}"
+        return self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        assert self.folder is not None
+        return files.fingerprint(self.folder)
 
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer; `words` for input that is already split into words."""

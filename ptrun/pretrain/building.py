@@ -24,7 +24,7 @@ _TOKENIZERS = {
     "causal": vocabulary.byte_pairs,
     "denoising": vocabulary.unigram,
 }
-_CLASSES = {
+CLASSES = {  # the automatic class of transformers that has the objective's head
     "masked": "AutoModelForMaskedLM",
     "replaced": "AutoModelForPreTraining",
     "causal": "AutoModelForCausalLM",
@@ -59,10 +59,10 @@ def prepare(recipe: Recipe) -> Prepared:
         start(model, packed["train"], marks.stop, recipe.start_scale)
     else:
         _start_from(model, generator)
-    positions = _positions(model, recipe)
-    trainer = Trainer(model.to(recipe.device), _objective(recipe, generator), recipe)
+    positions = positions_of(model, recipe)
+    trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
     made = [
-        _stream(packed[s], recipe, marks, positions, e)
+        stream(packed[s], recipe, marks, positions, e)
         for s, e in zip(_SPLITS, (recipe.evenness, 0.0), strict=True)
     ]
     return Prepared(trainer, tokenizer, *made)
@@ -114,7 +114,7 @@ def _model(recipe: Recipe, tokenizer: Any) -> Any:
     content = {"vocab_size": recipe.vocabulary, **ids, **recipe.model}
     config = transformers.AutoConfig.for_model(content.pop("model_type"), **content)
     config._attn_implementation = "eager"
-    model = getattr(transformers, _CLASSES[recipe.objective]).from_config(config)
+    model = getattr(transformers, CLASSES[recipe.objective]).from_config(config)
     if recipe.objective == "denoising":  # v1.1 has an output matrix of its own
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
         model.config.scale_decoder_outputs = False
@@ -129,13 +129,14 @@ def _start_from(model: Any, generator: Any) -> None:
             own[name].copy_(value)
 
 
-def _positions(model: Any, recipe: Recipe) -> int:
+def positions_of(model: Any, recipe: Recipe) -> int:
     """Return how many positions can be numbered; T5 numbers none, so its rows never move."""
     limit = getattr(model.config, "max_position_embeddings", None)
     return limit if isinstance(limit, int) else recipe.length
 
 
-def _objective(recipe: Recipe, generator: Any) -> objectives.Objective:
+def objective_of(recipe: Recipe, generator: Any) -> objectives.Objective:
+    """Return what a recipe trains for; `replaced` draws from the generator."""
     if recipe.objective == "replaced":
         return objectives.replaced(generator)
     if recipe.objective == "denoising":
@@ -143,7 +144,7 @@ def _objective(recipe: Recipe, generator: Any) -> objectives.Objective:
     return {"masked": objectives.masked, "causal": objectives.causal}[recipe.objective]
 
 
-def _stream(
+def stream(
     packed: list[Row], recipe: Recipe, marks: Marks, positions: int, evenness: float
 ) -> Stream:
     """Return the batches of a recipe, always the same ones."""
