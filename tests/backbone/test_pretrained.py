@@ -4,7 +4,10 @@ import json
 import shutil
 
 import pytest
+import torch
+import transformers
 
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
@@ -102,3 +105,36 @@ def test_the_fingerprint_follows_content_not_place(tmp_path, tiny_folder):
     content[-1] ^= 1
     file.write_bytes(content)
     assert PretrainedBackbone(name="x", path=str(moved)).weights != original
+
+
+REAL = {
+    "mini_bert": "masked",
+    "mini_electra": "masked",
+    "mini_gpt2": "causal",
+    "mini_t5": "seq2seq",
+    "tinystories-llama-260k": "causal",
+    "tinystories-llama-940k-char": "causal",
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", REAL)
+def test_a_really_pretrained_model_says_what_the_library_says(shared, name):
+    folder = shared / "models" / name
+    backbone = PretrainedBackbone(name="x", path=str(folder))
+    size = backbone.size()
+    backbone.load()
+    assert backbone.family == REAL[name] and backbone.name == name and backbone.size() == size
+    tokenizer = backbone.tokenizer()
+    ids = torch.tensor([tokenizer("The plot was good.")["input_ids"]])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    every = Positions(*mask.nonzero(as_tuple=True))
+    library = getattr(transformers, backbone.architecture.library)
+    model = library.from_pretrained(folder, dtype=torch.float32).eval()
+    decoder, more = None, {}
+    if backbone.family == "seq2seq":
+        decoder, more = DecoderInput(mask=mask, ids=ids), {"decoder_input_ids": ids}
+    given = BackboneInput(mask=mask, ids=ids, logits_at=every, decoder=decoder)
+    expected = model(input_ids=ids, attention_mask=mask.long(), **more).logits[0]
+    ours = backbone.forward(given).logits.view_as(expected)
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-5)

@@ -9,6 +9,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import T5Config, T5ForConditionalGeneration
 
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.importing import shards
 from ptrun.importing.cpm2 import import_cpm2
 from ptrun.importing.layout import targets
@@ -232,3 +234,16 @@ def test_the_11b_models_have_their_published_size(rows, parameters):
     d, ff = 4096, 10240
     layers = 24 * (4 * d * d + 3 * d * ff + 2 * d) + 24 * (8 * d * d + 3 * d * ff + 3 * d)
     assert layers + 2 * rows * d + 2 * 32 * 64 + 2 * d == parameters
+
+
+def test_an_imported_folder_is_a_backbone(original, tmp_path):
+    folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder
+    backbone = PretrainedBackbone(name="x", path=str(folder))
+    assert backbone.size() == sum(tensor.numel() for tensor in whole(original).values())
+    backbone.load()
+    every = Positions(*torch.ones_like(DECODER).nonzero(as_tuple=True))
+    decoder = DecoderInput(mask=torch.ones_like(DECODER, dtype=torch.bool), ids=DECODER)
+    seen = torch.ones_like(IDS, dtype=torch.bool)
+    given = BackboneInput(mask=seen, ids=IDS, logits_at=every, decoder=decoder)
+    ours = backbone.forward(given).logits.view(*DECODER.shape, -1)
+    torch.testing.assert_close(ours, run(original).logits, atol=1e-5, rtol=1e-5)
