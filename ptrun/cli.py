@@ -6,7 +6,8 @@ Nothing heavy is imported before a run starts; every mistake ends in a few plain
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ptrun import __version__
@@ -80,8 +81,19 @@ def _help() -> None:
     from ptrun.config.paths import options
     from ptrun.config.schema import GROUPS
 
-    lines = [f"  {group:<10}{', '.join(options(group))}" for group in GROUPS]
+    lines = [_listed(group, options(group)) for group in GROUPS]
     print(_HELP.format(groups="\n".join(lines)), end="")
+
+
+def _listed(group: str, names: Iterable[str]) -> str:
+    """Return a group and its options, in as many lines as they need."""
+    return textwrap.fill(
+        ", ".join(names),
+        width=96,
+        initial_indent=f"  {group:<10}",
+        subsequent_indent=" " * 12,
+        break_on_hyphens=False,
+    )
 
 
 def _list(arguments: Sequence[str]) -> None:
