@@ -13,7 +13,7 @@ from ptrun.pocket.template import Slot, Text
 from ptrun.pocket.world import world
 
 SIZES = {"train": 3000, "validation": 400, "test": 600}
-RESERVED = {"train": 0.0, "validation": 0.7, "test": 0.7}  # share of facts with reserved entities
+RESERVED = {"train": 0.0, "validation": 0.6, "test": 0.6}  # share of facts with reserved entities
 HELD_OUT = {"train": 0.0, "validation": 0.1, "test": 0.1}  # share of held-out paraphrases
 JOINTS = (", and ", ", while ", "; ", ". ", ". ")
 
@@ -63,8 +63,8 @@ def _clause(split: str, pools: tuple[list[list[Fact]], ...], rng: random.Random)
 
 
 def _led(text: Text, rng: random.Random) -> Text:
-    """Return the text after an opening such as "Last spring," in half of the cases."""
-    if rng.random() < 0.5:
+    """Return the text after an opening such as "Last spring," in six of ten cases."""
+    if rng.random() < 0.4:
         return text
     lead = word(Slot("lead", ""), rng)
     return Text(lead[:1].upper() + lead[1:]).join(_lowered(text))
