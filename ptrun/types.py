@@ -7,11 +7,15 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled item of a task: named fields a pattern may use, and the target of its kind."""
+    """One labelled item of a task: named fields a pattern may use, and the target of its kind.
+
+    `group` is what it is scored or trained with: a question's answers, a relation's facts.
+    """
 
     id: str
     fields: Mapping[str, Any]
     target: Any
+    group: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ of all nodes are found before anything is built, and reported together.
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -39,29 +39,42 @@ def target(node: Mapping[str, Any]) -> Callable[..., Any]:
 def problems(group: str, node: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a component node, one line each; empty if it can be built."""
     made = target(node)
-    hints = get_type_hints(made.__init__ if inspect.isclass(made) else made)
-    allowed = {
-        name: parameter
-        for name, parameter in inspect.signature(made).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    allowed, hints, needed = _schema(made)
     given = {str(key): value for key, value in node.items() if key != _TARGET}
     found = [
         f"{group}.{key}: unknown{did_you_mean(key, allowed)} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
-        for key in given.keys() - allowed.keys()
+        for key in given.keys() - set(allowed)
     ]
     found += [
         f"{group}.{key}: expected {spell(hints[key])}, got {value!r}."
         for key, value in given.items()
-        if key in allowed and key in hints and not fits(value, hints[key])
+        if key in hints and not fits(value, hints[key])
     ]
     found += [
-        f"{group}.{key}: missing; type {group}.{key}=..."
-        for key, parameter in allowed.items()
-        if parameter.default is parameter.empty and key not in given
+        f"{group}.{key}: missing; type {group}.{key}=..." for key in needed if key not in given
     ]
     return sorted(found)
+
+
+def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
+    """Return the keys a component takes from YAML, their types, and those without a default.
+
+    `**common: Unpack[Fields]` stands for the keys of that TypedDict.
+    """
+    constructor = made.__init__ if inspect.isclass(made) else made
+    every = get_type_hints(constructor)
+    hints: dict[str, Any] = {}
+    needed: list[str] = []
+    for name, parameter in inspect.signature(made).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            hints[name] = every.get(name, Any)
+            needed += [name] if parameter.default is parameter.empty else []
+        elif parameter.kind is parameter.VAR_KEYWORD and get_origin(every[name]) is Unpack:
+            (fields,) = get_args(every[name])
+            hints |= get_type_hints(fields)
+            needed += sorted(fields.__required_keys__)
+    return list(hints), hints, needed
 
 
 def plain(node: DictConfig) -> dict[str, Any]:

@@ -1,69 +1,79 @@
 """Classification: one label for a text or a pair of texts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal, Unpack
 
 from ptrun.errors import UserError
-from ptrun.task.dataset import Dataset
-from ptrun.task.metric import accuracy
+from ptrun.task.dataset import Common, Dataset
+from ptrun.task.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
+
+Metric = Literal["accuracy", "macro_f1", "f1", "accuracy_f1"]
 
 
 class Classification(Dataset):
     """Texts with one label each.
 
-    Args beyond those of `Dataset`:
+    Args beyond those of `Common`:
         fields: the one or two text fields, in the order the model reads them.
         label: the field of the label.
         labels: label name to the raw value that means it in the files.
+        metrics: what is scored; the first selects. `f1` and `accuracy_f1` need `positive`.
+        positive: the label that binary F1 is about.
+        extra: further fields that patterns use.
     """
 
-    kind = "classification"
-    metric = "accuracy"
+    kind: ClassVar[str] = "classification"
 
     def __init__(
         self,
         data_dir: str | None,
+        variant: str | None = None,
         *,
-        name: str,
-        version: int,
-        source: dict[str, Any],
-        splits: dict[str, str | None],
         fields: list[str],
         label: str,
-        labels: dict[str, str | int],
-        max_tokens: int | None = None,
+        labels: dict[str, str | int | bool],
+        metrics: list[Metric] | None = None,
+        positive: str | None = None,
+        extra: list[str] | None = None,
+        **common: Unpack[Common],
     ):
-        super().__init__(data_dir, name, version, source, splits, max_tokens)
+        super().__init__(data_dir, variant, **common)
         self.labels: Sequence[str] = list(labels)
-        self.fields = fields
-        self._label = label
-        self._names: Mapping[Any, str] = {raw: label for label, raw in labels.items()}
+        self.fields, self.positive = fields, positive
+        self.metrics = list(metrics or ["accuracy"])
+        self.metric = self.metrics[0]
+        self._extra, self._label = extra or [], label
+        self._raw: Mapping[Any, str] = {raw: name for name, raw in labels.items()}
+        if positive is None and {"f1", "accuracy_f1"} & set(self.metrics):
+            raise UserError(f"task {self.name}: F1 needs task.positive, one of {self.labels}.")
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
     ) -> dict[str, float]:
-        """Return the accuracy, 0-100."""
-        return {"accuracy": accuracy([p.value for p in predictions], [e.target for e in examples])}
+        """Return the metrics of the task, 0-100."""
+        guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        positive = self.positive or ""
+        scorers = {
+            "accuracy": lambda: accuracy(guesses, golds),
+            "macro_f1": lambda: macro_f1(guesses, golds),
+            "f1": lambda: binary_f1(guesses, golds, positive=positive),
+            "accuracy_f1": lambda: accuracy_and_f1(guesses, golds, positive=positive),
+        }
+        return {name: scorers[name]() for name in self.metrics}
 
-    def example(self, fallback: str, row: Row) -> Example:
+    def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""
-        texts = {field: self._text(row, field) for field in self.fields}
-        return Example(str(row.data.get("id", fallback)), texts, self._name(row))
-
-    def _text(self, row: Row, field: str) -> str:
-        text = row.value(field)
-        if not isinstance(text, str):
-            raise UserError(f"{row.where}: field {field!r} is {text!r}; expected text.")
-        return text
+        texts = {field: row.text(field) for field in [*self.fields, *self._extra]}
+        return Example(name, texts, self._name(row))
 
     def _name(self, row: Row) -> str:
         """Map a raw label by name; a file may hold the name itself."""
         raw = row.value(self._label)
         if isinstance(raw, str) and raw in self.labels:
             return raw
-        if isinstance(raw, bool | str | int) and raw in self._names:
-            return self._names[raw]
-        allowed = ", ".join(f"{name} ({raw!r})" for raw, name in self._names.items())
+        if isinstance(raw, bool | str | int) and raw in self._raw:
+            return self._raw[raw]
+        allowed = ", ".join(f"{name} ({raw!r})" for raw, name in self._raw.items())
         raise UserError(f"{row.where}: {self._label} is {raw!r}; task {self.name} has {allowed}.")

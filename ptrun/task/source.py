@@ -11,7 +11,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.hub import go_offline_if_unreachable
 
-_KEYS = {"hub", "revision", "subset", "rename", "pocket"}
+_KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder"}
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,17 @@ class Row:
 
     where: str
     data: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        """Return a field that holds text.
+
+        Raises:
+            UserError: there is none, or it is something else.
+        """
+        found = self.value(key)
+        if not isinstance(found, str):
+            raise UserError(f"{self.where}: field {key!r} is {found!r}; expected text.")
+        return found
 
     def value(self, key: str) -> Any:
         """Return a field.
@@ -39,12 +50,15 @@ class Source:
     """Where a task's rows come from.
 
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`) or a
-    `pocket` task. A folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over either.
+    `pocket` task. A folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over either;
+    it has the task's name, or the one `origin` gives as `folder`. A `variant` is a folder of other
+    files for the same task, `<data_dir>/<variant>/<last part of folder>`; nothing replaces those.
     """
 
-    folder: str
+    name: str
     origin: Mapping[str, Any]
     data_dir: str | None
+    variant: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse an origin that no reader understands."""
@@ -54,6 +68,12 @@ class Source:
                 f"task.source has {sorted(self.origin)}; "
                 "give `pocket: NAME`, or `hub: ID` with `revision` and perhaps `subset`."
             )
+
+    @property
+    def folder(self) -> str:
+        """The local folder, below `data_dir`."""
+        own = str(self.origin.get("folder", self.name))
+        return f"{self.variant}/{own.rsplit('/', 1)[-1]}" if self.variant else own
 
     def rows(self, split: str) -> Iterator[Row]:
         """Yield the rows of one split.
@@ -81,6 +101,11 @@ class Source:
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
             return _local(self._file(split))
+        if self.variant:
+            raise UserError(
+                f"setting={self.variant} has its own files: give data_dir=DIR with "
+                f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz]."
+            )
         if "pocket" in self.origin:
             return _pocket(self.origin["pocket"], split)
         return self._hub(split)

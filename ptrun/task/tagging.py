@@ -1,11 +1,12 @@
-"""Tagging: one IOB2 tag for every word of a pre-split sentence."""
+"""Tagging: one IOB2 tag for every word of a pre-split sentence; of one predicate for SRL."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
-from ptrun.task.dataset import Dataset
-from ptrun.task.metric import entity_scores
+from ptrun.task.dataset import Common, Dataset
+from ptrun.task.metrics.entities import entity_scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -13,40 +14,54 @@ from ptrun.types import Example, Prediction
 class Tagging(Dataset):
     """Sentences as words, with a tag each.
 
-    Args beyond those of `Dataset`:
+    Args beyond those of `Common`:
         tokens: the field of the words.
         tags: the field of their tags.
-        entities: the entity types; tags are `O`, `B-<type>` and `I-<type>`.
+        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of train.
+        predicate: the field of the index of a predicate word, for semantic roles; that word is
+            then the field `predicate` of an example, to be read after the sentence.
     """
 
-    kind = "tagging"
+    kind: ClassVar[str] = "tagging"
     metric = "f1"
 
     def __init__(
         self,
         data_dir: str | None,
+        variant: str | None = None,
         *,
-        name: str,
-        version: int,
-        source: dict[str, Any],
-        splits: dict[str, str | None],
         tokens: str,
         tags: str,
-        entities: list[str],
-        max_tokens: int | None = None,
+        entities: list[str] | None = None,
+        predicate: str | None = None,
+        **common: Unpack[Common],
     ):
-        super().__init__(data_dir, name, version, source, splits, max_tokens)
+        super().__init__(data_dir, variant, **common)
         self.fields = [tokens]
-        self.labels: Sequence[str] = ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
-        self._tokens, self._tags = tokens, tags
+        self._tokens, self._tags, self._entities = tokens, tags, entities
+        self._predicate = predicate
+
+    @cached_property
+    def labels(self) -> Sequence[str]:  # type: ignore[override]
+        """The tags, `O` first."""
+        entities = self._entities
+        if entities is None:
+            split = self._splits["train"] or ""
+            found = {str(t)[2:] for row in self._rows(split) for t in row.value(self._tags)}
+            entities = sorted(found - {""})
+        return ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
     ) -> dict[str, float]:
-        """Return entity F1, precision and recall, 0-100, as seqeval's default mode does."""
+        """Return chunk F1, precision and recall, 0-100, as seqeval's default mode does.
+
+        For semantic roles this counts the predicate itself and C- and R- roles as types of their
+        own, as the released code of P-tuning v2 does; the official scorer is a little stricter.
+        """
         return entity_scores([p.value for p in predictions], [e.target for e in examples])
 
-    def example(self, fallback: str, row: Row) -> Example:
+    def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""
         words, tags = row.value(self._tokens), row.value(self._tags)
         if not _is_words(words) or not isinstance(tags, list) or len(words) != len(tags):
@@ -58,9 +73,18 @@ class Tagging(Dataset):
             if tag not in self.labels:
                 raise UserError(
                     f"{row.where}: tag {tag!r} is not of task {self.name}; "
-                    f"allowed: {', '.join(self.labels)}."
+                    f"allowed: {', '.join(self.labels[:40])}."
                 )
-        return Example(str(row.data.get("id", fallback)), {self._tokens: words}, tags)
+        fields: dict[str, Any] = {self._tokens: words}
+        if self._predicate is not None:
+            fields["predicate"] = self._word(row, words)
+        return Example(name, fields, tags)
+
+    def _word(self, row: Row, words: list[str]) -> str:
+        place = row.value(self._predicate or "")
+        if type(place) is not int or not 0 <= place < len(words):
+            raise UserError(f"{row.where}: {self._predicate} is {place!r}; expected a word index.")
+        return words[place]
 
 
 def _is_words(words: Any) -> bool:

@@ -10,7 +10,7 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from ptrun.errors import UserError
 from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
-from ptrun.task.metric import entity_scores
+from ptrun.task.metrics.entities import entity_scores
 from ptrun.task.source import Source
 from ptrun.types import Prediction
 from tests.training import conll03, sst2

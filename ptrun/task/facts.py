@@ -1,0 +1,57 @@
+"""Fact probing: one word completes a fact, relation by relation (LAMA)."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Unpack
+
+from ptrun.errors import UserError
+from ptrun.task.dataset import Common, Dataset
+from ptrun.task.metrics.ranking import precision_at_1
+from ptrun.task.source import Row
+from ptrun.types import Example, Prediction
+
+
+class Facts(Dataset):
+    """Subjects and templates; the target is the object, one word; the group is the relation.
+
+    Args beyond those of `Common`:
+        relations: those that are used; null is all.
+        common_vocabulary: leave out facts whose object is not in the vocabulary that all models
+            share; the files say so in `obj_in_common_vocab`.
+    """
+
+    kind: ClassVar[str] = "facts"
+    metric = "p_at_1"
+    fields = ("sub_label",)
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        relations: list[str] | None = None,
+        common_vocabulary: bool = False,
+        **common: Unpack[Common],
+    ):
+        super().__init__(data_dir, variant, **common)
+        self.relations, self._common = relations, common_vocabulary
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return P@1, 0-100: its mean over relations, which selects, and over facts."""
+        guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        return precision_at_1(guesses, golds, [str(e.group) for e in examples])
+
+    def read(self, fallback: str, row: Row) -> Sequence[Example]:
+        """Return the fact of a row, or none if it is not wanted."""
+        wanted = self.relations is None or row.text("predicate_id") in self.relations
+        if not wanted or (self._common and row.data.get("obj_in_common_vocab") is False):
+            return []
+        return super().read(fallback, row)
+
+    def example(self, name: str, row: Row) -> Example:
+        """Return the example of a row, checked."""
+        fields = {key: row.text(key) for key in ("sub_label", "template")}
+        if "[X]" not in fields["template"] or "[Y]" not in fields["template"]:
+            raise UserError(f"{row.where}: template {fields['template']!r} has no [X] or no [Y].")
+        return Example(name, fields, row.text("obj_label"), row.text("predicate_id"))

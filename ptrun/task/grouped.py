@@ -1,0 +1,65 @@
+"""Grouped binary classification: several answers to one question, each right or wrong (MultiRC)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Unpack
+
+from ptrun.errors import UserError
+from ptrun.task.classification import Classification
+from ptrun.task.dataset import Common
+from ptrun.task.metrics.multirc import multirc_scores
+from ptrun.task.source import Row
+from ptrun.types import Example, Prediction
+
+
+class Grouped(Classification):
+    """Classification whose exact match counts whole groups.
+
+    Args beyond those of `Common`:
+        fields, label, labels: as in `Classification`, two labels.
+        positive: the label that F1 is about.
+        group: the fields that are equal within a group; MultiRC's own index is not unique.
+    """
+
+    kind: ClassVar[str] = "classification"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        fields: list[str],
+        label: str,
+        labels: dict[str, str | int | bool],
+        positive: str,
+        group: list[str],
+        **common: Unpack[Common],
+    ):
+        super().__init__(
+            data_dir,
+            variant,
+            fields=fields,
+            label=label,
+            labels=labels,
+            positive=positive,
+            **common,
+        )
+        if len(self.labels) != 2 or positive not in self.labels:
+            raise UserError(
+                f"task {self.name}: a grouped task has two labels, one of them positive."
+            )
+        self.metric, self._group = "f1a", group
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return F1 over all answers, exact match of groups, and accuracy, 0-100."""
+        guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        groups = [e.group for e in examples]
+        scores = multirc_scores(guesses, golds, groups, positive=self.positive)
+        return {**scores, **super().score(predictions, examples)}
+
+    def example(self, name: str, row: Row) -> Example:
+        """Return the example of a row, with its group."""
+        group = "\n".join(row.text(field) for field in self._group)
+        return replace(super().example(name, row), group=group)

@@ -1,0 +1,50 @@
+"""Multi-span question answering: all the spans that answer a question (QUOREF)."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Unpack
+
+from ptrun.errors import UserError
+from ptrun.task.dataset import Common, Dataset
+from ptrun.task.extraction import spans
+from ptrun.task.metrics.drop import drop_scores
+from ptrun.task.source import Row
+from ptrun.types import Example, Prediction
+
+
+class MultiSpan(Dataset):
+    """Questions about contexts; the target is the list of all answers, a prediction of all texts.
+
+    Args beyond those of `Common`:
+        question, context, answers: the fields, as in `ptrun.task.extraction.Extraction`.
+    """
+
+    kind: ClassVar[str] = "multispan"
+    metric = "f1"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        question: str = "question",
+        context: str = "context",
+        answers: str = "answers",
+        **common: Unpack[Common],
+    ):
+        super().__init__(data_dir, variant, **common)
+        self.fields, self._answers = [question, context], answers
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return exact match and F1 over sets of spans, 0-100, by DROP's rules."""
+        golds = [[answer.text for answer in e.target] for e in examples]
+        return drop_scores([p.value for p in predictions], golds)
+
+    def example(self, name: str, row: Row) -> Example:
+        """Return the example of a row, its offsets checked."""
+        texts = {field: row.text(field) for field in self.fields}
+        found = spans(row, self._answers, texts[self.fields[1]])
+        if not found:
+            raise UserError(f"{row.where}: no answer, but task {self.name} has some to each.")
+        return Example(name, texts, found)

@@ -1,0 +1,62 @@
+"""Regression: one number for a text or a pair of texts, scored by correlation."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+from ptrun.errors import UserError
+from ptrun.task.dataset import Common, Dataset
+from ptrun.task.metrics.correlation import pearson, pearson_and_spearman, spearman
+from ptrun.task.source import Row
+from ptrun.types import Example, Prediction
+
+
+class Regression(Dataset):
+    """Texts with one number each.
+
+    Args beyond those of `Common`:
+        fields: the one or two text fields, in the order the model reads them.
+        label: the field of the number.
+        low, high: its bounds.
+    """
+
+    kind: ClassVar[str] = "regression"
+    metric = "pearson_spearman"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        fields: list[str],
+        label: str,
+        low: float,
+        high: float,
+        **common: Unpack[Common],
+    ):
+        super().__init__(data_dir, variant, **common)
+        self.fields, self._label, self.low, self.high = fields, label, low, high
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return Pearson's and Spearman's correlation and their mean, -100 to 100."""
+        guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        return {
+            "pearson_spearman": pearson_and_spearman(guesses, golds),
+            "pearson": pearson(guesses, golds),
+            "spearman": spearman(guesses, golds),
+        }
+
+    def example(self, name: str, row: Row) -> Example:
+        """Return the example of a row, checked."""
+        texts = {field: row.text(field) for field in self.fields}
+        return Example(name, texts, self._number(row, row.value(self._label)))
+
+    def _number(self, row: Row, raw: Any) -> float:
+        number = isinstance(raw, int | float) and not isinstance(raw, bool)
+        if not number or not self.low <= raw <= self.high:
+            raise UserError(
+                f"{row.where}: {self._label} is {raw!r}; expected a number from {self.low} to "
+                f"{self.high}."
+            )
+        return float(raw)
