@@ -2,15 +2,15 @@
 
 import gzip
 import json
-import random
 
 import pytest
-from seqeval.metrics import f1_score, precision_score, recall_score
 
 from ptrun.errors import UserError
 from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
-from ptrun.task.metrics.entities import entity_scores
+<<<<<<< ours
+=======
+>>>>>>> theirs
 from ptrun.task.source import Source
 from ptrun.types import Prediction
 from tests.training import conll03, sst2
@@ -118,26 +118,6 @@ def test_hub_rows_are_renamed_and_their_labels_read_by_name(tmp_path):
     read = [row.data for row in source.rows("train")]
     assert read[0] == {"sentence": "x", "label": "B-PER", "tags": ["O", "B-PER"]}
     assert read[1]["label"] == "O"
-
-
-def test_gold_scores_100_and_two_hundred_corruptions_equal_seqeval():
-    rng = random.Random(0)
-    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
-    golds = [[rng.choice(tags) for _ in range(rng.randint(1, 9))] for _ in range(50)]
-    assert entity_scores(golds, golds)["f1"] == 100.0
-    for _ in range(200):
-        guesses = [[rng.choice(tags) if rng.random() < 0.3 else t for t in row] for row in golds]
-        scores = entity_scores(guesses, golds)
-        for name, scorer in {
-            "f1": f1_score,
-            "precision": precision_score,
-            "recall": recall_score,
-        }.items():
-            assert scores[name] == 100.0 * scorer(golds, guesses)
-
-
-def test_a_stray_inside_tag_opens_a_chunk():
-    assert entity_scores([["O", "I-PER"]], [["O", "B-PER"]])["f1"] == 100.0
 
 
 def test_scores_are_in_percent(data_dir):

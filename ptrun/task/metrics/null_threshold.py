@@ -59,7 +59,7 @@ def _best(
     total = best = float(sum(not golds for golds in targets))
     value = 0.0
     for null, (prediction, golds) in sorted(paired(null_scores, pairs), key=lambda item: item[0]):
-        total += match_v2(match, prediction, golds) if golds else 0.0
+        total += match_v2(match, prediction, golds) if golds else -float(bool(prediction))
         if total > best:
             best, value = total, null
     return Threshold(100.0 * best / len(pairs), value)

@@ -1,0 +1,94 @@
+"""Rules that make one number, or one answer, of several seeds' runs; each under its own name."""
+
+import statistics
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+L = TypeVar("L", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation of `n` scores; the deviation divides by `n - ddof`."""
+
+    mean: float
+    std: float | None
+    """None where `n` is not above `ddof`."""
+    n: int
+    ddof: int
+
+
+def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
+    """Return mean and deviation: ddof 1 is the sample's (our tables), 0 the population's (IDPG).
+
+    Raises:
+        ValueError: there is no score.
+    """
+    _refuse_empty(scores)
+    deviation = statistics.stdev if ddof else statistics.pstdev
+    std = deviation(scores) if len(scores) > ddof else None
+    return Spread(statistics.fmean(scores), std, len(scores), ddof)
+
+
+def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
+    """Return the mean of the `keep` highest scores: DPT's 3 of 10 seeds, chosen on the test score.
+
+    It is optimistic, and blind to collapsed seeds: report `mean_std` and the minimum beside it.
+
+    Raises:
+        ValueError: `keep` is below 1 or above the number of scores.
+    """
+    if not 1 <= keep <= len(scores):
+        raise ValueError(f"keep is {keep}; there are {len(scores)} scores: use 1 to that number.")
+    return statistics.fmean(sorted(scores, reverse=True)[:keep])
+
+
+def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
+    """Return the test score of the run with the best dev score.
+
+    Runs that tie on dev (common with 32 examples) count equally: the mean of their test scores,
+    which is what a draw among them gives on average and does not depend on the order of seeds.
+
+    Raises:
+        ValueError: there is no run, or dev and test differ in number.
+    """
+    _refuse_empty(dev)
+    if len(dev) != len(test):
+        raise ValueError(f"{len(dev)} dev scores for {len(test)} test scores.")
+    return statistics.fmean(t for d, t in zip(dev, test, strict=True) if d == max(dev))
+
+
+def majority_vote(predictions: Sequence[Sequence[L]]) -> list[L]:
+    """Return each example's commonest answer over seeds; one row of `predictions` is one seed.
+
+    A tie goes to the tied answer that comes first in the order of seeds. IDPG, which logs this as
+    bagging, has 5 seeds and two classes, where none can tie.
+
+    Raises:
+        ValueError: there is no seed, or the seeds answer different numbers of examples.
+    """
+    return [Counter(answers).most_common(1)[0][0] for answers in _by_example(predictions)]
+
+
+def mean_vote(predictions: Sequence[Sequence[float]]) -> list[float]:
+    """Return each example's mean number over seeds: IDPG's bagging of STS-B, a regression.
+
+    Raises:
+        ValueError: as `majority_vote`.
+    """
+    return [statistics.fmean(numbers) for numbers in _by_example(predictions)]
+
+
+def _by_example(predictions: Sequence[Sequence[L]]) -> list[tuple[L, ...]]:
+    _refuse_empty(predictions)
+    counts = sorted({len(row) for row in predictions})
+    if len(counts) > 1:
+        raise ValueError(f"the seeds answer {counts} examples; all must answer the same ones.")
+    return list(zip(*predictions, strict=True))
+
+
+def _refuse_empty(runs: Sequence[object]) -> None:
+    if not runs:
+        raise ValueError("nothing to aggregate: give at least one run.")

@@ -1,0 +1,60 @@
+"""How much of the best dev score is luck: the price of choosing among many candidates."""
+
+import statistics
+from collections.abc import Sequence
+from math import sqrt
+from statistics import NormalDist
+
+
+def selection_luck(dev_scores: Sequence[float], examples: int) -> float:
+    """Return the expected optimism of the highest dev score, in points of 0-100.
+
+    That is how far the winner's dev score is expected to lie above what it would score on endless
+    data of the same kind: `e(n) * b(w) / sqrt(b(m) + t)`, with
+
+    - `e(n)`, the expected maximum of n standard normals, for n candidates;
+    - `b(p) = p * (100 - p) / examples`, the binomial variance of a score around p;
+    - `m`, the mean dev score, and `t`, the variance of the candidates' true scores: the sample
+      variance (ddof 1) of their dev scores less `b(m)`, at least 0;
+    - `w`, the winner's likely true score: `m` plus the share `t / (b(m) + t)` of its lead.
+
+    With equal candidates it is `e(n) * sqrt(b(m))`; where they truly differ, less of the lead is
+    luck. Assumed: true scores and noise are normal and independent across candidates, the score
+    is a mean of right and wrong over independent examples. Candidates scored on the same dev set
+    share noise, which choosing cannot exploit: then the number is an upper estimate.
+
+    Raises:
+        ValueError: no candidate, a score outside 0-100, or fewer than 1 dev example.
+    """
+    _check(dev_scores, examples)
+    n, mean = len(dev_scores), statistics.fmean(dev_scores)
+    noise = _binomial_variance(mean, examples)
+    if n == 1 or noise == 0.0:
+        return 0.0
+    total = max(noise, statistics.variance(dev_scores))
+    winner = mean + (1.0 - noise / total) * (max(dev_scores) - mean)
+    return expected_maximum(n) * _binomial_variance(winner, examples) / sqrt(total)
+
+
+def expected_maximum(n: int) -> float:
+    """Return the expected maximum of n independent standard normals, to 1e-9.
+
+    The integral of `x * n * pdf(x) * cdf(x)^(n - 1)`, by the trapezoid rule on -10 to 10.
+    """
+    normal, step = NormalDist(), 0.01
+    points = [i * step for i in range(-1000, 1001)]
+    return step * n * sum(x * normal.pdf(x) * normal.cdf(x) ** (n - 1) for x in points)
+
+
+def _binomial_variance(score: float, examples: int) -> float:
+    return score * (100.0 - score) / examples
+
+
+def _check(dev_scores: Sequence[float], examples: int) -> None:
+    if not dev_scores:
+        raise ValueError("no dev scores: there is nothing to choose among.")
+    for score in dev_scores:
+        if not 0.0 <= score <= 100.0:
+            raise ValueError(f"dev score {score} is outside 0-100.")
+    if examples < 1:
+        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")
