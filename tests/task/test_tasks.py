@@ -8,9 +8,6 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
-<<<<<<< ours
-=======
->>>>>>> theirs
 from ptrun.task.source import Source
 from ptrun.types import Prediction
 from tests.training import conll03, sst2
