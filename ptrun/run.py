@@ -12,11 +12,13 @@ from ptrun import manifest, result
 from ptrun.backbone.base import checksum
 from ptrun.config import build, identity, schema
 from ptrun.config.compose import Composed
-from ptrun.errors import RunFailed
+from ptrun.errors import RunFailed, UserError
 from ptrun.hardware.member import Member
 from ptrun.hardware.optim import check_train
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, check_pair
+from ptrun.protocol.base import ClaimProtocol
+from ptrun.setting.base import Setting
 from ptrun.store import RunStore, set_aside
 from ptrun.task.base import Task
 from ptrun.types import RunResult, Split
@@ -31,6 +33,8 @@ class Plan:
     composed: Composed
     train: schema.TrainConfig
     task: Task
+    setting: Setting
+    variant: str | None
     backbone: Any
     engine: TorchEngine
     content: dict[str, Any]
@@ -50,7 +54,9 @@ def plan(composed: Composed) -> Plan:
         **{**config["train"], "schedule": schema.Schedule(config["train"]["schedule"])}
     )
     check_train(train)
-    task = build.build(config["task"], config["data_dir"])
+    setting = build.build(config["setting"])
+    variant = _variant(setting, config)
+    task = build.build(config["task"], config["data_dir"], variant)
     check_pair(build.target(config["method"]), names["method"], task.kind, names["task"])  # type: ignore[arg-type]
     backbone = build.build(config["backbone"])
     engine = build.build(config["hardware"], backbone)
@@ -58,7 +64,26 @@ def plan(composed: Composed) -> Plan:
     content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id
-    return Plan(composed, train, task, backbone, engine, content, run_id, folder)
+    return Plan(composed, train, task, setting, variant, backbone, engine, content, run_id, folder)
+
+
+def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
+    """Return the folder of a setting's own files, if it needs them or they are there."""
+    if setting.variant is None or setting.required:
+        return setting.variant
+    name = str(config["task"]["source"].get("folder", config["task"]["name"])).rsplit("/", 1)[-1]
+    there = config["data_dir"] and (Path(config["data_dir"]) / setting.variant / name).is_dir()
+    return setting.variant if there else None
+
+
+def _split(planned: Plan, protocol: ClaimProtocol) -> Split:
+    """Return the examples of a run: what the protocol hands out, as the setting cuts it."""
+    data_seed = planned.composed.config["data_seed"]
+    split = protocol.split(planned.task, data_seed)
+    if planned.variant:
+        own = f"files of {planned.variant}"
+        split = replace(split, origin={**split.origin, "train": own, "dev": own})
+    return planned.setting.choose(split, data_seed)
 
 
 def run(composed: Composed) -> RunResult:
@@ -78,8 +103,13 @@ def run(composed: Composed) -> RunResult:
     method = build.build(config["method"], planned.backbone, planned.task)
     engine = planned.engine
     protocol = build.build(config["protocol"])
-    split = protocol.split(planned.task, config["data_seed"])
-    split = build.build(config["setting"]).choose(split, config["data_seed"])
+    split = _split(planned, protocol)
+    if not split.train and method.learned():
+        name = planned.composed.names["method"]
+        raise UserError(
+            f"setting={planned.composed.names['setting']} leaves nothing to learn from, but "
+            f"method={name} learns; choose another setting."
+        )
     planned.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
     store = _open(planned)

@@ -1,6 +1,6 @@
-"""The papers' protocol: published splits as they are.
+"""The papers' protocol: the splits their authors used, a task's `paper_splits`.
 
-Where there is no labelled test, dev both selects and is reported; every table says so.
+Where dev both selects and is reported, every table says so.
 """
 
 from ptrun.task.base import Task
@@ -14,7 +14,9 @@ class Paper:
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the published splits."""
-        dev = task.load("dev")
-        test = task.load("test") if task.has("test") else dev
-        reported = "published test" if task.has("test") else "published dev, selected on it too"
-        return Split(task.load("train"), dev, test, {"dev": "published dev", "test": reported})
+        dev = task.load("dev", paper=True)
+        own = task.has("test", paper=True)
+        test = task.load("test", paper=True) if own else dev
+        reported = "published test" if own else "published dev, selected on it too"
+        train = task.load("train", paper=True)
+        return Split(train, dev, test, {"dev": "published dev", "test": reported})

@@ -153,11 +153,19 @@ class TokenHead(_Head):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
         tokenizer = self.backbone[0].tokenizer(words=True)
-        words = [e.fields[self.task.fields[0]] for e in examples]
+        words = [self._words(e, tokenizer) for e in examples]
         rows = tokenizer(
             words, is_split_into_words=True, truncation=True, max_length=self.room(room)
         )
         return [self._features(example, rows, i) for i, example in enumerate(examples)]
+
+    def _words(self, example: Example, tokenizer: Any) -> list[str]:
+        """Return the words of a sentence; a predicate is read after it, behind a border."""
+        words: list[str] = example.fields[self.task.fields[0]]
+        if "predicate" not in example.fields:
+            return words
+        border = tokenizer.sep_token or tokenizer.eos_token or "|"
+        return [*words, border, example.fields["predicate"]]
 
     def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
         """Ask for hidden states."""
@@ -177,7 +185,7 @@ class TokenHead(_Head):
     def _features(self, example: Example, rows: Any, i: int) -> Features:
         first: dict[int, int] = {}
         for position, word in enumerate(rows.word_ids(i)):
-            if word is not None:
+            if word is not None and word < len(example.target):  # not the predicate's copy
                 first.setdefault(word, position)
         return Features(
             id=example.id,

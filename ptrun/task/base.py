@@ -23,11 +23,11 @@ class Task(Protocol):
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""
 
-    def load(self, part: Part) -> list[Example]:
-        """Return the examples of a published part, in file order."""
+    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+        """Return the examples of a part, in file order; `paper` for the authors' own splits."""
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]

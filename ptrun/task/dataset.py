@@ -1,12 +1,15 @@
 """What every kind of task shares: named splits of a source, read row by row."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
-from ptrun.task.base import Part
+from ptrun.task.base import PARTS, Part
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
+
+_OWN = {"train": "train", "dev": "validation", "test": "test"}  # the splits of a variant's files
 
 
 class Common(TypedDict, total=False):
@@ -50,27 +53,28 @@ class Dataset(ABC):
         self._splits = common["splits"]
         self._paper = common.get("paper_splits") or self._splits
         self._values = common.get("values") or {}
-        self._source = Source(self.name, common["source"], data_dir, variant)
+        self._source = Source(self.name, common["source"], data_dir)
+        self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""
-        return self._names(paper=paper).get(part) is not None
+        return self._place(part, paper=paper) is not None
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
-        """Return the examples of a part, in file order.
+        """Return the examples of a part, in file order; `paper` for the authors' own splits.
 
         Raises:
             UserError: a file or line cannot be read, or is not what the task expects.
         """
-        split = self._names(paper=paper)[part] or ""
-        return [
-            e for i, row in enumerate(self._rows(split)) for e in self.read(f"{split}-{i}", row)
-        ]
+        source, split = self._place(part, paper=paper) or (self._source, part)
+        rows = enumerate(self._rows(source, split))
+        return [example for i, row in rows for example in self.read(f"{split}-{i}", row)]
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
-        names = [*self._splits.values(), *self._paper.values()]
-        return self._source.digest(sorted({split for split in names if split}))
+        places = {self._place(p, paper=w) for p in PARTS for w in (False, True)} - {None}
+        told = sorted(source.digest([split]) for source, split in places)  # type: ignore[misc]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
         """Return the examples of a row, one unless a kind says otherwise."""
@@ -86,11 +90,24 @@ class Dataset(ABC):
     ) -> dict[str, float]:
         """Return every metric of predictions paired with examples by position."""
 
-    def _names(self, *, paper: bool) -> Mapping[str, str | None]:
-        return self._paper if paper else self._splits
+    def _place(self, part: Part, *, paper: bool) -> tuple[Source, str] | None:
+        """Return where a part is: a source and its split, or None.
 
-    def _rows(self, split: str) -> Iterator[Row]:
-        for row in self._source.rows(split):
+        A variant has train, dev and perhaps test of its own. Without a test it is reported on what
+        the task itself reports on, its test or, where that is hidden, its dev.
+        """
+        if self._variant is not None:
+            split = _OWN[part]
+            if part != "test" or self._variant.exists(split):
+                return self._variant, split
+        splits = self._paper if paper else self._splits
+        found = splits.get(part)
+        if found is None and self._variant is not None:
+            found = splits.get("dev")
+        return (self._source, found) if found else None
+
+    def _rows(self, source: Source, split: str) -> Iterator[Row]:
+        for row in source.rows(split):
             mapped = {
                 key: table.get(row.data[key], row.data[key])
                 for key, table in self._values.items()

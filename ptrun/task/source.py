@@ -45,7 +45,7 @@ class Row:
         return self.data[key]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """Where a task's rows come from.
 
@@ -74,6 +74,13 @@ class Source:
         """The local folder, below `data_dir`."""
         own = str(self.origin.get("folder", self.name))
         return f"{self.variant}/{own.rsplit('/', 1)[-1]}" if self.variant else own
+
+    def exists(self, split: str) -> bool:
+        """Return whether local files hold a split."""
+        if self.data_dir is None:
+            return False
+        base = Path(self.data_dir) / self.folder / f"{split}.jsonl"
+        return base.is_file() or base.with_name(f"{base.name}.gz").is_file()
 
     def rows(self, split: str) -> Iterator[Row]:
         """Yield the rows of one split.

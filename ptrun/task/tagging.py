@@ -46,9 +46,7 @@ class Tagging(Dataset):
         """The tags, `O` first."""
         entities = self._entities
         if entities is None:
-            split = self._splits["train"] or ""
-            found = {str(t)[2:] for row in self._rows(split) for t in row.value(self._tags)}
-            entities = sorted(found - {""})
+            entities = sorted(self._found() - {""})
         return ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
 
     def score(
@@ -79,6 +77,11 @@ class Tagging(Dataset):
         if self._predicate is not None:
             fields["predicate"] = self._word(row, words)
         return Example(name, fields, tags)
+
+    def _found(self) -> set[str]:
+        """Return the types of the training split."""
+        source, split = self._place("train", paper=False) or (self._source, "train")
+        return {str(t)[2:] for row in self._rows(source, split) for t in row.value(self._tags)}
 
     def _word(self, row: Row, words: list[str]) -> str:
         place = row.value(self._predicate or "")
