@@ -9,9 +9,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptrun import __version__
 from ptrun.errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from ptrun.config.compose import Composed
 
 _HELP = """\
 ptrun: config-driven experiments in prompt tuning
@@ -20,6 +24,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun -m KEY=A,B ...        a sweep over comma-separated values
   ptrun list [GROUP]          the options of a group, or of all
   ptrun report DIR            mean, std and n for each method and task below DIR
+  ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
   ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
@@ -61,6 +66,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
     commands: dict[str, Callable[[Sequence[str]], None]] = {
         "list": _list,
         "report": _report,
+        "check": _check,
         "pretrain": _pretrain,
     }
     if arguments and arguments[0] == "import":  # has a help of its own
@@ -123,6 +129,16 @@ def _report(arguments: Sequence[str]) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
 
+def _check(arguments: Sequence[str]) -> None:
+    """Show what a run would read."""
+    from rich.console import Console
+
+    from ptrun.check import check
+
+    shown = check(_composed(arguments))
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+
+
 def _pretrain(arguments: Sequence[str]) -> None:
     """Make a backbone."""
     from ptrun.pretrain.command import main
@@ -139,19 +155,25 @@ def _import(arguments: Sequence[str]) -> None:
 
 def _one(overrides: Sequence[str]) -> None:
     """Do one run."""
+    from ptrun.run import run
+    from ptrun.summary import summary
+
+    composed = _composed(overrides)
+    print(summary(run(composed), composed.config))
+
+
+def _composed(overrides: Sequence[str]) -> "Composed":
+    """Return the configuration of one run."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     from ptrun.config.compose import compose_run
     from ptrun.config.explain import explain
-    from ptrun.run import run
-    from ptrun.summary import summary
 
     try:
-        composed = compose_run(overrides)
+        return compose_run(overrides)
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from error
-    print(summary(run(composed), composed.config))
 
 
 def _hydra(arguments: Sequence[str]) -> None:

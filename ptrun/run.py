@@ -33,6 +33,7 @@ class Plan:
     composed: Composed
     train: schema.TrainConfig
     task: Task
+    protocol: ClaimProtocol
     setting: Setting
     variant: str | None
     backbone: Any
@@ -64,7 +65,19 @@ def plan(composed: Composed) -> Plan:
     content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id
-    return Plan(composed, train, task, setting, variant, backbone, engine, content, run_id, folder)
+    return Plan(
+        composed=composed,
+        train=train,
+        task=task,
+        protocol=build.build(config["protocol"]),
+        setting=setting,
+        variant=variant,
+        backbone=backbone,
+        engine=engine,
+        content=content,
+        run_id=run_id,
+        folder=folder,
+    )
 
 
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
@@ -76,10 +89,10 @@ def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
     return setting.variant if there else None
 
 
-def _split(planned: Plan, protocol: ClaimProtocol) -> Split:
+def split_of(planned: Plan) -> Split:
     """Return the examples of a run: what the protocol hands out, as the setting cuts it."""
     data_seed = planned.composed.config["data_seed"]
-    split = protocol.split(planned.task, data_seed)
+    split = planned.protocol.split(planned.task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
@@ -102,8 +115,7 @@ def run(composed: Composed) -> RunResult:
     torch.manual_seed(config["seed"])
     method = build.build(config["method"], planned.backbone, planned.task)
     engine = planned.engine
-    protocol = build.build(config["protocol"])
-    split = _split(planned, protocol)
+    split = split_of(planned)
     if not split.train and method.learned():
         name = planned.composed.names["method"]
         raise UserError(
@@ -115,7 +127,7 @@ def run(composed: Composed) -> RunResult:
     store = _open(planned)
     started = time.monotonic()
     before = None if method.tunes_backbone else checksum(planned.backbone.model)
-    member = _member(planned, method, split, store, protocol.select_best)
+    member = _member(planned, method, split, store, planned.protocol.select_best)
     _LOG.info("training in %s", planned.folder)
     engine.fit([member])
     frozen = None if before is None else before == checksum(planned.backbone.model)

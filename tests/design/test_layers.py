@@ -21,6 +21,7 @@ LAYERS = [
     ("result",),
     ("store", "manifest", "report"),
     ("run", "summary"),
+    ("check",),
     ("cli",),
     ("__main__",),
 ]

@@ -1,0 +1,104 @@
+"""`ptrun check …`: what a run would read, before it runs: counts, lengths, overlaps, examples.
+
+Composes and checks the configuration, loads data and tokenizer, encodes; no weights, no folder.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from ptrun.config import build
+from ptrun.config.compose import Composed
+from ptrun.method.base import Method
+from ptrun.readout.base import Features
+from ptrun.run import plan, split_of
+from ptrun.types import Example
+
+_SHOWN, _CLASSES = 3, 12
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a split, as examples and as tokens."""
+
+    name: str
+    origin: str
+    examples: Sequence[Example]
+    features: Sequence[Features]
+    whole: Sequence[Features]
+    """The same without a limit on length."""
+
+    def cut(self) -> int:
+        """Return how many rows lose tokens."""
+        pairs = zip(self.features, self.whole, strict=True)
+        return sum(len(own.ids) < len(all_.ids) for own, all_ in pairs)
+
+
+def check(composed: Composed) -> Group:
+    """Return what to print.
+
+    Raises:
+        UserError: as a run would.
+    """
+    planned = plan(composed)
+    config = composed.config
+    method = build.build(config["method"], planned.backbone, planned.task)
+    split = split_of(planned)
+    free = build.build({**config["task"], "max_tokens": None}, config["data_dir"], planned.variant)
+    unlimited = build.build(config["method"], planned.backbone, free).readout
+    parts = []
+    for name in ("train", "dev", "test"):
+        examples = getattr(split, name)
+        features = method.encode(examples) if examples else []
+        whole = unlimited.encode(examples, 10**6) if examples else []
+        parts.append(Part(name, split.origin.get(name, ""), examples, features, whole))
+    title = " · ".join([*composed.names.values(), f"metric {planned.task.metric}"])
+    shown = _rendered(method, parts[0] if parts[0].examples else parts[2])
+    return Group(title, _counts(parts), *shown)
+
+
+def _counts(parts: Sequence[Part]) -> Table:
+    table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
+    for part in parts:
+        lengths = [len(f.ids) for f in part.features] or [0]
+        table.add_row(
+            part.name,
+            f"{len(part.examples):,}",
+            f"{median(lengths):.0f}, {max(lengths)}",
+            f"{part.cut():,}",
+            _labels(part.examples),
+            part.origin,
+        )
+    return table
+
+
+def _labels(examples: Sequence[Example]) -> str:
+    """Return the most frequent targets with their counts."""
+    targets = [e.target if isinstance(e.target, list) else [e.target] for e in examples]
+    counts = Counter(str(t) for own in targets for t in own if isinstance(t, str | int))
+    told = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
+    return escape(", ".join(told)) + (" …" if len(counts) > _CLASSES else "")
+
+
+def _rendered(method: Method, part: Part) -> list[str]:
+    """Return a few examples as the model reads them: tokens, and where the answer is read."""
+    tokenizer = method.backbone.tokenizer()
+    return [
+        _line(tokenizer, features, example)
+        for example, features in zip(part.examples[:_SHOWN], part.features, strict=False)
+    ]
+
+
+def _line(tokenizer: Any, features: Features, example: Example) -> str:
+    tokens = tokenizer.convert_ids_to_tokens(features.ids)
+    reads = set(features.reads)
+    marked = [
+        f"[reverse]{escape(t)}[/reverse]" if i in reads else escape(t) for i, t in enumerate(tokens)
+    ]
+    return f"\n{escape(example.id)} → {escape(str(example.target))}\n{' '.join(marked)}"
