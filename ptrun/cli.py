@@ -67,10 +67,11 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "list": _list,
         "report": _report,
         "check": _check,
-        "pretrain": _pretrain,
     }
     if arguments and arguments[0] == "import":  # has a help of its own
         _import(arguments[1:])
+    elif arguments and arguments[0] == "pretrain":
+        _pretrain(arguments[1:])
     elif any(argument in ("-h", "--help") for argument in arguments):
         _help()
     elif "--version" in arguments:
@@ -141,9 +142,12 @@ def _check(arguments: Sequence[str]) -> None:
 
 def _pretrain(arguments: Sequence[str]) -> None:
     """Make a backbone."""
-    from ptrun.pretrain.command import main
+    from ptrun.pretrain.command import main, usage
 
-    main(arguments)
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(usage())
+    else:
+        main(arguments)
 
 
 def _import(arguments: Sequence[str]) -> None:

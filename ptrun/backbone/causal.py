@@ -25,6 +25,8 @@ class Decoder:
     paths: Paths = _LLAMA
     head: str = "lm_head"
     name: str = "causal"
+    other_head: str | None = None
+    has_pooler: bool = False
     pooler: bool = False
     attention: str | None = None
 

@@ -22,13 +22,17 @@ FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kind
 class Family(Protocol):
     """How models of one `model_type` are loaded, wired and run.
 
-    `library` names the transformers class that holds body and output head, `head` its head;
+    `library` names the transformers class that holds body and output head, `head` (or in some
+    checkpoints `other_head`) its head; `pooler` says whether there is a place for a pooler,
+    `has_pooler` whether pre-training trains one;
     `attention` the library's attention to ask for, where ours cannot be registered.
     """
 
     name: str
     library: str
     head: str
+    other_head: str | None
+    has_pooler: bool
     pooler: bool
     attention: str | None
 

@@ -60,13 +60,20 @@ def fetch(hub: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        return Path(snapshot_download(hub, revision=revision, allow_patterns=_WANTED))
+        folder = Path(snapshot_download(hub, revision=revision, allow_patterns=_WANTED))
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).splitlines()[0][:120]
         raise UserError(
             f"cannot get backbone {hub} from the hub ({reason}).\n"
             "Type backbone.path=FOLDER for a local copy, or backbone=pocket_bert."
         ) from error
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{hub} has no safetensors at revision {revision}, and pickled weights are not read.\n"
+            "Name a revision that has them (often refs/pr/1, made by the hub's converter) as\n"
+            "backbone.revision=..., or convert it once: model.save_pretrained(FOLDER)."
+        )
+    return folder
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Encoder:
         counts: what its published size has beside the encoder: `pooler`, `head` or neither.
         numbers_from_pad: whether positions start after the padding index (RoBERTa), not at 0.
         paths: where its layers are.
+        other_head: another attribute the head may have, by configuration.
+        has_pooler: whether pre-training trained a pooler; poolers that tuning left are not used.
     """
 
     library: str
@@ -44,6 +46,8 @@ class Encoder:
     numbers_from_pad: bool = False
     paths: Paths = _BERT
     attention: str | None = None
+    other_head: str | None = None
+    has_pooler: bool = False
     name: str = "masked"
     pooler: bool = True
 
@@ -144,7 +148,7 @@ class Deberta(Encoder):
         return mask.long()
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
-        """Return `[K, V]`; newer checkpoints multiply by the word embeddings themselves."""
+        """Return `[K, V]`; the published checkpoints multiply by the word embeddings."""
         if model.legacy:
             return super().logits(model, hidden)
         table = self.body(model).get_input_embeddings()
@@ -152,13 +156,14 @@ class Deberta(Encoder):
         return logits
 
 
+_DEBERTA: dict[str, Any] = {"counts": None, "attention": "eager", "other_head": "lm_predictions"}
 _KINDS: dict[str, Encoder] = {
-    "bert": Encoder("BertForMaskedLM", "cls"),
+    "bert": Encoder("BertForMaskedLM", "cls", has_pooler=True),
     "roberta": Encoder("RobertaForMaskedLM", "lm_head", numbers_from_pad=True),
     "electra": Encoder("ElectraForPreTraining", "discriminator_predictions", counts="head"),
-    "albert": Albert("AlbertForMaskedLM", "predictions", paths=_ALBERT),
-    "deberta": Deberta("DebertaForMaskedLM", "cls", counts=None, attention="eager"),
-    "deberta-v2": Deberta("DebertaV2ForMaskedLM", "cls", counts=None, attention="eager"),
+    "albert": Albert("AlbertForMaskedLM", "predictions", paths=_ALBERT, has_pooler=True),
+    "deberta": Deberta("DebertaForMaskedLM", "cls", **_DEBERTA),
+    "deberta-v2": Deberta("DebertaV2ForMaskedLM", "cls", **_DEBERTA),
 }
 
 

@@ -82,11 +82,9 @@ class PretrainedBackbone:
 
     @cached_property
     def has_pooler(self) -> bool:
-        """Whether the checkpoint has a trained pooler; of hub models, BERT and ALBERT have."""
-        if not self.architecture.pooler:
-            return False
-        if self.folder is None:
-            return self.config["model_type"] in ("bert", "albert")
+        """Whether the checkpoint has a pooler that pre-training trained."""
+        if self.folder is None or not self.architecture.has_pooler:
+            return self.architecture.has_pooler
         return stored(self.folder) is not None
 
     @property
@@ -134,7 +132,8 @@ class PretrainedBackbone:
         self._check_missing(report["missing_keys"])
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
-            model.pooler = pooler(self.shape.hidden_size, stored(folder)).to(dtype)
+            found = stored(folder) if self.has_pooler else None
+            model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self._check_size()
 
@@ -201,19 +200,27 @@ class PretrainedBackbone:
         from ptrun.backbone.attention import NAME
 
         rest = {key: value for key, value in content.items() if key != "model_type"}
+        if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
+            rest["legacy"] = False  # DeBERTa's published configurations do not say so themselves
         config = AutoConfig.for_model(content["model_type"], **rest)
         config._attn_implementation = self.architecture.attention or NAME
         return config
 
     def _has_own_output(self) -> bool:
-        """Whether a T5 has an output matrix of its own; the library ties every new one (5.23)."""
+        """Whether a T5 has an output matrix of its own; the library ties every new one (5.23).
+
+        A file that repeats its embeddings as one counts as such until it is loaded.
+        """
         if self.family != "seq2seq":
             return False
         if self.folder is None:
             return self.config.get("tie_word_embeddings") is False
-        return any(
-            "lm_head.weight" in files.tensor_table(f) for f in files.weight_files(self.folder)
-        )
+        return self._stores("lm_head.weight")
+
+    def _stores(self, start: str) -> bool:
+        """Return whether the local files hold a tensor whose name starts so."""
+        weights = files.weight_files(self.folder) if self.folder else []
+        return any(name.startswith(start) for f in weights for name in files.tensor_table(f))
 
     def _files(self) -> Path:
         if self.folder is None:
@@ -232,9 +239,9 @@ class PretrainedBackbone:
         return model.requires_grad_(False).eval()
 
     def _check_missing(self, missing: set[str]) -> None:
-        head = f"{self.architecture.head}."
-        self.has_head = not any(name.startswith(head) for name in missing)
-        lost = sorted(name for name in missing if not name.startswith(head))
+        heads = tuple(f"{h}." for h in (self.architecture.head, self.architecture.other_head) if h)
+        self.has_head = not any(name.startswith(heads) for name in missing)
+        lost = sorted(name for name in missing if not name.startswith(heads))
         if lost:
             raise UserError(
                 f"backbone={self.name}: the weights lack {len(lost)} tensors, among them {lost[0]}."

@@ -35,6 +35,8 @@ class EncoderDecoder:
     library: str
     head: str = "lm_head"
     name: str = "seq2seq"
+    other_head: str | None = None
+    has_pooler: bool = False
     pooler: bool = False
     attention: str | None = None
 

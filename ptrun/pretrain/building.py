@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from ptrun.backbone import files
+from ptrun.config.suggest import did_you_mean
+from ptrun.errors import UserError
 from ptrun.pretrain import objective as objectives
 from ptrun.pretrain import vocabulary
 from ptrun.pretrain.corpus import documents
@@ -54,12 +56,19 @@ def prepare(recipe: Recipe) -> Prepared:
     marks = vocabulary.marks(tokenizer)
     encoder = tokenizer.backend_tokenizer
     packed = {s: rows(encoder, documents(recipe.corpus, s), recipe.length) for s in _SPLITS}
+    for split, found in packed.items():
+        if not found:
+            raise UserError(f"corpus={recipe.corpus}: {split} holds no text.")
     model = _model(recipe, tokenizer)
     if generator is None:
         start(model, packed["train"], marks.stop, recipe.start_scale)
     else:
         _start_from(model, generator)
     positions = positions_of(model, recipe)
+    if recipe.length > positions:
+        raise UserError(
+            f"pretrain.length is {recipe.length}, but the model has {positions} positions."
+        )
     trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
     made = [
         stream(packed[s], recipe, marks, positions, e)
@@ -112,13 +121,24 @@ def _model(recipe: Recipe, tokenizer: Any) -> Any:
 
     ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_token_id") for r in ("pad", "bos", "eos")}
     content = {"vocab_size": recipe.vocabulary, **ids, **recipe.model}
-    config = transformers.AutoConfig.for_model(content.pop("model_type"), **content)
-    config._attn_implementation = "eager"
-    model = getattr(transformers, CLASSES[recipe.objective]).from_config(config)
+    try:
+        config = transformers.AutoConfig.for_model(content.pop("model_type", ""), **content)
+        _check_keys(config, recipe.model)
+        config._attn_implementation = "eager"
+        model = getattr(transformers, CLASSES[recipe.objective]).from_config(config)
+    except ValueError as error:
+        raise UserError(f"pretrain.model: {str(error).splitlines()[0][:160]}") from error
     if recipe.objective == "denoising":  # v1.1 has an output matrix of its own
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
         model.config.scale_decoder_outputs = False
     return model
+
+
+def _check_keys(config: Any, given: dict[str, Any]) -> None:
+    """Refuse keys that the library would keep and not read."""
+    known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
+    for key in given.keys() - known - {"model_type"}:
+        raise UserError(f"pretrain.model.{key}: unknown{did_you_mean(key, known)}")
 
 
 def _start_from(model: Any, generator: Any) -> None:

@@ -3,17 +3,20 @@
 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the environment save time on a CPU.
 """
 
+import inspect
 import json
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import build
-from ptrun.config.paths import options
+from ptrun.config.paths import describe, options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain.recipe import Recipe
@@ -29,8 +32,8 @@ def main(arguments: Sequence[str]) -> None:
     """
     recipe = read(arguments)
     out = Path(recipe.out or f"outputs/pretrain/{recipe.name}")
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"out={out} is not empty; give another folder, or remove it first.")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UserError(f"out={out} is taken; give another folder, or remove it first.")
     _run(recipe, out)
 
 
@@ -61,8 +64,7 @@ def _run(recipe: Recipe, out: Path) -> None:
     from ptrun.pretrain import folder
     from ptrun.pretrain.building import prepare
 
-    if recipe.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
+    recipe = replace(recipe, device=_device(recipe.device, torch.cuda.is_available()))
     began = time.perf_counter()
     torch.manual_seed(recipe.seed)
     made = prepare(recipe)
@@ -79,3 +81,19 @@ def _run(recipe: Recipe, out: Path) -> None:
     result = folder.result(made.trainer.recipe, facts)
     folder.save(out, made.trainer.model, made.tokenizer, result, log)
     print(json.dumps({"folder": str(out), **figures, "seconds": facts["seconds"]}))
+
+
+def _device(wanted: str, cuda: bool) -> Literal["cpu", "cuda"]:
+    """Return the device that `auto` stands for, or the one asked for."""
+    if wanted == "cuda" and not cuda:
+        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
+    return "cuda" if cuda and wanted != "cpu" else "cpu"
+
+
+def usage() -> str:
+    """Return what `ptrun pretrain --help` prints."""
+    recipes = [f"  {name:<16}{describe(file)}" for name, file in options("pretrain").items()]
+    keys = inspect.cleandoc(Recipe.__doc__ or "").split("Args:\n", 1)[1]
+    told = "Keys, with the defaults of conf/pretrain/NAME.yaml (model.KEY=VALUE goes deeper):"
+    head = "ptrun pretrain backbone=NAME [KEY=VALUE ...]"
+    return "\n".join([head, "", *recipes, "", told, keys])

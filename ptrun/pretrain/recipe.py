@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ptrun.errors import UserError
+
 Objective = Literal["masked", "replaced", "causal", "denoising"]
 
 
@@ -20,7 +22,7 @@ class Recipe:
             or a folder. The discriminator has its tokenizer and starts from its weights.
         corpus: `pocket`, or a folder with `{train,validation}.jsonl[.gz]` of `{"doc": text}`.
         out: the folder that is written; null is `outputs/pretrain/<name>`.
-        device: `cpu` or `cuda`.
+        device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
         steps, batch, length, rate, warmup, decay, seed: the usual; warm-up as a share of steps.
         masked: share of the tokens that are masked, replaced or cut out.
         evenness: 0 masks every word alike; the higher, the likelier are rare words.
@@ -39,7 +41,7 @@ class Recipe:
     generator: str | None = None
     corpus: str = "pocket"
     out: str | None = None
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     steps: int
     batch: int = 4096
     length: int = 128
@@ -54,3 +56,21 @@ class Recipe:
     answer_batch: int = 2048
     start_scale: float = 0.05
     log_every: int = 100
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no training can have."""
+        for name in ("steps", "batch", "length", "log_every", "vocabulary", "answer_batch"):
+            if getattr(self, name) < 1:
+                raise UserError(f"pretrain.{name} is {getattr(self, name)}; use 1 or more.")
+        for name in ("masked", "warmup", "joined"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(
+                    f"pretrain.{name} is {getattr(self, name)}; use 0 or more, less than 1."
+                )
+        if self.rate <= 0:
+            raise UserError(f"pretrain.rate is {self.rate}; use more than 0.")
+        if self.corpus != "pocket" and self.generator == "pocket_bert":
+            raise UserError(
+                f"corpus={self.corpus}: {self.name} needs generator=FOLDER, a masked model of that "
+                "corpus;\ntype `ptrun pretrain backbone=pocket_bert corpus=... out=FOLDER` first."
+            )

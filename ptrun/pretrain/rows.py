@@ -81,6 +81,10 @@ class Stream:
     rng: random.Random
     dice: torch.Generator
 
+    def has_answers(self) -> bool:
+        """Return whether there are rows short enough for batches of answers."""
+        return any(sum(map(len, row)) + _MARKS <= self.recipe.answer_length for row in self.rows)
+
     def batches(self, *, answers: bool = False) -> Iterator[Batch]:
         """Yield batches of rows of like length, every row once before any comes again.
 
@@ -91,7 +95,7 @@ class Stream:
         budget = recipe.answer_batch if answers else recipe.batch
         sizes = [sum(map(len, row)) + _MARKS for row in self.rows]
         short = [i for i, size in enumerate(sizes) if size <= longest]
-        while True:
+        while short:
             order = sorted(short, key=lambda i: (sizes[i], self.rng.random()))
             groups: list[list[Row]] = [[]]
             for i in order:

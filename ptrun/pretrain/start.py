@@ -16,6 +16,7 @@ from ptrun.pretrain.rows import Row, flattened
 _OUTPUT_SCALE = 0.05
 _FAR_SHARE = 0.3125  # of the numbers of a word at the start
 _NEIGHBOUR, _SAME = 3.0, 5.0  # what a start adds to scores of attention
+_WHOLE = 4096  # words up to which the decomposition is exact
 _NEAR, _FAR = range(1, 5), range(5, 31)
 
 
@@ -91,6 +92,9 @@ def count_vectors(
     total = counts.sum(0)
     expected = total[None] * total[:, None] / total.sum()
     association = torch.log((counts + 1e-9) / (expected + 1e-9)).clamp(min=0)
-    left, values, _ = torch.linalg.svd(association)
+    if words > _WHOLE:
+        left, values, _ = torch.svd_lowrank(association, q=width + 16, niter=4)
+    else:
+        left, values, _ = torch.linalg.svd(association)
     vectors = left[:, :width] * values[:width].sqrt()
     return vectors / vectors.std(), total > 0

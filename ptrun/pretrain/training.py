@@ -94,7 +94,7 @@ def share(step: int, recipe: Recipe) -> float:
 def _batches(source: Stream) -> Iterator[Batch]:
     """Yield batches, every second one of answers: rare in text, but meaning is learned there."""
     plain = source.batches()
-    if not source.recipe.answer_length:
+    if not source.has_answers():
         return plain
     return chain.from_iterable(zip(source.batches(answers=True), plain, strict=True))
 

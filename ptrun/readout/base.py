@@ -66,7 +66,7 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
     return Batch(
         features=features,
         ids=_indices(ids, device),
-        mask=torch.tensor(mask, device=device),
+        mask=torch.tensor(mask, dtype=torch.bool, device=device),
         types=_indices(types, device) if types else None,
         reads=Positions(_indices(rows, device), _indices(columns, device)),
         targets=_indices(targets, device),

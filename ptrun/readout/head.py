@@ -133,11 +133,10 @@ class LinearHead(_Head):
         return [Prediction(f.id, label) for f, label in zip(batch.features, labels, strict=True)]
 
     def _features(self, example: Example, rows: Any, i: int) -> Features:
-        ids = rows["input_ids"][i] or [0]  # an empty text of a model without marks
-        types = rows["token_type_ids"][i] if "token_type_ids" in rows else None
+        ids, types = _tokens(rows, i)
         last = len(ids) - 1 if self.backbone[0].family == "causal" else 0
         target = self.index[example.target]
-        return Features(example.id, ids, types or None, [last], [target], size=1, parts=[0])
+        return Features(example.id, ids, types, [last], [target], size=1, parts=[0])
 
     @property
     def _pooled(self) -> bool:
@@ -187,15 +186,22 @@ class TokenHead(_Head):
         for position, word in enumerate(rows.word_ids(i)):
             if word is not None and word < len(example.target):  # not the predicate's copy
                 first.setdefault(word, position)
+        ids, types = _tokens(rows, i)
         return Features(
             id=example.id,
-            ids=rows["input_ids"][i],
-            types=rows["token_type_ids"][i] if "token_type_ids" in rows else None,
+            ids=ids,
+            types=types,
             reads=list(first.values()),
             targets=[self.index[example.target[word]] for word in first],
             size=len(example.target),
             parts=list(first),
         )
+
+
+def _tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:
+    """Return ids and types of a row; an empty text of a model without marks is one token."""
+    ids: list[int] = rows["input_ids"][i] or [0]
+    return ids, (rows["token_type_ids"][i] or [0]) if "token_type_ids" in rows else None
 
 
 def head_for(backbone: PretrainedBackbone, task: Task, pooler: Pooler) -> Readout:

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -105,6 +106,82 @@ def test_the_fingerprint_follows_content_not_place(tmp_path, tiny_folder):
     content[-1] ^= 1
     file.write_bytes(content)
     assert PretrainedBackbone(name="x", path=str(moved)).weights != original
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_folder):
+    shutil.copytree(tiny_folder("bert"), tmp_path / "bare")
+    (tmp_path / "bare" / "tokenizer.json").unlink()
+    backbone = PretrainedBackbone(name="x", path=str(tmp_path / "bare"))
+    with pytest.raises(UserError, match=r"no tokenizer there; expected one of tokenizer.json"):
+        backbone.tokenizer()
+
+
+def rewritten(folder, into, rename, **config):
+    """Copy a model folder with other tensor names (None drops one) and configuration values."""
+    shutil.copytree(folder, into)
+    tensors = load_file(into / "model.safetensors")
+    named = {rename(name): tensor for name, tensor in tensors.items()}
+    named.pop(None, None)
+    save_file(named, into / "model.safetensors", metadata={"format": "pt"})
+    content = json.loads((into / "config.json").read_text()) | config
+    dropped = {key: value for key, value in content.items() if value is not None}
+    (into / "config.json").write_text(json.dumps(dropped))
+    return PretrainedBackbone(name="x", path=str(into))
+
+
+@pytest.mark.parametrize("kind", ["deberta", "deberta-v2"])
+def test_debertas_published_head_is_found_though_its_configuration_hides_it(
+    tiny_folder, tmp_path, kind
+):
+    library = getattr(
+        transformers, PretrainedBackbone(name="x", path=str(tiny_folder(kind))).architecture.library
+    )
+    config = transformers.AutoConfig.from_pretrained(tiny_folder(kind))
+    config.legacy = False
+    torch.manual_seed(2)
+    model = library(config).eval()
+    torch.nn.init.normal_(model.lm_predictions.lm_head.bias)
+    model.save_pretrained(tmp_path / "new")
+    shutil.copy(tiny_folder(kind) / "tokenizer.json", tmp_path / "new")
+    backbone = rewritten(
+        tmp_path / "new", tmp_path / "hub", lambda n: n, legacy=None, pos_att_type="c2p|p2c"
+    )
+    backbone.load()
+    ids = torch.tensor([[5, 17, 30, 8]])
+    every = Positions(*torch.ones_like(ids).nonzero(as_tuple=True))
+    given = BackboneInput(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids, logits_at=every)
+    assert backbone.has_head
+    torch.testing.assert_close(
+        backbone.forward(given).logits, model(ids).logits[0], atol=1e-5, rtol=0
+    )
+
+
+def test_old_names_of_norms_and_a_body_alone_are_loaded(tiny_folder, tmp_path):
+    def old(name):
+        return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        )
+
+    same = PretrainedBackbone(name="x", path=str(tiny_folder("bert")))
+    aged = rewritten(tiny_folder("bert"), tmp_path / "old", old)
+    body = rewritten(
+        tiny_folder("bert"), tmp_path / "body", lambda n: None if n.startswith("cls.") else n
+    )
+    for backbone in (same, aged, body):
+        backbone.load()
+    for name, parameter in same.model.bert.named_parameters():
+        assert torch.equal(parameter, aged.model.bert.get_parameter(name))
+        assert torch.equal(parameter, body.model.bert.get_parameter(name))
+    assert aged.has_head and not body.has_head
+
+
+def test_a_pooler_that_tuning_left_is_not_taken_for_a_trained_one(tiny_folder, tmp_path):
+    model = transformers.DebertaV2ForSequenceClassification.from_pretrained(
+        tiny_folder("deberta-v2")
+    )
+    model.save_pretrained(tmp_path / "tuned")
+    backbone = PretrainedBackbone(name="x", path=str(tmp_path / "tuned"))
+    assert not backbone.has_pooler
 
 
 REAL = {

@@ -12,6 +12,7 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.store import RunStore, read_tensors
+from ptrun.types import Example
 from tests.training import conll03, engine, member, sst2
 
 METHODS = {
@@ -171,3 +172,15 @@ def test_prefix_dropout_acts_in_training_only(tiny, data_dir):
     assert 0.3 < float((key == 0).float().mean()) < 0.7
     assert not torch.equal(key[0], key[1]) and torch.equal(other[0], other[1])
     assert not (other == 0).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [FineTuning, METHODS["prompt_tuning"], METHODS["ptuning_v2"]])
+def test_a_sentence_of_empty_words_is_answered(tiny, data_dir, kind, make):
+    backbone, data = tiny(kind), conll03(data_dir)
+    method = make(backbone, data)
+    empty = Example("e", {"tokens": [" ", ""]}, ["O", "O"])
+    fit = engine(backbone)
+    fit.place([method])
+    features = method.encode([empty])
+    assert len(fit.predict([method], [features])[0][0].value) == 2

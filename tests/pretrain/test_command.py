@@ -11,7 +11,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.pocket.corpus import documents
-from ptrun.pretrain.command import main, read
+from ptrun.pretrain.command import main, read, usage
 from tests.backbone.inputs import text
 
 RECIPES = list(options("pretrain"))
@@ -43,7 +43,8 @@ def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
     assert str(tmp_path) not in (tmp_path / "made" / "result.json").read_text()
     backbone = PretrainedBackbone(name="made", path=str(tmp_path / "made"))
     backbone.load()
-    assert sum(p.numel() for p in backbone.model.parameters()) >= result["parameters"]
+    backbone.model.pooler = None  # ours, not the checkpoint's
+    assert sum(p.numel() for p in backbone.model.parameters()) == result["parameters"]
     assert backbone.has_head and backbone.forward(text(backbone)).logits.isfinite().all()
     tokenizer = backbone.tokenizer(words=True)
     encoded = tokenizer(["Anna", "met", "Bo."], is_split_into_words=True)
@@ -68,7 +69,7 @@ def test_t5_has_an_output_matrix_of_its_own_and_does_not_scale(corpus, tmp_path)
 
 def test_a_taken_folder_is_left_alone(corpus, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not empty"):
+    with pytest.raises(UserError, match="is taken"):
         pretrain("pocket_bert", corpus, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -81,6 +82,10 @@ def test_a_taken_folder_is_left_alone(corpus, tmp_path):
         (["steps=many"], "expected int, got 'many'"),
         (["objective=guess"], "expected one of 'masked', 'replaced', 'causal', 'denoising'"),
         (["fast"], "expected KEY=VALUE"),
+        (["steps=-3"], "pretrain.steps is -3; use 1 or more"),
+        (["log_every=0"], "pretrain.log_every is 0"),
+        (["masked=1.5"], "pretrain.masked is 1.5"),
+        (["backbone=pocket_electra", "corpus=/some"], "needs generator=FOLDER"),
     ],
 )
 def test_a_wrong_recipe_is_explained(arguments, message):
@@ -96,3 +101,34 @@ def test_a_missing_or_broken_corpus_is_explained(tmp_path):
     with pytest.raises(UserError, match="line 2: expected"):
         pretrain("pocket_gpt2", tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.hiden_size=64", "did you mean 'hidden_size'"),
+        ("model.model_type=nothing", "pretrain.model:"),
+        ("length=300", "the model has 256 positions"),
+        ("model.num_attention_heads=3", "pretrain.model:"),
+    ],
+)
+def test_what_no_model_can_be_made_of_is_refused(corpus, tmp_path, change, message):
+    with pytest.raises(UserError) as caught:
+        pretrain("pocket_bert", corpus, tmp_path / "out", change)
+    assert message in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_a_corpus_of_long_rows_only_is_trained_without_batches_of_answers(corpus, tmp_path):
+    long = tmp_path / "long"
+    long.mkdir()
+    for split in ("train", "validation"):
+        with gzip.open(corpus / f"{split}.jsonl.gz", "rt") as file:
+            text = " ".join(json.loads(line)["doc"] for line in file).replace(".", " and")
+        (long / f"{split}.jsonl").write_text(json.dumps({"doc": text[:4000]}) + "\n")
+    result = pretrain("pocket_gpt2", long, tmp_path / "made", "answer_length=26", "vocabulary=900")
+    assert result["train"]["step"] == 4
+
+
+def test_the_help_lists_recipes_and_keys(capsys):
+    told = usage()
+    assert all(name in told for name in RECIPES) and "answer_length" in told
