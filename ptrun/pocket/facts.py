@@ -93,13 +93,13 @@ def _drawn(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
     for relation, count in PER_SUBJECT.items():
         for subject in _candidates(relation, "subject", by_kind):
             for _ in range(_times(count, rng)):
-                yield _fact(
+                yield detailed(
                     relation, subject, _partner(relation, "object", subject, by_kind, rng), rng
                 )
     for relation, count in PER_OBJECT.items():
         for target in _candidates(relation, "object", by_kind):
             for _ in range(_times(count, rng)):
-                yield _fact(
+                yield detailed(
                     relation, _partner(relation, "subject", target, by_kind, rng), target, rng
                 )
     yield from _families(by_kind["person"], rng)
@@ -125,7 +125,10 @@ def _partner(
     return rng.choice(same if rng.random() < SAME_HALF else by_kind[kind])
 
 
-def _fact(relation: str, subject: Entity | str, target: Entity | str, rng: random.Random) -> Fact:
+def detailed(
+    relation: str, subject: Entity | str, target: Entity | str, rng: random.Random
+) -> Fact:
+    """Return a fact whose details are drawn."""
     assert isinstance(subject, Entity)
     details = {
         "year": str(rng.randrange(1920, 2000)),
@@ -141,10 +144,10 @@ def _families(people: Sequence[Entity], rng: random.Random) -> Iterator[Fact]:
     women = [p for p in people if p.gender == "f"]
     men = [p for p in people if p.gender == "m"]
     for wife, husband in zip(rng.sample(women, COUPLES), rng.sample(men, COUPLES), strict=True):
-        fact = _fact("married_to", wife, husband, rng)
+        fact = detailed("married_to", wife, husband, rng)
         yield fact
         yield Fact("married_to", husband, wife, fact.details)
     for child in people:
         parents = [p for p in people if p.short == child.short and p is not child]
         if parents and rng.random() < 0.5:
-            yield _fact("child_of", child, rng.choice(parents), rng)
+            yield detailed("child_of", child, rng.choice(parents), rng)

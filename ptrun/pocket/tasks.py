@@ -5,13 +5,32 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from ptrun.pocket import ner, sentiment
+from ptrun.pocket import (
+    choice,
+    multispan,
+    ner,
+    pairs,
+    probe,
+    qa,
+    sentiment,
+    similarity,
+    srl,
+    topics,
+)
 
 VERSION = 2  # raise it when any generated text changes
 
 TASKS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     "pocket_ner": ner.rows,
     "pocket_sentiment": sentiment.rows,
+    "pocket_topics": topics.rows,
+    "pocket_pairs": pairs.rows,
+    "pocket_similarity": similarity.rows,
+    "pocket_choice": choice.rows,
+    "pocket_srl": srl.rows,
+    "pocket_qa": qa.rows,
+    "pocket_multispan": multispan.rows,
+    "pocket_facts": probe.rows,
 }
 SPLITS = ("train", "validation", "test")
 
