@@ -21,6 +21,7 @@ from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
 from ptrun.store import RunStore, set_aside
 from ptrun.task.base import Task
+from ptrun.token_cache import encoded
 from ptrun.types import RunResult, Split
 
 _LOG = logging.getLogger(__name__)
@@ -139,6 +140,11 @@ def run(composed: Composed) -> RunResult:
     return _known(replace(outcome, manifest=facts), planned.folder)
 
 
+def _tokens(planned: Plan) -> Path:
+    """Return the folder of tokenized examples, which runs share."""
+    return Path(planned.composed.config["outputs"]) / ".tokens"
+
+
 def _known(done: RunResult, folder: Path) -> RunResult:
     if done.status == "failed":
         raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
@@ -162,8 +168,8 @@ def _member(
 ) -> Member:
     return Member(
         method,
-        method.encode(split.train),
-        method.encode(split.dev),
+        encoded(method, split.train, _tokens(planned)),
+        encoded(method, split.dev, _tokens(planned)),
         lambda answers: planned.task.score(answers, split.dev),
         planned.task.metric,
         planned.train,
@@ -200,7 +206,7 @@ def _report(
     store.log({"event": "selection_done", "best_step": member.best_step})
     method = member.method
     store.write_prompt(method.exported(), planned.composed.config["method"])
-    answers = engine.predict([method], [method.encode(split.test)])[0]
+    answers = engine.predict([method], [encoded(method, split.test, _tokens(planned))])[0]
     test = planned.task.score(answers, split.test)
     store.write_predictions(split.test, answers)
     store.log({"event": "test", **test})

@@ -6,6 +6,7 @@ The family follows from the configuration's `model_type`, also for a local folde
 embeddings go in as input; prefixes through our attention; edits through hooks.
 """
 
+import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -109,6 +110,15 @@ class PretrainedBackbone:
                 self._files(), self.config["model_type"], self.tokenizer_kind, words=words
             )
         return self._tokenizers[words]
+
+    def tokenizer_digest(self) -> str:
+        """Return what identifies the tokenizer: a hash of its files, and its settings here."""
+        names = sorted({*tokenizers.FILES, "tokenizer_config.json", "merges.txt"})
+        folder = self._files()
+        hashed = hashlib.sha256(self.config["model_type"].encode())
+        for file in (folder / name for name in names):
+            hashed.update(file.read_bytes() if file.is_file() else b"")
+        return hashed.hexdigest()[:16]
 
     def load(self, dtype: torch.dtype = torch.float32) -> None:
         """Read the weights, frozen, one tensor after another, each into its final precision.

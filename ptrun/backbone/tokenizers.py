@@ -10,7 +10,7 @@ from ptrun.errors import UserError
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta")
 _ENDING = ("t5", "mt5")
-_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 
 
 def kind_of(folder: Path, model_type: str) -> Kind:
@@ -33,9 +33,9 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
         UserError: the folder has none that can be read, or a package for it is missing.
     """
     kind = kind or kind_of(folder, model_type)
-    if not any((folder / name).is_file() for name in _FILES):  # the library makes up an empty one
+    if not any((folder / name).is_file() for name in FILES):  # the library makes up an empty one
         raise UserError(
-            f"{folder}: no tokenizer there; expected one of {', '.join(_FILES)}.\n"
+            f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
             "Copy it from where the model comes from (ptrun import cpm2 ... --tokenizer VOCAB)."
         )
     if kind == "cpm2":

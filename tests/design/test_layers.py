@@ -16,7 +16,7 @@ LAYERS = [
     ("config", "task", "prompt", "backbone"),
     ("readout",),
     ("method", "setting", "protocol", "tracking"),
-    ("hardware",),
+    ("hardware", "token_cache"),
     ("importing", "pretrain"),
     ("result",),
     ("store", "manifest", "report"),
