@@ -1,0 +1,159 @@
+"""Pieces of a pattern become one row of token ids, laid out as the tokenizer lays out its texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.prompt.rendering import Piece
+from ptrun.prompt.spelling import Frame, Spelling, frame, mask_ids, placeholder_id
+from ptrun.prompt.truncation import shorten
+
+_MASKS = ("mask", "masks")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One row.
+
+    Args:
+        ids: token ids, special tokens included.
+        types: segment ids, or None where the tokenizer has none.
+        masks: positions where an answer is read, in order.
+        softs: positions of learned vectors, in order; `ids` holds a placeholder there.
+        items: position of the first token of each label word that is written out.
+        cut: how many tokens of fields were left out.
+    """
+
+    ids: list[int]
+    types: list[int] | None
+    masks: list[int]
+    softs: list[int]
+    items: list[int]
+    cut: int
+
+
+class Encoder:
+    """Encodes pieces for one tokenizer; each piece on its own, so slots never change their words.
+
+    A mask is the tokenizer's mask token, or the sentinel that stands for a missing span (T5,
+    CPM-2). A tokenizer with neither reads the answer at the last token: its pattern must end in
+    the mask.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self.spelling = Spelling(tokenizer)
+        self._frames = (frame(tokenizer, 1), frame(tokenizer, 2))
+        self._filler = placeholder_id(tokenizer)
+
+    def encode(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Encoded:
+        """Return a row of at most `room` tokens; `masks` is what each `{masks}` slot needs.
+
+        Shortenable fields lose their last tokens first, the longest of them at a time; then the
+        other fields; nothing else is ever cut.
+
+        Raises:
+            UserError: the row is too long without its fields, or a mask is not at the end where
+                the tokenizer has no mask token.
+        """
+        around = self._frames[max((piece.segment for piece in pieces), default=0)]
+        spelled = self._spell(pieces, around, masks)
+        sizes = [len(ids) for ids in spelled]
+        kept = shorten(sizes, _groups(pieces), around.size + sum(sizes) - room)
+        if around.size + sum(kept) > room:
+            raise UserError(_too_long(around.size + sum(kept), room))
+        row = [ids[:size] for ids, size in zip(spelled, kept, strict=True)]
+        return _lay_out(pieces, row, around, sum(sizes) - sum(kept))
+
+    def _spell(self, pieces: Sequence[Piece], around: Frame, masks: int) -> list[list[int]]:
+        """Return the ids of each piece; none for a mask that the tokenizer has no token for."""
+        holes = iter(self._holes(pieces, masks))
+        out, seen = [], -1
+        for piece in pieces:
+            opens, seen = piece.segment != seen, piece.segment
+            if piece.kind in _MASKS:
+                out.append(next(holes))
+            elif piece.kind == "soft":
+                out.append([self._filler] * piece.count)
+            else:
+                out.append(self._text(piece, opens, around))
+        return out
+
+    def _text(self, piece: Piece, opens: bool, around: Frame) -> list[int]:
+        joined = opens and piece.segment == 1 and not around.ids[1]
+        spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
+        return spell(piece.text, spaced=piece.spaced or joined, opens=opens)
+
+    def _holes(self, pieces: Sequence[Piece], masks: int) -> list[list[int]]:
+        kinds = [piece.kind for piece in pieces if piece.kind in _MASKS]
+        if not kinds:
+            return []
+        ids, spans = mask_ids(self._tokenizer, len(kinds))
+        if not ids:
+            _check_last(pieces, masks)
+            return [[]]
+        counts = [masks if kind == "masks" and not spans else 1 for kind in kinds]
+        return [[id_] * count for id_, count in zip(ids, counts, strict=True)]
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
+    fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
+    first = [place for place in fields if pieces[place].shortenable]
+    return [first, [place for place in fields if place not in first]]
+
+
+def _check_last(pieces: Sequence[Piece], masks: int) -> None:
+    kinds = [piece.kind for piece in pieces]
+    count = masks if "masks" in kinds else 1
+    if sum(kind in _MASKS for kind in kinds) > 1 or count > 1:
+        raise UserError(
+            "this backbone's tokenizer has no mask token and reads one answer token at the end; "
+            "use a pattern with one {mask}, its last slot."
+        )
+    if kinds[-1] not in _MASKS:
+        raise UserError(
+            "this backbone's tokenizer has no mask token, so the answer is read at the end; "
+            "use a pattern that ends in {mask}."
+        )
+
+
+def _too_long(needed: int, room: int) -> str:
+    return (
+        f"a pattern takes {needed} tokens without any field, and a row has room for {room}; "
+        "use fewer learned vectors, a pattern with fewer words, or a larger task.max_tokens."
+    )
+
+
+def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, cut: int) -> Encoded:
+    ids: list[int] = []
+    types: list[int] = []
+    places: dict[str, list[int]] = {"mask": [], "soft": [], "item": []}
+    for segment in range(len(around.text_types)):
+        _extend(ids, types, around, segment)
+        for piece, own in zip(pieces, row, strict=True):
+            if piece.segment == segment:
+                _note(places, piece, len(ids), len(own))
+                ids += own
+                types += [around.text_types[segment]] * len(own)
+    _extend(ids, types, around, len(around.text_types))
+    known = None if around.types is None else types
+    return Encoded(ids, known, places["mask"], places["soft"], places["item"], cut)
+
+
+def _extend(ids: list[int], types: list[int], around: Frame, place: int) -> None:
+    ids += around.ids[place]
+    if around.types is not None:
+        types += around.types[place]
+
+
+def _note(places: dict[str, list[int]], piece: Piece, at: int, size: int) -> None:
+    """Note where slots are; a mask without a token is read at the token before it."""
+    if piece.kind in _MASKS:
+        if size == 0 and at == 0:
+            raise UserError("nothing comes before {mask}; the pattern must show some text first.")
+        places["mask"] += range(at, at + size) if size else [at - 1]
+    elif piece.kind == "soft":
+        places["soft"] += range(at, at + size)
+    elif piece.item is not None:
+        places["item"].append(at)

@@ -1,0 +1,210 @@
+"""From a pattern's parts and an example to pieces: the texts and slots of one row, in order."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ptrun.errors import UserError
+from ptrun.prompt.filters import FILTERS
+from ptrun.prompt.slots import FACT_SUBJECT, LISTS, Border, Field, Hole, Part, Written
+
+GAP = "@placeholder"
+SIGNS: Mapping[str, Sequence[str]] = {
+    "letters": "ABCDEFGHIJKLMNOP",
+    "numerals": [*"一二三四五六七八九十", *("十" + digit for digit in "一二三四五六")],
+}
+"""What the items of a list are called, PPT's two ways."""
+_MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
+_BETWEEN = {"commas": ",", "or": " or"}
+_SPACES = " \t"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One text or slot of a row.
+
+    Args:
+        kind: `literal` text of the pattern, text of a `field`, or a slot.
+        text: without spaces at either end; empty for slots.
+        shortenable: whether it loses tokens first.
+        spaced: whether a space comes before it.
+        segment: 0, or 1 after the border.
+        count: how many learned vectors.
+        item: which label word this is, where they are written out.
+    """
+
+    kind: Literal["literal", "field", "mask", "masks", "soft"]
+    text: str = ""
+    shortenable: bool = False
+    spaced: bool = False
+    segment: int = 0
+    count: int = 1
+    item: int | None = None
+
+
+class _Line:
+    """The pieces so far, and whether a space waits for the next one."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.spaced, self._segment = False, 0
+
+    def text(
+        self,
+        text: str,
+        kind: Literal["literal", "field"] = "literal",
+        shortenable: bool = False,
+        item: int | None = None,
+    ) -> None:
+        """Write a text; spaces at its ends stand before it and before what follows."""
+        bare = text.strip(_SPACES) if kind == "literal" else text.strip()
+        spaced = self.spaced or (kind == "literal" and text[:1] in _SPACES and bool(text))
+        if bare:
+            self._add(Piece(kind, bare, shortenable, spaced, self._segment, item=item))
+            spaced = kind == "literal" and text[-1:] in _SPACES
+        self.spaced = spaced
+
+    def hole(self, kind: Literal["mask", "masks", "soft"], count: int = 1) -> None:
+        """Leave place for masks or learned vectors."""
+        self._add(Piece(kind, spaced=self.spaced, segment=self._segment, count=count))
+        self.spaced = False
+
+    def border(self) -> None:
+        """Begin the second segment."""
+        self._segment, self.spaced = 1, False
+
+    def _add(self, piece: Piece) -> None:
+        self.pieces.append(piece)
+
+
+def render(
+    parts: Iterable[Part], fields: Mapping[str, Any], words: Sequence[str], where: str
+) -> list[Piece]:
+    """Return the pieces of an example.
+
+    Raises:
+        UserError: a field is missing or of the wrong form; `where` names the pattern.
+    """
+    line = _Line()
+    for part in parts:
+        if isinstance(part, Written):
+            line.text(part.text)
+        elif isinstance(part, Border):
+            line.border()
+        elif isinstance(part, Hole):
+            line.hole(part.kind, part.count)
+        else:
+            _write(line, part, fields, words, where)
+    return line.pieces
+
+
+def _write(
+    line: _Line, slot: Field, fields: Mapping[str, Any], words: Sequence[str], where: str
+) -> None:
+    if slot.ending in LISTS:
+        _write_list(line, slot, fields, words, where)
+        return
+    text = _filtered(_text(slot.name, fields, where), slot)
+    if slot.ending is None:
+        line.text(text, "field", slot.shortenable)
+    elif slot.ending == "gap":
+        _write_gap(line, text, slot, where)
+    else:
+        _write_fact(line, text, slot, _text(FACT_SUBJECT, fields, where))
+
+
+def _text(name: str, fields: Mapping[str, Any], where: str) -> str:
+    found = _value(name, fields, where)
+    if not isinstance(found, str):
+        raise UserError(
+            f"{where}: field {name!r} is {type(found).__name__}, not one text; "
+            f"a list is written as {{{name}|letters}}, one of {', '.join(LISTS)}."
+        )
+    return found
+
+
+def _value(name: str, fields: Mapping[str, Any], where: str) -> Any:
+    if name not in fields:
+        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.")
+    return fields[name]
+
+
+def _filtered(text: str, slot: Field) -> str:
+    for name in slot.filters:
+        text = FILTERS[name](text)
+    return text
+
+
+def _write_list(
+    line: _Line, slot: Field, fields: Mapping[str, Any], words: Sequence[str], where: str
+) -> None:
+    own, style = slot.name == "words", str(slot.ending)
+    texts = list(words) if own else _value(slot.name, fields, where)
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+        kind = "no label words" if own else f"field {slot.name!r} is {texts!r}, not a list of texts"
+        raise UserError(f"{where}: {kind}; {style} writes a list out.")
+
+    def write(item: int) -> None:
+        text = _filtered(texts[item], slot)
+        if own:
+            line.text(text, item=item)
+        else:
+            line.text(text, "field", slot.shortenable)
+
+    if style in SIGNS:
+        _write_signed(line, style, len(texts), write, where)
+    else:
+        _write_joined(line, _BETWEEN[style], len(texts), write)
+
+
+def _write_signed(
+    line: _Line, style: str, count: int, write: Callable[[int], None], where: str
+) -> None:
+    signs, (after, space, end) = SIGNS[style], _MARKS[style]
+    if count > len(signs):
+        raise UserError(f"{where}: {count} items; {style} writes at most {len(signs)} out.")
+    spaced = line.spaced
+    for item in range(count):
+        line.spaced = spaced
+        line.text(signs[item])
+        line.text(after + space)
+        write(item)
+        line.spaced = False
+        line.text(end)
+
+
+def _write_joined(line: _Line, between: str, count: int, write: Callable[[int], None]) -> None:
+    for item in range(count):
+        if item:
+            line.text(between + " ")
+        write(item)
+
+
+def _write_gap(line: _Line, text: str, slot: Field, where: str) -> None:
+    """Write a text around the place of its answer (ReCoRD's queries)."""
+    before, found, after = text.partition(GAP)
+    if not found:
+        raise UserError(f"{where}: field {slot.name!r} is {text!r}; gap needs {GAP} in it.")
+    _between(line, before, slot)
+    line.hole("masks")
+    _between(line, after, slot)
+
+
+def _between(line: _Line, text: str, slot: Field) -> None:
+    line.spaced = line.spaced or text[:1].isspace()
+    line.text(text, "field", slot.shortenable)
+    line.spaced = line.spaced or text[-1:].isspace()
+
+
+def _write_fact(line: _Line, text: str, slot: Field, subject: str) -> None:
+    """Write a relation's template (LAMA): its words are literal, its subject a field."""
+    for part in re.split(r"(\[X\]|\[Y\])", text):
+        if part == "[X]":
+            line.text(subject, "field", slot.shortenable)
+        elif part == "[Y]":
+            line.hole("mask")
+            if slot.ending == "fact_start":
+                return
+        else:
+            line.text(part)

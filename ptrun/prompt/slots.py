@@ -1,0 +1,106 @@
+"""The parts of a pattern: literal text, slots, the border; and how `{...}` is read."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ptrun.errors import UserError
+from ptrun.prompt.filters import FILTERS
+
+LISTS = ("letters", "numerals", "commas", "or")
+"""Filters that write a list out; the last in their slot."""
+GAPS = ("gap", "fact", "fact_start")
+"""Filters that write a text with a place for the answer in it; the last in their slot."""
+
+FACT_SUBJECT = "sub_label"
+_NAME = re.compile(r"[^\W\d]\w*")
+_SOFT = re.compile(r"soft(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Literal text, spaces included."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Border:
+    """The border between two segments, `||`."""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Masks or learned vectors: `mask` is one, `masks` as many as an answer needs."""
+
+    kind: Literal["mask", "masks", "soft"]
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the example, or `words`, with its filters.
+
+    `shortenable` says that it may lose tokens first; `ending` writes a list or a text with a gap.
+    """
+
+    name: str
+    filters: tuple[str, ...]
+    shortenable: bool
+    ending: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields of the example that this slot writes."""
+        subject = (FACT_SUBJECT,) if self.ending in ("fact", "fact_start") else ()
+        return subject if self.name == "words" else (self.name, *subject)
+
+
+Part = Written | Border | Hole | Field
+
+
+def read_slot(inside: str, where: str) -> Hole | Field:
+    """Return the slot that is written between braces.
+
+    Raises:
+        UserError: it is none; `where` names the pattern and the place.
+    """
+    text = inside.strip()
+    soft = _SOFT.fullmatch(text)
+    if soft:
+        count = int(soft.group(1) or 1)
+        if count < 1:
+            raise UserError(f"{where}: {{{inside}}} has no vector; write {{soft}} or {{soft:3}}.")
+        return Hole("soft", count)
+    if text in ("mask", "masks"):
+        return Hole("mask" if text == "mask" else "masks")
+    return _field(text, where)
+
+
+def _field(text: str, where: str) -> Field:
+    name, *filters = [part.strip() for part in text.removeprefix("~").split("|")]
+    if not _NAME.fullmatch(name) or name in ("mask", "masks", "soft"):
+        raise UserError(
+            f"{where}: {{{text}}} is no slot; write {{field}}, {{~field}}, {{field|filter}}, "
+            "{mask}, {masks}, {soft} or {soft:3}."
+        )
+    ending = filters.pop() if filters and filters[-1] in LISTS + GAPS else None
+    for name_of_filter in filters:
+        _check_filter(name_of_filter, where)
+    found = Field(name, tuple(filters), text.startswith("~"), ending)
+    if name == "words" and (ending not in LISTS or found.shortenable):
+        raise UserError(f"{where}: {{{text}}}: write label words as {_either('words', LISTS)}.")
+    return found
+
+
+def _check_filter(name: str, where: str) -> None:
+    if name in LISTS + GAPS:
+        raise UserError(f"{where}: filter {name!r} must be the last of its slot.")
+    if name not in FILTERS:
+        raise UserError(
+            f"{where}: no filter {name!r}; there are {', '.join([*FILTERS, *LISTS, *GAPS])}."
+        )
+
+
+def _either(name: str, filters: tuple[str, ...]) -> str:
+    return " or ".join(f"{{{name}|{filter_}}}" for filter_ in filters)
