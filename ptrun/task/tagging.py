@@ -17,7 +17,9 @@ class Tagging(Dataset):
     Args beyond those of `Common`:
         tokens: the field of the words.
         tags: the field of their tags.
-        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of train.
+        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of all parts, so
+            that what train lacks counts as missed instead of stopping the run.
+        tag_names: the tags in the order of their numbers, where files hold numbers.
         predicate: the field of the index of a predicate word, for semantic roles; that word is
             then the field `predicate` of an example, to be read after the sentence.
     """
@@ -33,22 +35,23 @@ class Tagging(Dataset):
         tokens: str,
         tags: str,
         entities: list[str] | None = None,
+        tag_names: list[str] | None = None,
         predicate: str | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.fields = [tokens]
         self._tokens, self._tags, self._entities = tokens, tags, entities
-        self._predicate = predicate
+        self._predicate, self._names_of_tags = predicate, dict(enumerate(tag_names or []))
 
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The tags, `O` first."""
         entities = self._entities
         if entities is None:
-            split = self._splits["train"] or ""
-            found = {str(t)[2:] for row in self._rows(split) for t in row.value(self._tags)}
-            entities = sorted(found - {""})
+            splits = sorted({split for split in self._splits.values() if split})
+            rows = (row for split in splits for row in self._rows(split))
+            entities = sorted({str(t)[2:] for row in rows for t in self._read_tags(row)} - {""})
         return ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
 
     def score(
@@ -63,8 +66,8 @@ class Tagging(Dataset):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""
-        words, tags = row.value(self._tokens), row.value(self._tags)
-        if not _is_words(words) or not isinstance(tags, list) or len(words) != len(tags):
+        words, tags = row.value(self._tokens), self._read_tags(row)
+        if not _is_words(words) or len(words) != len(tags):
             raise UserError(
                 f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length, "
                 "at least one word."
@@ -79,6 +82,12 @@ class Tagging(Dataset):
         if self._predicate is not None:
             fields["predicate"] = self._word(row, words)
         return Example(name, fields, tags)
+
+    def _read_tags(self, row: Row) -> list[Any]:
+        tags = row.value(self._tags)
+        if not isinstance(tags, list):
+            raise UserError(f"{row.where}: {self._tags} is {tags!r}; expected a list of tags.")
+        return [self._names_of_tags.get(t, t) if type(t) is int else t for t in tags]
 
     def _word(self, row: Row, words: list[str]) -> str:
         place = row.value(self._predicate or "")
