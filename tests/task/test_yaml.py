@@ -122,6 +122,75 @@ def test_rows_and_label_counts_are_those_of_the_manifest(shared, manifest, name)
         assert {raws[label]: count for label, count in found.items()} == expected
 
 
+NAMED = [
+    ("boolq", "fewglue", "train", {"yes": 18, "no": 14}),
+    ("boolq", None, "validation", {"yes": 2033, "no": 1237}),
+    ("cb", "fewglue", "train", {"entailment": 19, "contradiction": 10, "neutral": 3}),
+    ("cb", None, "validation", {"entailment": 23, "contradiction": 28, "neutral": 5}),
+    ("rte", "fewglue", "train", {"entailment": 13, "not_entailment": 19}),
+    ("rte", None, "validation", {"entailment": 146, "not_entailment": 131}),
+    ("glue_rte", None, "validation", {"entailment": 146, "not_entailment": 131}),
+    ("wic", "fewglue", "train", {"same": 17, "different": 15}),
+    ("wsc", "fewglue", "train", {"same": 32}),
+    ("wsc", None, "validation", {"same": 38, "different": 66}),
+    ("multirc", "fewglue", "train", {"right": 68, "wrong": 86}),
+    ("multirc", None, "validation", {"right": 2075, "wrong": 2773}),
+    ("glue_mrpc", None, "validation", {"equivalent": 279, "not_equivalent": 129}),
+    ("sst2", None, "test", {"negative": 912, "positive": 909}),
+]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "variant", "split", "counts"), NAMED)
+def test_label_names_count_as_in_the_papers(shared, name, variant, split, counts):
+    assert Counter(e.target for e in reader(name, shared, split, variant).load("train")) == counts
+
+
+@pytest.mark.shared
+def test_a_number_has_the_name_that_the_manifest_gives_it(shared, manifest):
+    text = (shared / "data" / "MANIFEST.md").read_text(encoding="utf-8")
+    checked = set()
+    for name in REAL:
+        found = re.search(
+            rf"^\| {folder_of(name)} \|.*\blabel ((?:\d [\w/]+[ ;.]*)+)", text, re.MULTILINE
+        )
+        for number, word in re.findall(r"(\d) ([\w/]+)", found.group(1) if found else ""):
+            assert config_of(name)["labels"][word] == int(number), name
+            checked.add(name)
+    assert checked >= {"ag_news", "chnsenticorp", "glue_qnli", "glue_rte", "mpqa", "mr", "ocnli"}
+    assert checked >= {"subj", "online_shopping_zh"}
+    assert config_of("cmnli")["labels"] == config_of("ocnli")["labels"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "field", "spelling"),
+    [
+        ("trec", "label_name", {"HUM": "human", "NUM": "number", "ENTY": "entity"}
+         | {"ABBR": "abbreviation", "DESC": "description", "LOC": "location"}),
+        ("tnews", "label_desc", {"news_edu": "education"}),
+    ],
+    ids=["trec", "tnews"],
+)  # fmt: skip
+def test_labels_agree_with_the_names_beside_them_in_the_files(shared, name, field, spelling):
+    task = reader(name, shared, "test")
+    for example, row in zip(task.load("train"), task._source.rows("test"), strict=True):
+        raw = row.data[field]
+        assert example.target == spelling.get(raw, raw.removeprefix("news_"))
+
+
+@pytest.mark.shared
+def test_tasks_over_the_same_sentences_agree_on_them(shared):
+    two, five, glue = (
+        {" ".join(e.fields[task.fields[0]].split()): e.target for e in task.load("train")}
+        for task in (reader(n, shared, "validation") for n in ("sst2", "sst5", "glue_sst2"))
+    )
+    shared_texts = two.keys() & five.keys()
+    assert len(shared_texts) > 800 and len(two.keys() & glue.keys()) > 800
+    assert all(five[text].endswith(two[text]) for text in shared_texts)
+    assert all(two[text] == glue[text] for text in two.keys() & glue.keys())
+
+
 @pytest.mark.shared
 def test_every_folder_of_the_manifest_has_a_task_and_every_split_a_part(shared, manifest):
     folders = {folder_of(name): name for name in REAL}
