@@ -64,7 +64,7 @@ class Choice(Dataset):
         raw = row.value(self._answer)
         known: Sequence[Any] = {
             "index": range(len(options)),
-            "letter": _LETTERS[: len(options)],
+            "letter": list(_LETTERS[: len(options)]),  # "AB" is no letter
             "text": options,
         }[self._answer_is]
         fits = type(raw) is (int if self._answer_is == "index" else str)

@@ -46,6 +46,16 @@ class Classification(Dataset):
         self.metric = self.metrics[0]
         self._extra, self._label = extra or [], label
         self._raw: Mapping[Any, str] = {raw: name for name, raw in labels.items()}
+        if not all(isinstance(label, str) for label in labels):
+            raise UserError(
+                f"task {self.name}: labels are {list(labels)}; they must be texts. "
+                "Quote yes, no, on and off, which YAML reads as booleans."
+            )
+        if not 1 <= len(fields) <= 2:
+            raise UserError(
+                f"task {self.name}: fields is {fields}; expected one or two. Make one text of "
+                "several in task.written, and name those that patterns use in task.extra."
+            )
         if positive is None and {"f1", "accuracy_f1"} & set(self.metrics):
             raise UserError(f"task {self.name}: F1 needs task.positive, one of {self.labels}.")
 

@@ -1,8 +1,10 @@
 """What every kind of task shares: named splits of a source, read row by row."""
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 from ptrun.task.base import PARTS, Part
@@ -17,8 +19,10 @@ class Common(TypedDict, total=False):
 
     `splits` and `paper_splits` say which published split is train, dev and test, null where there
     is none; the second is for `protocol=paper`, where the authors used others. `values` maps raw
-    field values to others, as in COPA's `cause` to `because`. `pvps` are patterns with their
-    verbalizers, by name (`ptrun.prompt.pvp`).
+    field values to others, as in COPA's `cause` to `because`. `written` makes further text fields
+    out of others, as in `asked: "{question} {answer}"`. `skip` lists, by field, raw values that
+    mean "no gold label"; such rows are left out, and a warning counts them. `pvps` are patterns
+    with their verbalizers, by name (`ptrun.prompt.pvp`).
     """
 
     name: Required[str]
@@ -28,7 +32,12 @@ class Common(TypedDict, total=False):
     paper_splits: dict[str, str | None] | None
     max_tokens: int | None
     values: dict[str, dict[str, Any]] | None
+    written: dict[str, str] | None
+    skip: dict[str, list[Any]] | None
     pvps: dict[str, dict[str, Any]] | None
+
+
+log = logging.getLogger(__name__)
 
 
 class Dataset(ABC):
@@ -53,6 +62,7 @@ class Dataset(ABC):
         self._splits = common["splits"]
         self._paper = common.get("paper_splits") or self._splits
         self._values = common.get("values") or {}
+        self._written, self._skip = common.get("written") or {}, common.get("skip") or {}
         self._source = Source(self.name, common["source"], data_dir)
         self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
 
@@ -107,10 +117,29 @@ class Dataset(ABC):
         return (self._source, found) if found else None
 
     def _rows(self, source: Source, split: str) -> Iterator[Row]:
+        left_out = 0
         for row in source.rows(split):
-            mapped = {
-                key: table.get(row.data[key], row.data[key])
-                for key, table in self._values.items()
-                if isinstance(row.data.get(key), str)
-            }
-            yield Row(row.where, {**row.data, **mapped}) if mapped else row
+            if any(row.data.get(key) in raws for key, raws in self._skip.items()):
+                left_out += 1
+                continue
+            yield self._write(self._map(row))
+        if left_out:
+            log.warning(
+                "task %s: %d rows of %s have no gold label (%s) and are left out.",
+                *(self.name, left_out, split, self._skip),
+            )
+
+    def _map(self, row: Row) -> Row:
+        mapped = {
+            key: table.get(row.data[key], row.data[key])
+            for key, table in self._values.items()
+            if isinstance(row.data.get(key), str)
+        }
+        return Row(row.where, {**row.data, **mapped}) if mapped else row
+
+    def _write(self, row: Row) -> Row:
+        for name, form in self._written.items():
+            parts = [part for _, part, _, _ in Formatter().parse(form) if part]
+            text = form.format_map({part: row.text(part) for part in parts})
+            row = Row(row.where, {**row.data, name: text})
+        return row

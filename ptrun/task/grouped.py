@@ -18,6 +18,7 @@ class Grouped(Classification):
     Args beyond those of `Common`:
         fields, label, labels: as in `Classification`, two labels.
         positive: the label that F1 is about.
+        extra: as in `Classification`.
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
@@ -33,6 +34,7 @@ class Grouped(Classification):
         labels: dict[str, str | int | bool],
         positive: str,
         group: list[str],
+        extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(
@@ -42,6 +44,7 @@ class Grouped(Classification):
             label=label,
             labels=labels,
             positive=positive,
+            extra=extra,
             **common,
         )
         if len(self.labels) != 2 or positive not in self.labels:

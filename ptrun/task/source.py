@@ -11,7 +11,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.hub import go_offline_if_unreachable
 
-_KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder"}
+_KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ class Source:
 
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`) or a
     `pocket` task. A folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over either;
-    it has the task's name, or the one `origin` gives as `folder`. A `variant` is a folder of other
-    files for the same task, `<data_dir>/<variant>/<last part of folder>`; nothing replaces those.
+    it has the task's name, or the one `origin` gives as `folder`. With a `folder` alone the data
+    are the user's own, by licence or because no hub has them, and `how` says how to make them. A
+    `variant` is a folder of other files for the same task, `<data_dir>/<variant>/<last part of
+    folder>`; nothing replaces those.
     """
 
     name: str
@@ -63,10 +65,10 @@ class Source:
     def __post_init__(self) -> None:
         """Refuse an origin that no reader understands."""
         unknown = set(self.origin) - _KEYS
-        if unknown or not {"hub", "pocket"} & set(self.origin):
+        if unknown or not {"hub", "pocket", "folder"} & set(self.origin):
             raise UserError(
-                f"task.source has {sorted(self.origin)}; "
-                "give `pocket: NAME`, or `hub: ID` with `revision` and perhaps `subset`."
+                f"task.source has {sorted(self.origin)}; give `pocket: NAME`, `hub: ID` with "
+                "`revision` and perhaps `subset`, or `folder: NAME` for local files alone."
             )
 
     @property
@@ -99,7 +101,8 @@ class Source:
         """Return 16 hex over the local files, or the origin's name and version."""
         files = [self._file(split) for split in splits] if self._is_local() else []
         if not files:
-            return json.dumps(dict(self.origin), sort_keys=True)
+            origin = {key: value for key, value in self.origin.items() if key != "how"}
+            return json.dumps(origin, sort_keys=True)
         hashed = hashlib.sha256()
         for file in files:
             hashed.update(file.read_bytes())
@@ -115,7 +118,12 @@ class Source:
             )
         if "pocket" in self.origin:
             return _pocket(self.origin["pocket"], split)
-        return self._hub(split)
+        if "hub" in self.origin:
+            return self._hub(split)
+        raise UserError(
+            f"task={self.name}: local files only; give data_dir=DIR with "
+            f"DIR/{self.folder}/{split}.jsonl[.gz].{self._how}"
+        )
 
     def _is_local(self) -> bool:
         """Local files win; a pocket task only looks there if the user put a folder there."""
@@ -131,7 +139,13 @@ class Source:
         for file in (base, base.with_name(f"{base.name}.gz")):
             if file.is_file():
                 return file
-        raise UserError(f"{base}[.gz]: no such file. Put it there, or name another data_dir=...")
+        raise UserError(
+            f"{base}[.gz]: no such file. Put it there, or name another data_dir=...{self._how}"
+        )
+
+    @property
+    def _how(self) -> str:
+        return f"\nHow to make it: {self.origin['how']}" if "how" in self.origin else ""
 
     def _name(self, split: str) -> str:
         return str(self._file(split)) if self._is_local() else f"{self.folder}/{split}"
@@ -152,10 +166,15 @@ class Source:
                 ".jsonl[.gz], or task=pocket_ner for data that needs no network."
             ) from error
         names = {key: _label_names(feature) for key, feature in data.features.items()}
-        rename = self.origin.get("rename", {})
         for index, row in enumerate(data):
-            decoded = {rename.get(k, k): _decode(value, names[k]) for k, value in row.items()}
-            yield Row(f"{hub}/{split} row {index}", decoded)
+            decoded = {key: _decode(value, names[key]) for key, value in row.items()}
+            yield self._renamed(Row(f"{hub}/{split} row {index}", decoded))
+
+    def _renamed(self, row: Row) -> Row:
+        """A renamed field replaces one that has its new name: `label_text` beside `label`."""
+        rename: Mapping[str, str] = self.origin.get("rename", {})
+        kept = {key: value for key, value in row.data.items() if key not in rename}
+        return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
 
 
 def _local(file: Path) -> Iterator[Row]:

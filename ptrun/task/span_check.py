@@ -1,36 +1,47 @@
 """Span verification: does a pronoun mean a given noun phrase (WSC)?"""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ptrun.errors import UserError
 from ptrun.task.classification import Classification
 from ptrun.task.source import Row
 from ptrun.types import Example
 
-_PLACES = ("span1_index", "span2_index")
-
 
 class SpanCheck(Classification):
     """Classification of (text, noun phrase, pronoun).
 
-    Beside `text`, `span1_text` and `span2_text` an example has `marked`: the text with `*` around
-    the pronoun, at its own word index, so that equal words elsewhere stay as they are.
+    Rows have `text`, `span1_text`, `span2_text` and the pronoun's word index `span2_index`. An
+    example has `marked` besides: the text with `*` around the pronoun where it stands, so that
+    equal words elsewhere stay as they are. `fields` may name it.
     """
 
     kind: ClassVar[str] = "classification"
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, with the marked text."""
-        plain = super().example(name, row)
-        marked = _marked(row, *(row.value(place) for place in _PLACES))
+        marked = _marked(row)
+        plain = super().example(name, Row(row.where, {**row.data, "marked": marked}))
         return replace(plain, fields={**plain.fields, "marked": marked})
 
 
-def _marked(row: Row, _noun: Any, place: Any) -> str:
+def _marked(row: Row) -> str:
     words, pronoun = row.text("text").split(), row.text("span2_text")
-    count = len(pronoun.split())
-    found = " ".join(words[place : place + count]) if type(place) is int and place >= 0 else ""
-    if pronoun.lower().strip(".,;:!?\"'") not in found.lower():
-        raise UserError(f"{row.where}: {pronoun!r} does not stand at word {place!r} of the text.")
-    return " ".join([*words[:place], f"*{found}*", *words[place + count :]])
+    size = len(pronoun.split())
+    place = _place(row, words, pronoun)
+    found = " ".join(words[place : place + size])
+    return " ".join([*words[:place], f"*{found}*", *words[place + size :]])
+
+
+def _place(row: Row, words: list[str], pronoun: str) -> int:
+    """Return where the pronoun stands; a published index may be one off, as PET's code has it."""
+    given, size = row.value("span2_index"), len(pronoun.split())
+    for place in (given, given - 1, given + 1) if type(given) is int and given >= 0 else ():
+        if _bare(" ".join(words[max(place, 0) : place + size])) == _bare(pronoun) != "":
+            return max(place, 0)
+    raise UserError(f"{row.where}: {pronoun!r} does not stand at word {given!r} of the text.")
+
+
+def _bare(words: str) -> str:
+    return words.lower().strip(".,;:!?\"'()")

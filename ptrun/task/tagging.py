@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.task.base import PARTS
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.entities import entity_scores
 from ptrun.task.source import Row
@@ -17,7 +18,9 @@ class Tagging(Dataset):
     Args beyond those of `Common`:
         tokens: the field of the words.
         tags: the field of their tags.
-        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of train.
+        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of all parts, so
+            that what train lacks counts as missed instead of stopping the run.
+        tag_names: the tags in the order of their numbers, where files hold numbers.
         predicate: the field of the index of a predicate word, for semantic roles; that word is
             then the field `predicate` of an example, to be read after the sentence.
     """
@@ -33,13 +36,14 @@ class Tagging(Dataset):
         tokens: str,
         tags: str,
         entities: list[str] | None = None,
+        tag_names: list[str] | None = None,
         predicate: str | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.fields = [tokens]
         self._tokens, self._tags, self._entities = tokens, tags, entities
-        self._predicate = predicate
+        self._predicate, self._names_of_tags = predicate, dict(enumerate(tag_names or []))
 
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
@@ -61,8 +65,8 @@ class Tagging(Dataset):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""
-        words, tags = row.value(self._tokens), row.value(self._tags)
-        if not _is_words(words) or not isinstance(tags, list) or len(words) != len(tags):
+        words, tags = row.value(self._tokens), self._read_tags(row)
+        if not _is_words(words) or len(words) != len(tags):
             raise UserError(
                 f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length, "
                 "at least one word."
@@ -79,9 +83,16 @@ class Tagging(Dataset):
         return Example(name, fields, tags)
 
     def _found(self) -> set[str]:
-        """Return the types of the training split."""
-        source, split = self._place("train", paper=False) or (self._source, "train")
-        return {str(t)[2:] for row in self._rows(source, split) for t in row.value(self._tags)}
+        """Return the types of all parts."""
+        places = {self._place(part, paper=False) for part in PARTS} - {None}
+        rows = (row for place in places if place for row in self._rows(*place))
+        return {str(tag)[2:] for row in rows for tag in self._read_tags(row)}
+
+    def _read_tags(self, row: Row) -> list[Any]:
+        tags = row.value(self._tags)
+        if not isinstance(tags, list):
+            raise UserError(f"{row.where}: {self._tags} is {tags!r}; expected a list of tags.")
+        return [self._names_of_tags.get(t, t) if type(t) is int else t for t in tags]
 
     def _word(self, row: Row, words: list[str]) -> str:
         place = row.value(self._predicate or "")

@@ -63,7 +63,8 @@ def test_a_bad_line_is_named_with_file_and_number(data_dir, line, message):
     [
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "lists of equal length"),
         ({"tokens": [], "ner_tags": []}, "at least one word"),
-        ({"tokens": "a", "ner_tags": "O"}, "lists of equal length"),
+        ({"tokens": "a", "ner_tags": ["O"]}, "lists of equal length"),
+        ({"tokens": ["a"], "ner_tags": "O"}, "ner_tags is .O.; expected a list of tags"),
         (
             {"tokens": ["a"], "ner_tags": ["B-MISC"]},
             "tag 'B-MISC' is not of task conll03; allowed: O, B-PER",
@@ -102,6 +103,35 @@ def test_the_digest_follows_content(data_dir):
 def test_a_source_nobody_reads_is_refused():
     with pytest.raises(UserError, match=r"task.source has \['ftp'\]"):
         Source("x", {"ftp": "y"}, None)
+
+
+def test_files_that_only_the_user_has_are_asked_for_with_how_to_make_them(tmp_path):
+    source = Source("conll05_wsj", {"folder": "conll05_wsj", "how": "from LDC99T42"}, None)
+    with pytest.raises(UserError) as raised:
+        list(source.rows("train"))
+    message = str(raised.value)
+    assert "task=conll05_wsj: local files only; give data_dir=DIR" in message
+    assert "DIR/conll05_wsj/train.jsonl[.gz]" in message
+    assert message.endswith("How to make it: from LDC99T42")
+    with pytest.raises(UserError, match=r"(?s)test.jsonl\[.gz\]: no such file.*from LDC99T42"):
+        list(Source("x", source.origin, str(tmp_path)).rows("test"))
+
+
+def test_how_to_make_files_is_no_part_of_their_identity():
+    origin = {"hub": "x", "revision": "main"}
+    digests = {Source("x", {**origin, "how": how}, None).digest(["a"]) for how in ("a", "b")}
+    assert digests == {Source("x", origin, None).digest(["a"])}
+
+
+def test_a_renamed_hub_field_replaces_one_of_that_name_or_is_missed_by_name(tmp_path):
+    from datasets import Dataset
+
+    rows = {"text": ["x"], "label": [0], "label_text": ["objective"]}
+    Dataset.from_dict(rows).to_parquet(tmp_path / "train-00000.parquet")
+    origin = {"hub": str(tmp_path), "rename": {"label_text": "label"}}
+    assert next(Source("x", origin, None).rows("train")).data == {"text": "x", "label": "objective"}
+    with pytest.raises(UserError, match="train row 0: no field 'words'"):
+        list(Source("x", {**origin, "rename": {"words": "tokens"}}, None).rows("train"))
 
 
 def test_hub_rows_are_renamed_and_their_labels_read_by_name(tmp_path):

@@ -1,0 +1,223 @@
+"""Every task file says what it is, builds, and reads the real data to the last row."""
+
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from ptrun.config.build import build, check
+from ptrun.config.compose import compose_run
+from ptrun.config.paths import options
+from ptrun.errors import UserError
+from ptrun.task.base import PARTS
+
+NAMES = list(options("task"))
+REAL = [name for name in NAMES if not name.startswith("pocket_")]
+NOT_IN_YAML = {("ccpm", "test"), ("tnews", "test")}  # unlabelled; FewCLUE's, hidden in CLUE
+VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
+
+
+@cache
+def config_of(name):
+    return compose_run([f"task={name}"]).config["task"]
+
+
+def folder_of(name):
+    return config_of(name)["source"].get("folder", name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_file_builds_and_is_named_as_its_task(name):
+    config = config_of(name)
+    check({"task": config})
+    task = build(config, None)
+    assert task.name == name and task.version >= 1
+    assert task.metric and (task.max_tokens is None or task.max_tokens > 0)
+    assert list(config["splits"]) == list(PARTS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_file_has_a_header_that_a_list_can_show(name):
+    lines = options("task")[name].read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("# ") and lines[0].endswith(".")
+    assert all(len(line) <= 120 for line in lines)
+    stand_in = re.search("Generated|STAND-IN", lines[0])
+    assert stand_in or re.search(r"DPT|IDPG|PPT|P-tuning", lines[0]), "which paper uses it?"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_are_words_and_no_two_mean_the_same(name):
+    labels = config_of(name).get("labels", {})
+    assert all(type(label) is str and not label.isdigit() for label in labels)
+    assert len(set(labels.values())) == len(labels)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_selection_and_report_are_apart_unless_the_paper_says_otherwise(name):
+    config = config_of(name)
+    splits, papers = config["splits"], config.get("paper_splits")
+    published = [split for split in splits.values() if split is not None]
+    assert splits["train"] == "train" and len(published) == len(set(published)) >= 2
+    assert papers is None or (list(papers) == list(PARTS) and papers != splits)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_source_is_pinned_or_says_how_to_make_the_files(name):
+    source = config_of(name)["source"]
+    assert "revision" in source if "hub" in source else source["how"]
+
+
+def test_labels_that_yaml_read_as_booleans_are_refused():
+    config = {**config_of("boolq"), "labels": {False: 0, True: 1}}
+    with pytest.raises(UserError, match=r"task boolq: labels are .*Quote yes, no"):
+        build(config, None)
+
+
+@pytest.fixture(scope="module")
+def manifest(shared):
+    """Return rows by (folder, split), and label counts by the same, as MANIFEST.md has them."""
+    text = (shared / "data" / "MANIFEST.md").read_text(encoding="utf-8")
+    rows, labels = {}, {}
+    for folder, cell in re.findall(r"^\| ([\w/]+) \| .*? \| (\w+: .*?) \|", text, re.MULTILINE):
+        for split, count in re.findall(r"(train|validation|test): (\d+)", cell):
+            rows[folder, split] = int(count)
+    for folder, line in re.findall(r"^- ([\w/]+): (.*)$", text, re.MULTILINE):
+        for split, found in re.findall(r"(\w+) labels ((?:\d+:\d+ ?)+)", line):
+            pairs = (pair.split(":") for pair in found.split())
+            labels[folder, split] = {int(raw): int(count) for raw, count in pairs}
+    return rows, labels
+
+
+def reader(name, shared, split, variant=None):
+    config = {**config_of(name), "splits": {"train": split, "dev": None, "test": None}}
+    return build({**config, "paper_splits": None}, str(shared / "data"), variant)
+
+
+def folders_of(name):
+    """Return the task's own folder and those of settings, by variant."""
+    own = folder_of(name)
+    return {None: own} | {variant: f"{variant}/{own.split('/')[-1]}" for variant in VARIANTS}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", REAL)
+def test_rows_and_label_counts_are_those_of_the_manifest(shared, manifest, name):
+    rows, labels = manifest
+    raws = config_of(name).get("labels", {})
+    present = [
+        (variant, where, split)
+        for variant, folder in folders_of(name).items()
+        for where, split in rows
+        if where == folder and (where, split) != ("ccpm", "test")
+    ]
+    if not present:
+        pytest.skip(f"the shared data have no {folder_of(name)}")
+    for variant, folder, split in present:
+        examples = reader(name, shared, split, variant).load("train")
+        assert len(examples) == rows[folder, split]
+        assert len({e.id for e in examples}) == len(examples)
+        found = Counter(e.target for e in examples) if raws else {}
+        expected = labels.get((folder, split), {}) if raws else {}
+        assert {raws[label]: count for label, count in found.items()} == expected
+
+
+NAMED = [
+    ("boolq", "fewglue", "train", {"yes": 18, "no": 14}),
+    ("boolq", None, "validation", {"yes": 2033, "no": 1237}),
+    ("cb", "fewglue", "train", {"entailment": 19, "contradiction": 10, "neutral": 3}),
+    ("cb", None, "validation", {"entailment": 23, "contradiction": 28, "neutral": 5}),
+    ("rte", "fewglue", "train", {"entailment": 13, "not_entailment": 19}),
+    ("rte", None, "validation", {"entailment": 146, "not_entailment": 131}),
+    ("glue_rte", None, "validation", {"entailment": 146, "not_entailment": 131}),
+    ("wic", "fewglue", "train", {"same": 17, "different": 15}),
+    ("wsc", "fewglue", "train", {"same": 32}),
+    ("wsc", None, "validation", {"same": 38, "different": 66}),
+    ("multirc", "fewglue", "train", {"right": 68, "wrong": 86}),
+    ("multirc", None, "validation", {"right": 2075, "wrong": 2773}),
+    ("glue_mrpc", None, "validation", {"equivalent": 279, "not_equivalent": 129}),
+    ("sst2", None, "test", {"negative": 912, "positive": 909}),
+]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "variant", "split", "counts"), NAMED)
+def test_label_names_count_as_in_the_papers(shared, name, variant, split, counts):
+    assert Counter(e.target for e in reader(name, shared, split, variant).load("train")) == counts
+
+
+@pytest.mark.shared
+def test_a_number_has_the_name_that_the_manifest_gives_it(shared, manifest):
+    text = (shared / "data" / "MANIFEST.md").read_text(encoding="utf-8")
+    checked = set()
+    for name in REAL:
+        found = re.search(
+            rf"^\| {folder_of(name)} \|.*\blabel ((?:\d [\w/]+[ ;.]*)+)", text, re.MULTILINE
+        )
+        for number, word in re.findall(r"(\d) ([\w/]+)", found.group(1) if found else ""):
+            assert config_of(name)["labels"][word] == int(number), name
+            checked.add(name)
+    assert checked >= {"ag_news", "chnsenticorp", "glue_qnli", "glue_rte", "mpqa", "mr", "ocnli"}
+    assert checked >= {"subj", "online_shopping_zh"}
+    assert config_of("cmnli")["labels"] == config_of("ocnli")["labels"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "field", "spelling"),
+    [
+        ("trec", "label_name", {"HUM": "human", "NUM": "number", "ENTY": "entity"}
+         | {"ABBR": "abbreviation", "DESC": "description", "LOC": "location"}),
+        ("tnews", "label_desc", {"news_edu": "education"}),
+    ],
+    ids=["trec", "tnews"],
+)  # fmt: skip
+def test_labels_agree_with_the_names_beside_them_in_the_files(shared, name, field, spelling):
+    task = reader(name, shared, "test")
+    for example, row in zip(task.load("train"), task._source.rows("test"), strict=True):
+        raw = row.data[field]
+        assert example.target == spelling.get(raw, raw.removeprefix("news_"))
+
+
+@pytest.mark.shared
+def test_tasks_over_the_same_sentences_agree_on_them(shared):
+    two, five, glue = (
+        {" ".join(e.fields[task.fields[0]].split()): e.target for e in task.load("train")}
+        for task in (reader(n, shared, "validation") for n in ("sst2", "sst5", "glue_sst2"))
+    )
+    shared_texts = two.keys() & five.keys()
+    assert len(shared_texts) > 800 and len(two.keys() & glue.keys()) > 800
+    assert all(five[text].endswith(two[text]) for text in shared_texts)
+    assert all(two[text] == glue[text] for text in two.keys() & glue.keys())
+
+
+@pytest.mark.shared
+def test_every_folder_of_the_manifest_has_a_task_and_every_split_a_part(shared, manifest):
+    folders = {folder_of(name): name for name in REAL}
+    for folder, split in manifest[0]:
+        first, _, last = folder.partition("/")
+        if folder.startswith("corpus_") or first in VARIANTS:
+            assert not last or last in {known.split("/")[-1] for known in folders}
+        elif (folder, split) not in NOT_IN_YAML:
+            assert split in config_of(folders[folder])["splits"].values(), (folder, split)
+
+
+@pytest.mark.shared
+def test_an_unlabelled_test_is_refused_and_not_scored(shared):
+    with pytest.raises(UserError, match=r"ccpm.test.jsonl.gz:1: no field 'answer'"):
+        reader("ccpm", shared, "test").load("train")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["cb", "rte", "wic", "wsc"])
+def test_the_test_of_fewglue_is_the_validation_of_superglue(shared, name):
+    plain = reader(name, shared, "validation").load("train")
+    few = reader(name, shared, "test", "fewglue").load("train")
+    assert [(e.fields, e.target) for e in few] == [(e.fields, e.target) for e in plain]
+
+
+@pytest.mark.shared
+def test_the_pronoun_of_a_row_whose_index_is_one_off_is_marked(shared):
+    examples = reader("wsc", shared, "validation").load("train")
+    assert all(e.fields["marked"].count("*") >= 2 for e in examples)
+    assert "use *it*" in examples[42].fields["marked"]
