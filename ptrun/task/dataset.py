@@ -60,7 +60,7 @@ class Dataset(ABC):
         self.max_tokens = common.get("max_tokens")
         self.pvps: Mapping[str, Any] = common.get("pvps") or {}
         self._splits = common["splits"]
-        self._paper = common.get("paper_splits") or self._splits
+        self._paper = common.get("paper_splits")
         self._values = common.get("values") or {}
         self._written, self._skip = common.get("written") or {}, common.get("skip") or {}
         self._source = Source(self.name, common["source"], data_dir)
@@ -110,7 +110,7 @@ class Dataset(ABC):
             split = _OWN[part]
             if part != "test" or self._variant.exists(split):
                 return self._variant, split
-        splits = self._paper if paper else self._splits
+        splits = self._paper if paper and self._paper else self._splits
         found = splits.get(part)
         if found is None and self._variant is not None:
             found = splits.get("dev")
