@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
+from ptrun.errors import UserError
 from ptrun.task.base import Part
+from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
@@ -74,7 +76,7 @@ class Dataset(ABC):
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
         """Return the examples of a row, one unless a kind says otherwise."""
-        return [self.example(str(row.data.get("id", fallback)), row)]
+        return [self.example(_id(row, fallback), row)]
 
     @abstractmethod
     def example(self, name: str, row: Row) -> Example:
@@ -97,3 +99,10 @@ class Dataset(ABC):
                 if isinstance(row.data.get(key), str)
             }
             yield Row(row.where, {**row.data, **mapped}) if mapped else row
+
+
+def _id(row: Row, fallback: str) -> str:
+    found = row.data.get("id", fallback)
+    if not isinstance(found, str | int):
+        raise UserError(f"{row.where}: id is {shown(found)}; expected a text or a number, or none.")
+    return str(found)

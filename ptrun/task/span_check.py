@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from ptrun.errors import UserError
 from ptrun.task.classification import Classification
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example
 
@@ -27,10 +28,15 @@ class SpanCheck(Classification):
         return replace(plain, fields={**plain.fields, "marked": marked})
 
 
-def _marked(row: Row, _noun: Any, place: Any) -> str:
+def _marked(row: Row, noun: Any, place: Any) -> str:
     words, pronoun = row.text("text").split(), row.text("span2_text")
+    if type(noun) is not int or not 0 <= noun < len(words):
+        raise UserError(f"{row.where}: span1_index is {shown(noun)}; expected a word's index.")
     count = len(pronoun.split())
     found = " ".join(words[place : place + count]) if type(place) is int and place >= 0 else ""
-    if pronoun.lower().strip(".,;:!?\"'") not in found.lower():
-        raise UserError(f"{row.where}: {pronoun!r} does not stand at word {place!r} of the text.")
+    bare = pronoun.lower().strip(".,;:!?\"'")
+    if not bare or bare not in found.lower():
+        raise UserError(
+            f"{row.where}: {shown(pronoun)} does not stand at word {shown(place)} of the text."
+        )
     return " ".join([*words[:place], f"*{found}*", *words[place + count :]])

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.entities import entity_scores
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -47,8 +48,8 @@ class Tagging(Dataset):
         entities = self._entities
         if entities is None:
             split = self._splits["train"] or ""
-            found = {str(t)[2:] for row in self._rows(split) for t in row.value(self._tags)}
-            entities = sorted(found - {""})
+            found = {t[2:] for row in self._rows(split) for t in _bounds(row.value(self._tags))}
+            entities = sorted(found)
         return ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
 
     def score(
@@ -72,7 +73,7 @@ class Tagging(Dataset):
         for tag in tags:
             if tag not in self.labels:
                 raise UserError(
-                    f"{row.where}: tag {tag!r} is not of task {self.name}; "
+                    f"{row.where}: tag {shown(tag)} is not of task {self.name}; "
                     f"allowed: {', '.join(self.labels[:40])}."
                 )
         fields: dict[str, Any] = {self._tokens: words}
@@ -89,3 +90,9 @@ class Tagging(Dataset):
 
 def _is_words(words: Any) -> bool:
     return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
+
+
+def _bounds(tags: Any) -> list[str]:
+    """Return the tags of types; whatever else there is, `example` refuses with its line."""
+    known = tags if isinstance(tags, list) else []
+    return [t for t in known if isinstance(t, str) and t[:2] in ("B-", "I-") and t[2:]]
