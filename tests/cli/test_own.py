@@ -13,6 +13,7 @@ def table(ptrun):
     return ["task=csv", "task.train=reviews.csv", "task.text=text", "task.label=label"]
 
 
+@pytest.mark.slow
 def test_a_table_of_twenty_rows_trains_evaluates_and_reports(ptrun, table):
     methods = ["fine_tuning", "prompt_tuning", "ptuning_v2"]
     for method in methods:

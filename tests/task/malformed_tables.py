@@ -6,9 +6,9 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-GOOD = ["bright", "warm", "honest", "clever", "gentle"]
-BAD = ["dull", "slow", "noisy", "clumsy", "empty"]
-THINGS = ["story", "film", "song", "walk"]
+GOOD = ["delightful", "magnificent", "marvellous", "charming", "fine"]
+BAD = ["horrible", "lousy", "shabby", "pathetic", "mediocre"]
+THINGS = ["cafe", "boat", "hall", "crew"]
 
 
 def reviews():
@@ -16,7 +16,7 @@ def reviews():
     made = []
     for i in range(10):
         for words, label in ((GOOD, "positive"), (BAD, "negative")):
-            text = f"the {THINGS[i % 4]} was {words[i % 5]}, its end {words[(i + 2) % 5]}"
+            text = f"The {THINGS[i % 4]} was {words[i % 5]} and really {words[(i + 2) % 5]}."
             made.append({"text": text, "label": label})
     return made
 
