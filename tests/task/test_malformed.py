@@ -23,8 +23,8 @@ COUNTS = {  # refused, read
     "entity_choice": (43, 6),
     "span_check": (49, 7),
     "facts": (42, 6),
-    "csv": (35, 7),
-    "tsv": (35, 7),
+    "csv": (34, 8),
+    "tsv": (32, 10),
     "semicolons": (33, 9),
     "jsonl": (34, 8),
     "parquet": (17, 4),
@@ -119,4 +119,4 @@ def check(name, found):
 
 def test_there_are_more_than_two_hundred_inputs():
     assert sum(map(sum, COUNTS.values())) == 666
-    assert sum(refused for refused, _ in COUNTS.values()) == 567
+    assert sum(refused for refused, _ in COUNTS.values()) == 563
