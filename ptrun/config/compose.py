@@ -47,7 +47,17 @@ def loosen(override: str) -> str:
 
     Hydra itself would stop at the first unknown key of a component, in several lines.
     """
+    override = _quoted(override)
     return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
+
+
+def _quoted(override: str) -> str:
+    """Put quotes around words that are not ASCII, which Hydra's grammar refuses bare."""
+    key, equals, value = override.partition("=")
+    if value.isascii() or "'" in value or '"' in value:
+        return override
+    parts = re.split(r"([,\[\]{}():]\s*)", value)
+    return key + equals + "".join(part if part.isascii() else f"'{part}'" for part in parts)
 
 
 def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
@@ -68,7 +78,20 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
+    task = content["task"]
+    for part in ("train", "dev", "test"):  # the files of `task=csv`
+        if isinstance(task.get(part), str):
+            task[part] = os.path.expanduser(task[part])
+    if isinstance(task.get("train"), str):
+        names["task"] = _own_name(names["task"], str(task.get("name") or task["train"]))
     return Composed(content, names)
+
+
+def _own_name(option: str, given: str) -> str:
+    """Return `csv_<name>` for own data, from a name or a file, safe as part of a folder's name."""
+    stem = re.sub(r"(\.(csv|tsv|jsonl|parquet))?(\.gz)?$", "", Path(given).name, flags=re.I)
+    safe = re.sub(r"[^\w.]+", "_", stem)
+    return f"{option}_{safe[:40]}"
 
 
 def compose_run(overrides: Sequence[str] = ()) -> Composed:

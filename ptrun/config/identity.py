@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
+_OWN_FILES = ("train", "dev", "test")  # paths of `task=csv`
 
 
 def _digest(content: Any) -> str:
@@ -21,7 +22,12 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """
     kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
-    return {**kept, "backbone": {**backbone, "weights": weights}, "data": data}
+    task = {
+        key: value
+        for key, value in kept["task"].items()
+        if key not in _OWN_FILES or not isinstance(value, str | None)
+    }
+    return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
 
 
 def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ptrun.errors import UserError
 from ptrun.task.base import Task
@@ -19,15 +19,27 @@ class ClaimProtocol(Protocol):
         """Return the task's examples as train, dev and test."""
 
 
-def carve(train: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
-    """Return what is left of train and a dev set taken from it, both in file order.
+_FEWEST = 10  # examples a carved part has, if that takes no more than a quarter of train
+
+
+def carve(
+    train: Sequence[Example], share: float, seed: int, part: Literal["dev", "test"] = "dev"
+) -> tuple[list[Example], list[Example]]:
+    """Return what is left of train and a part taken from it, both in file order.
+
+    The part is `share` of train, but at least 10 examples as long as that is at most a quarter:
+    2 of 20 would select by chance alone.
 
     Raises:
         UserError: train is too small to give up a share.
     """
-    size = round(share * len(train))
+    size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
     if not 0 < size < len(train):
-        raise UserError(f"train has {len(train)} examples, too few to carve {share:.0%} for dev.")
-    taken = set(random.Random(f"carve:{seed}").sample(range(len(train)), size))
+        raise UserError(
+            f"train has {len(train)} examples, too few to carve {share:.0%} for {part}; "
+            "give it more, or a dev and a test set."
+        )
+    drawn = random.Random(f"carve:{seed}" if part == "dev" else f"carve {part}:{seed}")
+    taken = set(drawn.sample(range(len(train)), size))
     rest = [example for index, example in enumerate(train) if index not in taken]
     return rest, [train[index] for index in sorted(taken)]

@@ -1,19 +1,20 @@
 """The honest protocol: dev selects, test is scored once afterwards.
 
 Where a data set publishes no labelled test, its dev set is the test set and dev is carved from
-train, so that nothing is both selected on and reported.
+train, so that nothing is both selected on and reported; where it has train alone, both are carved.
 """
 
 from ptrun.protocol.base import carve
 from ptrun.task.base import Task
-from ptrun.types import Split
+from ptrun.types import Example, Split
 
 
 class Honest:
     """Disjoint selection and report.
 
     Args:
-        dev_share: share of train that becomes dev where the data set has none to spare.
+        dev_share: share of train that becomes dev where the data set has none to spare; see `carve`
+            for small ones.
     """
 
     select_best = True
@@ -27,7 +28,18 @@ class Honest:
         if task.has("dev") and task.has("test"):
             origin = {"dev": "published dev", "test": "published test"}
             return Split(train, task.load("dev"), task.load("test"), origin)
-        reported = "test" if task.has("test") else "dev"
-        rest, dev = carve(train, self.dev_share, data_seed)
-        origin = {"dev": f"{self.dev_share:.0%} of train", "test": f"published {reported}"}
-        return Split(rest, dev, task.load("test" if reported == "test" else "dev"), origin)
+        rest, test, reported = self._reported(task, train, data_seed)
+        rest, dev = carve(rest, self.dev_share, data_seed)
+        origin = {"dev": f"{len(dev) / (len(rest) + len(dev)):.0%} of train", "test": reported}
+        return Split(rest, dev, test, origin)
+
+    def _reported(
+        self, task: Task, train: list[Example], data_seed: int
+    ) -> tuple[list[Example], list[Example], str]:
+        """Return what is left of train, the reported examples, and where those came from."""
+        if task.has("test"):
+            return train, task.load("test"), "published test"
+        if task.has("dev"):
+            return train, task.load("dev"), "published dev"
+        rest, test = carve(train, self.dev_share, data_seed, "test")
+        return rest, test, f"{len(test) / len(train):.0%} of train"

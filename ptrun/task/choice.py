@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.labels import accuracy
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -57,21 +58,23 @@ class Choice(Dataset):
             return [row.text(field) for field in self._options]
         options = row.value(self._options)
         if not _is_texts(options) or not 2 <= len(options) <= len(_LETTERS):
-            raise UserError(f"{row.where}: {self._options} is {options!r}; expected 2 to 16 texts.")
+            raise UserError(
+                f"{row.where}: {self._options} is {shown(options)}; expected 2 to 16 texts."
+            )
         return list(options)
 
     def _index(self, row: Row, options: list[str]) -> int:
         raw = row.value(self._answer)
         known: Sequence[Any] = {
             "index": range(len(options)),
-            "letter": list(_LETTERS[: len(options)]),  # "AB" is no letter
+            "letter": list(_LETTERS[: len(options)]),  # a list: "AB" is in the text "ABC"
             "text": options,
         }[self._answer_is]
         fits = type(raw) is (int if self._answer_is == "index" else str)
         if not fits or raw == "" or raw not in known:
             raise UserError(
-                f"{row.where}: {self._answer} is {raw!r}; expected the {self._answer_is} of one of "
-                f"{len(options)} options."
+                f"{row.where}: {self._answer} is {shown(raw)}; expected the {self._answer_is} of "
+                f"one of {len(options)} options."
             )
         return known.index(raw)  # equal options: the first, as the official code has it
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -85,5 +86,7 @@ class Classification(Dataset):
             return raw
         if isinstance(raw, bool | str | int) and raw in self._raw:
             return self._raw[raw]
-        allowed = ", ".join(f"{name} ({raw!r})" for raw, name in self._raw.items())
-        raise UserError(f"{row.where}: {self._label} is {raw!r}; task {self.name} has {allowed}.")
+        allowed = ", ".join(f"{name} ({known!r})" for known, name in self._raw.items())
+        raise UserError(
+            f"{row.where}: {self._label} is {shown(raw)}; task {self.name} has {allowed}."
+        )

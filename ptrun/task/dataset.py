@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
+from ptrun.errors import UserError
 from ptrun.task.base import PARTS, Part
+from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
@@ -88,7 +90,7 @@ class Dataset(ABC):
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
         """Return the examples of a row, one unless a kind says otherwise."""
-        return [self.example(str(row.data.get("id", fallback)), row)]
+        return [self.example(_id(row, fallback), row)]
 
     @abstractmethod
     def example(self, name: str, row: Row) -> Example:
@@ -143,3 +145,10 @@ class Dataset(ABC):
             text = form.format_map({part: row.text(part) for part in parts})
             row = Row(row.where, {**row.data, name: text})
         return row
+
+
+def _id(row: Row, fallback: str) -> str:
+    found = row.data.get("id", fallback)
+    if not isinstance(found, str | int):
+        raise UserError(f"{row.where}: id is {shown(found)}; expected a text or a number, or none.")
+    return str(found)

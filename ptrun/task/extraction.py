@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.squad import squad_scores, squad_v2_scores
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -80,7 +81,8 @@ def spans(row: Row, field: str, context: str) -> list[Answer]:
     for text, start in zip(texts, starts, strict=True):
         if start < 0 or not text or context[start : start + len(text)] != text:
             raise UserError(
-                f"{row.where}: answer {text[:40]!r} does not stand at {start} of the context."
+                f"{row.where}: answer {shown(text)} does not stand at {shown(start)} of the "
+                "context."
             )
     return [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.ranking import precision_at_1
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -53,5 +54,7 @@ class Facts(Dataset):
         """Return the example of a row, checked."""
         fields = {key: row.text(key) for key in ("sub_label", "template")}
         if "[X]" not in fields["template"] or "[Y]" not in fields["template"]:
-            raise UserError(f"{row.where}: template {fields['template']!r} has no [X] or no [Y].")
+            raise UserError(
+                f"{row.where}: template {shown(fields['template'])} has no [X] or no [Y]."
+            )
         return Example(name, fields, row.text("obj_label"), row.text("predicate_id"))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Unpack
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.correlation import pearson, pearson_and_spearman, spearman
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -56,7 +57,7 @@ class Regression(Dataset):
         number = isinstance(raw, int | float) and not isinstance(raw, bool)
         if not number or not self.low <= raw <= self.high:
             raise UserError(
-                f"{row.where}: {self._label} is {raw!r}; expected a number from {self.low} to "
+                f"{row.where}: {self._label} is {shown(raw)}; expected a number from {self.low} to "
                 f"{self.high}."
             )
         return float(raw)

@@ -1,6 +1,5 @@
 """Rows of a data set: from the user's local files, the pocket world, or the hub."""
 
-import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,8 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.hub import go_offline_if_unreachable
+from ptrun.task.lines import json_lines
+from ptrun.task.shown import names, shown
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
 
@@ -29,7 +30,7 @@ class Row:
         """
         found = self.value(key)
         if not isinstance(found, str):
-            raise UserError(f"{self.where}: field {key!r} is {found!r}; expected text.")
+            raise UserError(f"{self.where}: field {key!r} is {shown(found)}; expected text.")
         return found
 
     def value(self, key: str) -> Any:
@@ -40,7 +41,7 @@ class Row:
         """
         if key not in self.data:
             raise UserError(
-                f"{self.where}: no field {key!r}; this row has {', '.join(sorted(self.data))}."
+                f"{self.where}: no field {key!r}; this row has {names(sorted(self.data))}."
             )
         return self.data[key]
 
@@ -110,7 +111,7 @@ class Source:
 
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
-            return _local(self._file(split))
+            return (Row(where, data) for where, data in json_lines(self._file(split)))
         if self.variant:
             raise UserError(
                 f"setting={self.variant} has its own files: give data_dir=DIR with "
@@ -165,9 +166,9 @@ class Source:
                 f"Type data_dir=DIR with files DIR/{self.folder}/{{train,validation,test}}"
                 ".jsonl[.gz], or task=pocket_ner for data that needs no network."
             ) from error
-        names = {key: _label_names(feature) for key, feature in data.features.items()}
+        classes = {key: _label_names(feature) for key, feature in data.features.items()}
         for index, row in enumerate(data):
-            decoded = {key: _decode(value, names[key]) for key, value in row.items()}
+            decoded = {key: _decode(value, classes[key]) for key, value in row.items()}
             yield self._renamed(Row(f"{hub}/{split} row {index}", decoded))
 
     def _renamed(self, row: Row) -> Row:
@@ -175,27 +176,6 @@ class Source:
         rename: Mapping[str, str] = self.origin.get("rename", {})
         kept = {key: value for key, value in row.data.items() if key not in rename}
         return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
-
-
-def _local(file: Path) -> Iterator[Row]:
-    opened = gzip.open if file.suffix == ".gz" else open
-    try:
-        with opened(file, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _parse(f"{file}:{number}", line)
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{file}: not readable as UTF-8 JSON lines ({error}).") from error
-
-
-def _parse(where: str, line: str) -> Row:
-    try:
-        data = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
-    return Row(where, data)
 
 
 def _pocket(name: str, split: str) -> Iterator[Row]:

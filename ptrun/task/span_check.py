@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from ptrun.errors import UserError
 from ptrun.task.classification import Classification
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example
 
@@ -28,6 +29,9 @@ class SpanCheck(Classification):
 
 def _marked(row: Row) -> str:
     words, pronoun = row.text("text").split(), row.text("span2_text")
+    noun = row.value("span1_index")
+    if type(noun) is not int or not 0 <= noun < len(words):
+        raise UserError(f"{row.where}: span1_index is {shown(noun)}; expected a word's index.")
     size = len(pronoun.split())
     place = _place(row, words, pronoun)
     found = " ".join(words[place : place + size])
@@ -40,7 +44,9 @@ def _place(row: Row, words: list[str], pronoun: str) -> int:
     for place in (given, given - 1, given + 1) if type(given) is int and given >= 0 else ():
         if _bare(" ".join(words[max(place, 0) : place + size])) == _bare(pronoun) != "":
             return max(place, 0)
-    raise UserError(f"{row.where}: {pronoun!r} does not stand at word {given!r} of the text.")
+    raise UserError(
+        f"{row.where}: {shown(pronoun)} does not stand at word {shown(given)} of the text."
+    )
 
 
 def _bare(words: str) -> str:

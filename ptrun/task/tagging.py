@@ -8,6 +8,7 @@ from ptrun.errors import UserError
 from ptrun.task.base import PARTS
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.entities import entity_scores
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -74,7 +75,7 @@ class Tagging(Dataset):
         for tag in tags:
             if tag not in self.labels:
                 raise UserError(
-                    f"{row.where}: tag {tag!r} is not of task {self.name}; "
+                    f"{row.where}: tag {shown(tag)} is not of task {self.name}; "
                     f"allowed: {', '.join(self.labels[:40])}."
                 )
         fields: dict[str, Any] = {self._tokens: words}
@@ -103,3 +104,9 @@ class Tagging(Dataset):
 
 def _is_words(words: Any) -> bool:
     return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
+
+
+def _bounds(tags: Any) -> list[str]:
+    """Return the tags of types; whatever else there is, `example` refuses with its line."""
+    known = tags if isinstance(tags, list) else []
+    return [t for t in known if isinstance(t, str) and t[:2] in ("B-", "I-") and t[2:]]

@@ -1,0 +1,94 @@
+"""CSV and TSV, read row by row, errors with a line.
+
+A CSV may be separated by `,`, `;` or tabs: whichever its first line has most of. Lines are counted
+as an editor does, so a row with line breaks in quotes is named by the line it starts on. Rows
+without any cell filled in are left out.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from ptrun.errors import UserError
+from ptrun.task.lines import byte_lines, decoded
+from ptrun.task.shown import names, shown
+from ptrun.task.source import Row
+
+
+def header(where: str, cells: list[str]) -> list[str]:
+    """Return the names of the columns, from the first row.
+
+    Raises:
+        UserError: two have the same name.
+    """
+    found = [cell.strip() for cell in cells]
+    for name in found:
+        if name and found.count(name) > 1:
+            raise UserError(f"{where}: column {shown(name)} stands twice; rename one.")
+    return found
+
+
+def delimited_rows(file: Path, form: str) -> Iterator[Row]:
+    """Yield the rows below the header; `form` is `.csv` or `.tsv`.
+
+    Raises:
+        UserError: a row cannot be read, or does not fit the header.
+    """
+    below = records(file, form)
+    columns = header(*next(below))
+    for where, cells in below:
+        if len(cells) != len(columns):
+            raise UserError(
+                f"{where}: {len(cells)} cells, the header has {len(columns)}: {names(columns)}\n"
+                'Put a text that holds the separator or a line break in double quotes: "a, b".'
+            )
+        if any(cell.strip() for cell in cells):
+            yield Row(where, {n: c for n, c in zip(columns, cells, strict=True) if n})
+
+
+def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the cells of each row that is not a blank line, with `file:line`.
+
+    Raises:
+        UserError: a line is not UTF-8, or a quote is not closed.
+    """
+    lines = _texts(file)
+    top = list(_until_filled(lines))
+    separator = "\t" if form == ".tsv" else _separator(top[-1] if top else "")
+    reader = csv.reader(chain(top, lines), delimiter=separator, strict=True)
+    while True:
+        where = f"{file}:{reader.line_num + 1}"
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UserError(
+                f"{where}: the row that starts here cannot be read ({error}).\n"
+                'A quote is not closed? Within quotes write "" for a quote.'
+            ) from error
+        if cells and (len(cells) > 1 or cells[0].strip()):
+            yield where, cells
+
+
+def _texts(file: Path) -> Iterator[str]:
+    for number, line in enumerate(byte_lines(file), start=1):
+        text = decoded(f"{file}:{number}", line, file)
+        if "\0" in text:
+            raise UserError(f"{file}:{number}: a NUL byte; save the file as UTF-8 text.")
+        yield text
+
+
+def _until_filled(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines up to the first that is not blank."""
+    for line in lines:
+        yield line
+        if line.strip():
+            return
+
+
+def _separator(header: str) -> str:
+    bare = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t", key=bare.count)

@@ -1,0 +1,140 @@
+"""Tables of a user's own: CSV, TSV, JSON lines and parquet, told apart by name and content."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ptrun.errors import UserError
+from ptrun.task.delimited import delimited_rows, header, records
+from ptrun.task.lines import json_lines
+from ptrun.task.shown import names, near, shown
+from ptrun.task.source import Row
+
+_Record = TypeVar("_Record")
+_ALLOWED = ".csv, .tsv, .jsonl (each also with .gz) or .parquet"
+_SAVE_AS = "an Excel or zip file; save the sheet as CSV (UTF-8) and name that file"
+_FOREIGN = {
+    b"PK\x03\x04": _SAVE_AS,
+    b"\xd0\xcf\x11\xe0": _SAVE_AS,
+    b"PAR1": "a parquet file; rename it to end in .parquet",
+    b"\x1f\x8b": "a gzip file; rename it to end in .gz",
+}
+
+
+def columns(file: Path) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises:
+        UserError: there is no such table, or its first line names no columns.
+    """
+    form = _form(file)
+    if form == ".parquet":
+        return list(_parquet(file).schema_arrow.names)
+    if form == ".jsonl":
+        return list(_first(file, json_lines(file))[1])
+    return header(*_first(file, records(file, form)))
+
+
+def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+    """Yield the wanted columns of each row, with the line it starts on.
+
+    Raises:
+        UserError: a column is not there, a row does not fit the header, or there is no row.
+    """
+    check_columns(file, wanted)
+    form = _form(file)
+    made = (
+        _parquet_rows(file, wanted)
+        if form == ".parquet"
+        else (Row(where, data) for where, data in json_lines(file))
+        if form == ".jsonl"
+        else delimited_rows(file, form)
+    )
+    first = next(made, None)
+    if first is None:
+        raise UserError(f"{file}: no rows below the header; a table needs some.")
+    return chain([first], made)
+
+
+def check_columns(file: Path, wanted: Sequence[str]) -> None:
+    """Refuse columns that a table does not have.
+
+    Raises:
+        UserError: names the column, the nearest there is, and all there are.
+    """
+    known = columns(file)
+    for name in wanted:
+        if name not in known:
+            raise UserError(
+                f"{file}: no column {shown(name)}{near(name, known)}\n"
+                f"Its first line names the columns: {names(known)}"
+            )
+
+
+def _form(file: Path) -> str:
+    """Return the suffix that says how to read a file, `.gz` aside; refuse what is no table."""
+    if file.is_dir():
+        inside = names(sorted(f.name for f in file.iterdir() if f.is_file()))
+        raise UserError(f"{file}: a folder; name one file, as {file}/{inside or 'train.csv'}")
+    if not file.is_file():
+        beside = [f.name for f in file.parent.iterdir()] if file.parent.is_dir() else []
+        raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
+    lower = file.name.lower().removesuffix(".gz")
+    form = Path(lower).suffix
+    if form in (".xlsx", ".xls", ".ods"):
+        raise UserError(f"{file}: {_SAVE_AS}.")
+    if form not in (".csv", ".tsv", ".jsonl") and not file.name.lower().endswith(".parquet"):
+        raise UserError(f"{file}: what is it? Its name must end in {_ALLOWED}.")
+    _check_content(file, packed=lower != file.name.lower(), form=form)
+    return form
+
+
+def _check_content(file: Path, *, packed: bool, form: str) -> None:
+    own = b"\x1f\x8b" if packed else b"PAR1" if form == ".parquet" else b""
+    with file.open("rb") as opened:
+        start = opened.read(4)
+    if not start:
+        raise _empty(file)
+    if own and not start.startswith(own):
+        raise UserError(f"{file}: not {_FOREIGN[own].split(';')[0]}, though its name says so.")
+    for magic, what in _FOREIGN.items():
+        if magic != own and start.startswith(magic):
+            raise UserError(f"{file}: {what}.")
+
+
+def _first(file: Path, records: Iterator[_Record]) -> _Record:
+    for record in records:
+        return record
+    raise _empty(file)
+
+
+def _empty(file: Path) -> UserError:
+    return UserError(f"{file}: empty; expected a table, its first line naming the columns.")
+
+
+def _parquet(file: Path) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(file, error) from error
+
+
+def _parquet_rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+    import pyarrow
+
+    doubled = [n for n in wanted if columns(file).count(n) > 1]
+    if doubled:
+        raise UserError(f"{file}: column {shown(doubled[0])} stands twice; rename one.")
+    try:
+        found = _parquet(file).read(columns=list(wanted)).to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise _damaged(file, error) from error
+    return (Row(f"{file} row {i}", data) for i, data in enumerate(found, start=1))
+
+
+def _damaged(file: Path, error: Exception) -> UserError:
+    return UserError(f"{file}: not readable as parquet ({' '.join(str(error).split())[:120]}).")

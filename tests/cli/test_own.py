@@ -1,0 +1,37 @@
+"""A table of twenty rows in an empty folder: every method trains on it, and the report shows it."""
+
+import json
+
+import pytest
+
+from tests.task.malformed_tables import delimited, reviews
+
+
+@pytest.fixture
+def table(ptrun):
+    (ptrun.folder / "reviews.csv").write_text(delimited(reviews()))
+    return ["task=csv", "task.train=reviews.csv", "task.text=text", "task.label=label"]
+
+
+@pytest.mark.slow
+def test_a_table_of_twenty_rows_trains_evaluates_and_reports(ptrun, table):
+    methods = ["fine_tuning", "prompt_tuning", "ptuning_v2"]
+    for method in methods:
+        done = ptrun(f"method={method}", *table, "train.max_steps=3")
+        assert done.returncode == 0, done.stderr
+        assert "labels: negative (10), positive (10)" in done.stderr
+        assert f"{method} · pocket_bert · csv_reviews" in done.stdout
+    results = [json.loads(file.read_text()) for file in ptrun.results()]
+    assert [r["manifest"]["data"]["train"]["count"] for r in results] == [12, 12, 12]
+    assert all(r["manifest"]["seconds"] < 60 for r in results)
+    shown = ptrun("report", "outputs").stdout
+    assert all(method in shown for method in methods) and shown.count("csv_reviews") == 3
+
+
+def test_a_missing_column_is_told_in_two_lines(ptrun, table):
+    done = ptrun(*table, "task.label=lable")
+    assert done.returncode == 1 and not ptrun.results()
+    assert done.stderr.strip().splitlines() == [
+        "ptrun: reviews.csv: no column 'lable'; did you mean 'label'?",
+        "Its first line names the columns: text, label",
+    ]

@@ -1,0 +1,122 @@
+"""Whatever a file holds: it is read, or there is one short error with its name and line."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.task.own import Own
+from tests.task.malformed import KINDS, Kind, files_of, generator, lines_of, rows_of, spoilt
+from tests.task.malformed_tables import delimited, delimited_inputs, parquet_inputs, reviews
+
+SPOILT = 5
+OWN_LINES = Kind("own", {}, {"text": "fine", "label": 1}, [{"label": [1]}, {"text": ""}])
+COUNTS = {  # refused, read
+    "classification": (40, 6),
+    "regression": (38, 6),
+    "choice": (41, 6),
+    "tagging": (41, 7),
+    "extraction": (42, 6),
+    "multispan": (39, 7),
+    "grouped": (38, 7),
+    "entity_choice": (43, 6),
+    "span_check": (49, 7),
+    "facts": (42, 6),
+    "csv": (34, 8),
+    "tsv": (32, 10),
+    "semicolons": (33, 9),
+    "jsonl": (34, 8),
+    "parquet": (17, 4),
+}
+
+
+def outcome(load, file, line=None):
+    """Return `read`, or `refused` after a look at the message."""
+    try:
+        for example in load():
+            json.dumps([example.fields, str(example.target)], ensure_ascii=False).encode("utf-8")
+    except UserError as error:
+        told = str(error)
+        assert str(file) in told, told[:500]
+        assert line is None or f"{file}:{line}:" in told, told[:500]
+        assert len(told.splitlines()) <= 3, told[:500]
+        assert len(told.replace(str(file), "")) < 500, told[:900]
+        return "refused"
+    return "read"
+
+
+def line_inputs(kind):
+    """Yield a name, a file's content, the end of its name, and the line that is wrong."""
+    rng, good = generator(kind.path), json.dumps(kind.row).encode()
+    last = json.dumps(kind.row | ({"label": 0} if "label" in kind.row else {})).encode()
+    right = b"\n".join([good, good, last])
+    for name, row in rows_of(kind, rng):
+        yield name, b"\n".join([good, json.dumps(row).encode(), last]), ".jsonl", 2
+    for name, line in lines_of(kind.row, rng):
+        yield name, b"\n".join([good, line, last]), ".jsonl", 2
+    for name, content, ending in files_of(right, rng):
+        yield name, content, f".jsonl{ending}", None
+    yield from spoilt_inputs(right, ".jsonl", rng)
+
+
+def spoilt_inputs(content, ending, rng):
+    for i in range(SPOILT):
+        yield f"spoilt {i}", spoilt(content, rng), ending, None
+
+
+def of_kind(folder, kind):
+    task = kind.make(folder.parent)
+    return [task.labels, task.load("train")][1]
+
+
+def of_own(file):
+    task = Own(None, train=str(file), text="text", label="label")
+    return [task.labels, task.digest(), task.load("train")][2]
+
+
+def tried(inputs, folder, load):
+    """Return how each input ended, by its name."""
+    found = []
+    folder.mkdir()
+    for name, content, ending, line in inputs:
+        file = folder / f"train{ending}"
+        file.write_bytes(content)
+        found.append((name, outcome(lambda file=file: load(file), file, line)))
+        file.unlink()
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_lines_of_each_kind_are_read_or_refused(name, tmp_path):
+    kind = KINDS[name]
+    found = tried(line_inputs(kind), tmp_path / "t", lambda file: of_kind(file.parent, kind))
+    check(name, found)
+
+
+def own_inputs(form):
+    rng = generator(form)
+    if form == "jsonl":
+        yield from line_inputs(OWN_LINES)
+    elif form == "parquet":
+        yield from parquet_inputs(rng)
+    else:
+        separator = "\t" if form == "tsv" else ";" if form == "semicolons" else ","
+        yield from delimited_inputs(separator, rng)
+        ending = ".tsv" if form == "tsv" else ".csv"
+        yield from spoilt_inputs(delimited(reviews(), separator).encode(), ending, rng)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "semicolons", "jsonl", "parquet"])
+def test_own_tables_are_read_or_refused(form, tmp_path):
+    check(form, tried(own_inputs(form), tmp_path / "t", of_own))
+
+
+def check(name, found):
+    count = Counter(how for _, how in found)
+    assert (count["refused"], count["read"]) == COUNTS[name], found
+
+
+def test_there_are_more_than_two_hundred_inputs():
+    assert sum(map(sum, COUNTS.values())) == 666
+    assert sum(refused for refused, _ in COUNTS.values()) == 563

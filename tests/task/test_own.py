@@ -1,0 +1,171 @@
+"""Own tables: labels inferred and told, one clear error each, identity by content."""
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from ptrun.config import identity
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.protocol.honest import Honest
+from ptrun.protocol.paper import Paper
+from ptrun.task.own import Own
+from tests.task.malformed_tables import delimited, parquet, reviews
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("reviews.csv").write_text(delimited(reviews()))
+    return tmp_path
+
+
+def own(train="reviews.csv", **keys):
+    return Own(None, **{"train": train, "text": "text", "label": "label", **keys})
+
+
+def refused(train="reviews.csv", **keys):
+    with pytest.raises(UserError) as raised:
+        task = own(train, **keys)
+        assert task.labels
+        for part in ("train", "dev", "test"):
+            task.load(part) if task.has(part) else None
+    told = str(raised.value)
+    assert len(told.splitlines()) <= 3
+    return told
+
+
+def test_labels_are_inferred_sorted_and_told(folder, caplog):
+    logging.getLogger("ptrun").propagate = True
+    with caplog.at_level(logging.INFO, "ptrun"):
+        task = own()
+        assert task.labels == ["negative", "positive"]
+    assert caplog.messages == ["labels: negative (10), positive (10)"]
+    examples = task.load("train")
+    assert [e.id for e in examples] == [f"train-{i}" for i in range(20)]
+    assert examples[1].target == "negative" and examples[0].fields == {"text": reviews()[0]["text"]}
+
+
+def test_every_form_reads_the_same(folder):
+    rows = reviews()
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    table = parquet({key: [row[key] for row in rows] for key in rows[0]})
+    semicolons = b"\xef\xbb\xbf" + delimited(rows, ";").replace("\n", "\r\n").encode()
+    forms = {"a.tsv": delimited(rows, "\t").encode(), "a.jsonl": lines, "a.parquet": table}
+    forms |= {"b.csv": semicolons, "b.csv.gz": gzip.compress(semicolons)}
+    for name, content in forms.items():
+        Path(name).write_bytes(content)
+        assert own(name).load("train") == own().load("train"), name
+
+
+def test_pairs_quotes_and_line_breaks_are_kept(folder):
+    text = 'premise,hypothesis,y\n"He said ""no"",\nthen left",He left,1\nx,y,0\n'
+    Path("pairs.csv").write_text(text)
+    task = own("pairs.csv", text=["premise", "hypothesis"], label="y")
+    assert task.fields == ["premise", "hypothesis"] and task.labels == ["0", "1"]
+    assert task.load("train")[0].fields["premise"] == 'He said "no",\nthen left'
+    Path("pairs.csv").write_text(text + "z,,1\n")
+    told = refused("pairs.csv", text=["premise", "hypothesis"], label="y")
+    assert "pairs.csv:5: 'hypothesis' is empty" in told
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [([1, 0], "1"), ([1.0, 0.0], "1"), ([True, False], "true"), ([0.5, 1.5], "0.5")],
+)
+def test_numbers_are_labels_as_text(folder, label, name):
+    rows = ({"text": "x", "label": label[i % 2]} for i in range(4))
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert own("a.jsonl").load("train")[0].target == name
+
+
+WRONG = {
+    "no file": ({"train": None}, ["which file?", "task.train=FILE"]),
+    "misspelt file": ({"train": "revews.csv"}, ["no such file", "did you mean 'reviews.csv'?"]),
+    "folder": ({"train": "."}, ["a folder; name one file", "reviews.csv"]),
+    "no text": ({"text": None}, ["task.text", "columns: text, label", "task.text=[COLUMN,COLUMN]"]),
+    "three texts": ({"text": ["a", "b", "c"]}, ["task.text", "columns: text, label"]),
+    "no label": ({"label": None}, ["task.label", "columns: text, label"]),
+    "misspelt": ({"label": "lable"}, ["no column 'lable'; did you mean 'label'?", "text, label"]),
+    "twice": ({"label": "text"}, ["task.text=text and task.label=text", "columns: text, label"]),
+    "one setting's files": ({"variant": "fewglue"}, ["setting=fewglue", "setting=full"]),
+}
+
+
+@pytest.mark.parametrize(("keys", "told"), WRONG.values(), ids=WRONG)
+def test_a_wrong_option_is_explained(folder, keys, told):
+    message = refused(**keys)
+    assert all(words in message for words in told), message
+
+
+BROKEN = {
+    "ragged": ("text,label\na,b,c\nd,e\n", ["x.csv:2: 3 cells, the header has 2", "double quotes"]),
+    "open quote": ('text,label\na,b\n"c,d\ne,f\n', ["x.csv:3", "quote"]),
+    "CP1252": (b"text,label\na,b\ncaf\xe9,c\n", ["x.csv:3: byte 0xe9 at 4", "iconv -f CP1252"]),
+    "UTF-16": ("text,label\n".encode("utf-16"), ["x.csv:1: byte 0xff at 1", "iconv -f UTF-16"]),
+    "doubled name": ("text,label,text\na,b,c\n", ["x.csv:1: column 'text' stands twice"]),
+    "empty": ("", ["x.csv: empty"]),
+    "header alone": ("text,label\n", ["x.csv: no rows below the header"]),
+    "no header": ("fine,good\npoor,bad\n", ["no column 'text'", "names the columns: fine, good"]),
+    "one label": ("text,label\na,b\nc,b\n", ["one value alone, 'b'", "task.label=COLUMN"]),
+    "no labels": (
+        "text,label\n" + "".join(f"a,{i}\n" for i in range(30)),
+        ["30 different values in 30 rows", "task.label=COLUMN, of text, label"],
+    ),
+    "Excel": (b"PK\x03\x04abc", ["x.csv: an Excel or zip file; save the sheet as CSV (UTF-8)"]),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_table_is_explained(folder, content, told):
+    Path("x.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    message = refused("x.csv")
+    assert all(words in message for words in told), message
+
+
+def test_a_label_that_train_does_not_have_is_refused(folder):
+    Path("dev.csv").write_text("text,label\nfine,positive\nso so,mixed\n")
+    told = refused(dev="dev.csv")
+    assert "dev.csv:3: label is 'mixed'" in told and "it has negative, positive" in told
+
+
+def test_honest_carves_what_is_not_given(folder):
+    alone = Honest().split(own(), 1)
+    parts = [alone.train, alone.dev, alone.test]
+    assert [len(part) for part in parts] == [12, 3, 5]
+    assert len({e.id for part in parts for e in part}) == 20
+    assert alone.origin == {"dev": "20% of train", "test": "25% of train"}
+    dev = Honest().split(own(dev="reviews.csv"), 1)
+    assert [len(dev.train), len(dev.dev), len(dev.test)] == [15, 5, 20]
+    with pytest.raises(UserError, match=r"no dev file: type task.dev=FILE, or protocol=honest"):
+        Paper().split(own(), 1)
+
+
+def name_of(*overrides):
+    composed = compose_run(["task=csv", "task.text=text", "task.label=label", *overrides])
+    keys = {key: value for key, value in composed.config["task"].items() if key != "_target_"}
+    content = identity.affecting(composed.config, Own(None, **keys).digest(), "w")
+    return identity.run_id(composed.names, content)
+
+
+def test_a_run_is_named_after_the_file_and_identified_by_its_content(folder):
+    here = name_of("task.train=reviews.csv")
+    assert here.startswith("ptuning_v2-pocket_bert-csv_reviews-full-s1-")
+    Path("below").mkdir()
+    Path("below/reviews.csv").write_text(delimited(reviews()))
+    assert name_of("task.train=below/reviews.csv") == here
+    assert name_of("task.train=reviews.csv", "task.dev=reviews.csv") != here
+    Path("reviews.csv").write_text(delimited(reviews()[:-1]))
+    assert name_of("task.train=reviews.csv") != here
+    assert "-csv_own_set-" in name_of("task.train=reviews.csv", "task.name='own: set'")
+
+
+def test_names_that_are_not_ascii_need_no_quotes(folder):
+    Path("评论 ä.csv").write_text(delimited(reviews()))
+    assert "-csv_评论_ä-" in name_of("task.train=评论 ä.csv")
+    composed = compose_run(["task=csv", "task.text=[标题, 正文]", "task.label=été"])
+    assert composed.config["task"]["text"] == ["标题", "正文"]
+    assert composed.config["task"]["label"] == "été"
