@@ -15,7 +15,10 @@ from rich.table import Table
 
 from ptrun.config import build
 from ptrun.config.compose import Composed
+from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.prompt.encoding import Encoder
+from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features
 from ptrun.run import plan, split_of
 from ptrun.types import Example
@@ -59,8 +62,8 @@ def check(composed: Composed) -> Group:
         whole = unlimited.encode(examples, 10**6) if examples else []
         parts.append(Part(name, split.origin.get(name, ""), examples, features, whole))
     title = " · ".join([*composed.names.values(), f"metric {planned.task.metric}"])
-    shown = _rendered(method, parts[0] if parts[0].examples else parts[2])
-    return Group(title, _counts(parts), *shown)
+    part = parts[0] if parts[0].examples else parts[2]
+    return Group(title, _counts(parts), *_rendered(method, part), *_patterns(method, part))
 
 
 def _counts(parts: Sequence[Part]) -> Table:
@@ -102,3 +105,28 @@ def _line(tokenizer: Any, features: Features, example: Example) -> str:
         f"[reverse]{escape(t)}[/reverse]" if i in reads else escape(t) for i, t in enumerate(tokens)
     ]
     return f"\n{escape(example.id)} → {escape(str(example.target))}\n{' '.join(marked)}"
+
+
+def _patterns(method: Method, part: Part) -> list[str]:
+    """Return the first example under each of the task's patterns: tokens, and where slots are."""
+    task = method.task
+    pvps = read_pvps(task.pvps, task.labels) if task.pvps and part.examples else {}
+    tokenizer = method.backbone.tokenizer()
+    encoder = Encoder(tokenizer) if pvps else None
+    return [
+        _pattern(tokenizer, encoder, pvp, part.examples[0], method.room()) for pvp in pvps.values()
+    ]
+
+
+def _pattern(tokenizer: Any, encoder: Any, pvp: PVP, example: Example, room: int) -> str:
+    try:
+        row = encoder.encode(pvp.render(example.fields), room)
+    except UserError as error:
+        return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
+    tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
+    for place in row.masks:
+        tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
+    for place in row.softs:
+        tokens[place] = "[bold]<soft>[/bold]"
+    cut = f", {row.cut} tokens cut" if row.cut else ""
+    return f"\npvp {escape(pvp.name)}{cut}\n{' '.join(tokens)}"

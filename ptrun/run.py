@@ -16,11 +16,13 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.hardware.member import Member
 from ptrun.hardware.optim import check_train
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.luck import selection_luck
 from ptrun.method.base import Method, check_pair
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
 from ptrun.store import RunStore, set_aside
 from ptrun.task.base import Task
+from ptrun.task.overlap import Overlaps, overlaps
 from ptrun.token_cache import encoded
 from ptrun.types import RunResult, Split
 
@@ -97,7 +99,25 @@ def split_of(planned: Plan) -> Split:
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
-    return planned.setting.choose(split, data_seed)
+    split = planned.setting.choose(split, data_seed)
+    _compare(planned, overlaps(split))
+    return split
+
+
+def _compare(planned: Plan, found: Overlaps) -> None:
+    """Tell what the parts share; refuse to report on what selects, unless the protocol does.
+
+    Raises:
+        UserError: dev and test are the same texts.
+    """
+    if "dev/test" in found.identical and planned.protocol.disjoint:
+        raise UserError(
+            f"task={planned.task.name}: dev and test hold the same texts, so nothing would be "
+            "reported honestly;\ngive another task.dev or test, or type protocol=paper."
+        )
+    for pair, count in found.shared.items():
+        if pair not in found.identical:
+            _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
 
 
 def run(composed: Composed) -> RunResult:
@@ -122,6 +142,11 @@ def run(composed: Composed) -> RunResult:
         raise UserError(
             f"setting={planned.composed.names['setting']} leaves nothing to learn from, but "
             f"method={name} learns; choose another setting."
+        )
+    if not split.dev and method.learned():
+        raise UserError(
+            f"task={planned.task.name} has no dev under this protocol: its authors drew one from "
+            "train;\ntype setting=few_shot_32 (or another that draws dev), or protocol=honest."
         )
     planned.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
@@ -215,6 +240,13 @@ def _report(
     return replace(outcome, metrics={"dev": selected, "test": test})
 
 
+def _luck(planned: Plan, member: Member, split: Split) -> float | None:
+    """Return by how much the best dev score is likely to flatter, in points; None if unknown."""
+    scores = [row[planned.task.metric] for row in member.history]
+    known = scores and all(0 <= score <= 100 for score in scores) and split.dev
+    return selection_luck(scores, len(split.dev)) if known else None
+
+
 def _facts(
     planned: Plan,
     engine: TorchEngine,
@@ -237,6 +269,8 @@ def _facts(
             "frozen_verified": frozen,
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
+        "overlaps": overlaps(split).record(),
+        "selection_luck": _luck(planned, member, split),
         "task_version": planned.task.version,
         "steps": member.step,
         "best_step": member.best_step,

@@ -14,6 +14,8 @@ class ClaimProtocol(Protocol):
 
     select_best: bool
     """Whether the best dev evaluation counts, or the last step."""
+    disjoint: bool
+    """Whether a test that equals dev is refused."""
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the task's examples as train, dev and test."""

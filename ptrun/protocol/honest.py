@@ -18,6 +18,7 @@ class Honest:
     """
 
     select_best = True
+    disjoint = True
 
     def __init__(self, *, dev_share: float = 0.1):
         self.dev_share = dev_share

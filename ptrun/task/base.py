@@ -1,7 +1,7 @@
 """What a task is: examples, and the score of predictions on them. No tokenizer, no model."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from ptrun.types import Example, Prediction
 
@@ -20,6 +20,8 @@ class Task(Protocol):
     labels: Sequence[str]
     metric: str
     """The metric that selects, one of those `score` returns."""
+    pvps: Mapping[str, Any]
+    """Patterns with their verbalizers, by name, as the task's file has them."""
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
 

@@ -11,7 +11,7 @@ from ptrun.prompt.pvp import read_pvps
 from tests.prompt import tokenizers as make
 
 ROOT = Path(__file__).parents[2]
-FILES = [file for folder in ("conf/task", "pvps") for file in (ROOT / folder).glob("*.yaml")]
+FILES = [file for folder in ("conf/task",) for file in (ROOT / folder).glob("*.yaml")]
 CHINESE = ("chnsenticorp", "amazon_zh", "tnews", "ccpm", "c3", "lcqmc", "cmnli", "ocnli")
 TEXTS = ["sentence", "text", "premise", "hypothesis", "passage", "paragraph", "answer", "word"]
 TEXTS += ["article", "question_title", "context", "translation", "sub_label", "marked"]
