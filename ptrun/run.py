@@ -116,8 +116,7 @@ def _compare(planned: Plan, found: Overlaps) -> None:
             "reported honestly;\ngive another task.dev or test, or type protocol=paper."
         )
     for pair, count in found.shared.items():
-        if pair not in found.identical:
-            _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
+        _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
 
 
 def run(composed: Composed) -> RunResult:

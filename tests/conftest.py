@@ -148,13 +148,17 @@ def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Return a folder with six rows of each task that has local data in the tests."""
+    """Return a folder with six rows of each task that has local data in the tests.
+
+    Dev lacks the last one: a dev that equals test is refused.
+    """
     root = tmp_path / "data"
     for file in (Path(__file__).parent / "data").glob("*.jsonl"):
         folder = root / file.stem
         folder.mkdir(parents=True)
-        for split in ("train", "validation", "test"):
-            (folder / f"{split}.jsonl").write_text(file.read_text(encoding="utf-8"))
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        for split, own in (("train", lines), ("validation", lines[:-1]), ("test", lines)):
+            (folder / f"{split}.jsonl").write_text("".join(own))
     return root
 
 
