@@ -2,7 +2,7 @@
 
     python benchmarks/tokenizing.py --data DIR --tokenizer FOLDER
 
-FOLDER is a model folder. SQuAD's questions and contexts are read as pairs cut at 384 tokens; windows
+FOLDER is a model folder. SQuAD is read as pairs of question and context cut at 384 tokens; windows
 come with the read-out of questions. Written to results/tokenizing.json.
 """
 

@@ -1,4 +1,4 @@
-"""Dev selects and test is scored once: whatever the test labels are, nothing before them changes."""
+"""Dev selects, test is scored once: whatever the test labels are, nothing before them changes."""
 
 import json
 
