@@ -132,10 +132,10 @@ def run(composed: Composed) -> RunResult:
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return _known(done, planned.folder)
+    split = split_of(planned)
     torch.manual_seed(config["seed"])
     method = build.build(config["method"], planned.backbone, planned.task)
     engine = planned.engine
-    split = split_of(planned)
     if not split.train and method.learned():
         name = planned.composed.names["method"]
         raise UserError(

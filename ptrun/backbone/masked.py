@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ptrun.backbone import deberta
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import read_order
 from ptrun.backbone.injection import Injection, Paths, wire
@@ -106,30 +104,18 @@ class Albert(Encoder):
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Give each call a module of its own over the shared parameters, then connect them."""
+        from ptrun.backbone.albert import Call
+
         encoder = self.body(model).encoder
         groups = encoder.albert_layer_groups
         if len(groups) != 1 or len(groups[0].albert_layers) != 1:
             raise UserError("only ALBERT models with one shared layer are supported.")
         count = model.config.num_hidden_layers
-        encoder.albert_layer_groups = nn.ModuleList(_Call(groups[0]) for _ in range(count))
+        encoder.albert_layer_groups = nn.ModuleList(Call(groups[0]) for _ in range(count))
         encoder.config = deepcopy(encoder.config)
         encoder.config.num_hidden_groups = count
-        model.supports_gradient_checkpointing = True  # `_Call` supports it
+        model.supports_gradient_checkpointing = True  # `Call` supports it
         super().prepare(model, injection)
-
-
-class _Call(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One call of ALBERT's layer: modules of its own, parameters shared with all other calls."""
-
-    def __init__(self, group: Any):
-        super().__init__()
-        shared = {id(p): p for p in group.parameters()}
-        self.albert_layers = deepcopy(group.albert_layers, shared)
-
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
-        """Return what the layer makes of hidden states `[B, T, H]`."""
-        out: Tensor = self.albert_layers[0](hidden_states, attention_mask, **options)
-        return out
 
 
 class Deberta(Encoder):
@@ -137,6 +123,8 @@ class Deberta(Encoder):
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers and put prefixes into their attention."""
+        from ptrun.backbone import deberta
+
         encoder = self.body(model).encoder
         for layer in encoder.layer:
             layer.attention.self.pos_dropout = nn.Identity()

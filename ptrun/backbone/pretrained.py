@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, Shape
 from ptrun.backbone.dropout import install
 from ptrun.backbone.family import family_of
 from ptrun.backbone.injection import Injection
@@ -66,7 +66,6 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
-        self.shape = self.architecture.shape(self._library_config(self.config))
         self.has_head, self.fetched = True, False
         self._tokenizers: dict[bool, Any] = {}
 
@@ -80,6 +79,11 @@ class PretrainedBackbone:
         if self._has_own_output():
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
         return self._prepare(model)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The sizes, from the configuration alone."""
+        return self.architecture.shape(self._library_config(self.config))
 
     @cached_property
     def has_pooler(self) -> bool:

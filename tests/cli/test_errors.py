@@ -30,6 +30,10 @@ WRONG = {
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
     "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
+    "no dev under paper": (
+        ["task=csv", "task.train=rows.csv", "task.text=text", "task.label=label", "protocol=paper"],
+        ["rows.csv"],
+    ),
     "no pooler": (
         ["backbone=pocket_gpt2", "task=pocket_sentiment", "method.pooler=frozen"],
         ["method.pooler is frozen", "pocket_gpt2 (causal)", "method.pooler=trainable"],
@@ -80,16 +84,9 @@ def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
 
 
 def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
-    mine = ptrun.folder / "ptrun_conf" / "task"
-    mine.mkdir(parents=True)
-    (ptrun.folder / "regression.py").write_text(
-        "class Regression:\n    kind = 'regression'\n    def __init__(self, data_dir): pass\n"
-    )
-    (mine / "scores.yaml").write_text("# Scores.\n_target_: regression.Regression\n")
-    done = ptrun(
-        "task=scores", "backbone=bert_large_cased", environment={"PYTHONPATH": str(ptrun.folder)}
-    )
-    check(ptrun, done, ["method=ptuning_v2 cannot answer task=scores", "classification, tagging"])
+    done = ptrun("task=pocket_similarity", "backbone=bert_large_cased")
+    told = ["method=ptuning_v2 cannot answer task=pocket_similarity", "classification, tagging"]
+    check(ptrun, done, told)
 
 
 def check(ptrun, done, told):

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 
 def journal(folder):
@@ -26,12 +28,13 @@ def test_poisoned_test_labels_change_nothing_about_selection(ptrun):
         split = next(i for i, row in enumerate(rows) if row["event"] == "selection_done")
         assert not any("test" in row["event"] for row in rows[:split])
         timeless = [{k: v for k, v in r.items() if "second" not in k} for r in rows[: split + 1]]
-        prompt = (file.parent / "prompt.safetensors").read_bytes()
+        prompt = load_file(file.parent / "prompt.safetensors")
         result = json.loads(file.read_text())
         seen.append((timeless, prompt, result["metrics"]["dev"], result["metrics"]["test"]))
         flip(ptrun.data_dir / "sst2" / "test.jsonl")
     (clean, poisoned) = seen
-    assert clean[:3] == poisoned[:3]
+    assert clean[0] == poisoned[0] and clean[2] == poisoned[2]
+    assert all(torch.equal(clean[1][name], poisoned[1][name]) for name in clean[1])
     assert clean[3]["accuracy"] + poisoned[3]["accuracy"] == pytest.approx(100)
 
 

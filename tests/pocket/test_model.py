@@ -59,7 +59,7 @@ def test_a_model_has_learned_as_much_as_its_figures_say(name):
     """On the held-out text: the loss within 0.01 of the written one, fp16 weights and all."""
     recipe = read([f"backbone={name}"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / name)
-    recipe = replace(recipe, vocabulary=len(tokenizer))
+    recipe = replace(recipe, vocabulary=len(tokenizer), device="cpu")
     model = _model(name, CLASSES[recipe.objective])
     generator = _model("pocket_bert", CLASSES["masked"]) if recipe.generator else None
     packed = rows(tokenizer.backend_tokenizer, documents("validation"), recipe.length)
