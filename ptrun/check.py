@@ -5,6 +5,7 @@ Composes and checks the configuration, loads data and tokenizer, encodes; no wei
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -52,8 +53,9 @@ def check(composed: Composed) -> Group:
     planned = plan(composed)
     config = composed.config
     method = build.build(config["method"], planned.backbone, planned.task)
-    split = split_of(planned)
-    free = build.build({**config["task"], "max_tokens": None}, config["data_dir"], planned.variant)
+    split, _ = split_of(planned)
+    free = copy(planned.task)
+    free.max_tokens = None
     unlimited = build.build(config["method"], planned.backbone, free).readout
     parts = []
     for name in ("train", "dev", "test"):

@@ -68,10 +68,9 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "report": _report,
         "check": _check,
     }
-    if arguments and arguments[0] == "import":  # has a help of its own
-        _import(arguments[1:])
-    elif arguments and arguments[0] == "pretrain":
-        _pretrain(arguments[1:])
+    helpful = {"import": _import, "pretrain": _pretrain}  # each has a help of its own
+    if arguments and arguments[0] in helpful:
+        helpful[arguments[0]](arguments[1:])
     elif any(argument in ("-h", "--help") for argument in arguments):
         _help()
     elif "--version" in arguments:

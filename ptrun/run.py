@@ -23,6 +23,7 @@ from ptrun.setting.base import Setting
 from ptrun.store import RunStore, set_aside
 from ptrun.task.base import Task
 from ptrun.task.overlap import Overlaps, overlaps
+from ptrun.task.source import Source
 from ptrun.token_cache import encoded
 from ptrun.types import RunResult, Split
 
@@ -87,21 +88,27 @@ def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
     """Return the folder of a setting's own files, if it needs them or they are there."""
     if setting.variant is None or setting.required:
         return setting.variant
-    name = str(config["task"]["source"].get("folder", config["task"]["name"])).rsplit("/", 1)[-1]
-    there = config["data_dir"] and (Path(config["data_dir"]) / setting.variant / name).is_dir()
+    name, origin = config["task"].get("name"), config["task"].get("source")
+    if origin is None:  # the user's own files have no variants
+        return None
+    there = Source(name, origin, config["data_dir"], setting.variant).exists("train")
     return setting.variant if there else None
 
 
-def split_of(planned: Plan) -> Split:
-    """Return the examples of a run: what the protocol hands out, as the setting cuts it."""
+def split_of(planned: Plan) -> tuple[Split, Overlaps]:
+    """Return the examples of a run, and what their parts share.
+
+    They are what the protocol hands out, as the setting cuts it.
+    """
     data_seed = planned.composed.config["data_seed"]
     split = planned.protocol.split(planned.task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
     split = planned.setting.choose(split, data_seed)
-    _compare(planned, overlaps(split))
-    return split
+    found = overlaps(split)
+    _compare(planned, found)
+    return split, found
 
 
 def _compare(planned: Plan, found: Overlaps) -> None:
@@ -132,7 +139,7 @@ def run(composed: Composed) -> RunResult:
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return _known(done, planned.folder)
-    split = split_of(planned)
+    split, shared = split_of(planned)
     torch.manual_seed(config["seed"])
     method = build.build(config["method"], planned.backbone, planned.task)
     engine = planned.engine
@@ -152,7 +159,7 @@ def run(composed: Composed) -> RunResult:
     store = _open(planned)
     started = time.monotonic()
     before = None if method.tunes_backbone else checksum(planned.backbone.model)
-    member = _member(planned, method, split, store, planned.protocol.select_best)
+    member = _member(planned, method, split, store)
     _LOG.info("training in %s", planned.folder)
     engine.fit([member])
     frozen = None if before is None else before == checksum(planned.backbone.model)
@@ -160,6 +167,7 @@ def run(composed: Composed) -> RunResult:
     if member.failed is None:
         outcome = _report(planned, outcome, engine, member, split, store)
     facts = _facts(planned, engine, member, split, frozen, time.monotonic() - started)
+    facts["overlaps"] = shared.record()
     store.close(replace(outcome, manifest=facts))
     return _known(replace(outcome, manifest=facts), planned.folder)
 
@@ -187,9 +195,7 @@ def _open(planned: Plan) -> RunStore:
     return RunStore(planned.folder, bound, tracker)
 
 
-def _member(
-    planned: Plan, method: Method, split: Split, store: RunStore, select_best: bool
-) -> Member:
+def _member(planned: Plan, method: Method, split: Split, store: RunStore) -> Member:
     return Member(
         method,
         encoded(method, split.train, _tokens(planned)),
@@ -199,7 +205,7 @@ def _member(
         planned.train,
         planned.composed.config["seed"],
         store,
-        select_best,
+        planned.protocol.select_best,
     )
 
 
@@ -268,7 +274,6 @@ def _facts(
             "frozen_verified": frozen,
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
-        "overlaps": overlaps(split).record(),
         "selection_luck": _luck(planned, member, split),
         "task_version": planned.task.version,
         "steps": member.step,

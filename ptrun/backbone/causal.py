@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import read_order
-from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.family import OneStack, read_order
+from ptrun.backbone.injection import Paths
 
 _GPT2 = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
 
 
 @dataclass(frozen=True)
-class Decoder:
+class Decoder(OneStack):
     """One architecture of the family."""
 
     library: str
@@ -43,14 +43,6 @@ class Decoder:
             positions=min(config.max_position_embeddings, window),
             dropout=getattr(config, "resid_pdrop", 0.0),
         )
-
-    def prepare(self, model: Any, injection: Injection) -> None:
-        """Connect the layers."""
-        wire(self.body(model), self.paths, injection)
-
-    def body(self, model: Any) -> Any:
-        """Return the model without its output matrix."""
-        return model.base_model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""

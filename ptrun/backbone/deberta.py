@@ -70,8 +70,8 @@ def _parts(
     """Return scaled queries, keys, values `[B, heads, T, d]` and the relative bias of scores."""
     first = hasattr(module, "in_proj")
     query, key, value = _first(module, hidden) if first else _second(module, hidden)
-    kinds = 1 + sum(kind in module.pos_att_type for kind in ("c2p", "p2c"))
-    kinds = 1 + len(module.pos_att_type) if first else kinds
+    named = module.pos_att_type
+    kinds = 1 + (len(named) if first else sum(kind in named for kind in ("c2p", "p2c")))
     scale = math.sqrt(query.shape[-1] * kinds)
     if not module.relative_attention:
         return query / scale, key, value, 0.0

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.injection import Injection
+from ptrun.backbone.injection import Injection, Paths, wire
 from ptrun.errors import UserError
 
 _MODULES = {
@@ -53,6 +53,20 @@ class Family(Protocol):
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters of the published size."""
+
+
+class OneStack:
+    """What families with one stack of layers, at `paths`, have in common."""
+
+    paths: Paths
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect a model's layers to the current pass."""
+        wire(self.body(model), self.paths, injection)
+
+    def body(self, model: Any) -> Any:
+        """Return the model without output head and pooler."""
+        return model.base_model
 
 
 def family_of(name: str, config: Mapping[str, Any]) -> Family:

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import read_order
-from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.family import OneStack, read_order
+from ptrun.backbone.injection import Injection, Paths
 from ptrun.errors import UserError
 
 _BERT = Paths("encoder.layer", "attention.self", "attention.output.dense", "output.dense")
@@ -25,7 +25,7 @@ _ALBERT = Paths(
 
 
 @dataclass(frozen=True)
-class Encoder:
+class Encoder(OneStack):
     """One architecture of the family.
 
     Args:
@@ -60,14 +60,6 @@ class Encoder:
             positions=config.max_position_embeddings - self._first(config),
             dropout=config.hidden_dropout_prob,
         )
-
-    def prepare(self, model: Any, injection: Injection) -> None:
-        """Connect the layers; ALBERT's become separate, DeBERTa's attention becomes ours."""
-        wire(self.body(model), self.paths, injection)
-
-    def body(self, model: Any) -> Any:
-        """Return the encoder, without pooler and head."""
-        return model.base_model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""

@@ -242,7 +242,6 @@ class PretrainedBackbone:
                 raise UserError(f"backbone={self.name} is on no hub: {self.source}")
             self.folder = files.fetch(self.hub, self.revision)
             self.fetched = True
-            files.weight_files(self.folder)
         return self.folder
 
     def _prepare(self, model: Any) -> Any:

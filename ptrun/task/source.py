@@ -80,10 +80,7 @@ class Source:
 
     def exists(self, split: str) -> bool:
         """Return whether local files hold a split."""
-        if self.data_dir is None:
-            return False
-        base = Path(self.data_dir) / self.folder / f"{split}.jsonl"
-        return base.is_file() or base.with_name(f"{base.name}.gz").is_file()
+        return self.data_dir is not None and self._found(split) is not None
 
     def rows(self, split: str) -> Iterator[Row]:
         """Yield the rows of one split.
@@ -135,13 +132,20 @@ class Source:
             raise UserError(f"data_dir={self.data_dir}: no such folder.")
         return "pocket" not in self.origin or (root / self.folder).is_dir()
 
+    def _found(self, split: str) -> Path | None:
+        base = self._base(split)
+        both = (base, base.with_name(f"{base.name}.gz"))
+        return next((file for file in both if file.is_file()), None)
+
+    def _base(self, split: str) -> Path:
+        return Path(self.data_dir or "") / self.folder / f"{split}.jsonl"
+
     def _file(self, split: str) -> Path:
-        base = Path(self.data_dir or "") / self.folder / f"{split}.jsonl"
-        for file in (base, base.with_name(f"{base.name}.gz")):
-            if file.is_file():
-                return file
+        if found := self._found(split):
+            return found
         raise UserError(
-            f"{base}[.gz]: no such file. Put it there, or name another data_dir=...{self._how}"
+            f"{self._base(split)}[.gz]: no such file. Put it there, or name another "
+            f"data_dir=...{self._how}"
         )
 
     @property

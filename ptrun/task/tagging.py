@@ -104,9 +104,3 @@ class Tagging(Dataset):
 
 def _is_words(words: Any) -> bool:
     return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
-
-
-def _bounds(tags: Any) -> list[str]:
-    """Return the tags of types; whatever else there is, `example` refuses with its line."""
-    known = tags if isinstance(tags, list) else []
-    return [t for t in known if isinstance(t, str) and t[:2] in ("B-", "I-") and t[2:]]

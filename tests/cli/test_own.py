@@ -35,3 +35,9 @@ def test_a_missing_column_is_told_in_two_lines(ptrun, table):
         "ptrun: reviews.csv: no column 'lable'; did you mean 'label'?",
         "Its first line names the columns: text, label",
     ]
+
+
+def test_a_table_is_checked_and_takes_settings_that_sample(ptrun, table):
+    done = ptrun("check", *table, "setting=k_100", "setting.k=4", "setting.dev=4")
+    assert done.returncode == 0, done.stderr
+    assert "4 of train" in done.stdout and "4 others of train" in done.stdout
