@@ -20,7 +20,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP, read_pvps
-from ptrun.readout.base import Features
+from ptrun.readout.base import Features, Row
 from ptrun.run import plan, split_of
 from ptrun.types import Example
 
@@ -41,7 +41,7 @@ class Part:
     def cut(self) -> int:
         """Return how many rows lose tokens."""
         pairs = zip(self.features, self.whole, strict=True)
-        return sum(len(own.ids) < len(all_.ids) for own, all_ in pairs)
+        return sum(own.tokens < all_.tokens for own, all_ in pairs)
 
 
 def check(composed: Composed) -> Group:
@@ -71,7 +71,7 @@ def check(composed: Composed) -> Group:
 def _counts(parts: Sequence[Part]) -> Table:
     table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
     for part in parts:
-        lengths = [len(f.ids) for f in part.features] or [0]
+        lengths = [len(row.ids) for f in part.features for row in f.rows] or [0]
         table.add_row(
             part.name,
             f"{len(part.examples):,}",
@@ -101,12 +101,18 @@ def _rendered(method: Method, part: Part) -> list[str]:
 
 
 def _line(tokenizer: Any, features: Features, example: Example) -> str:
-    tokens = tokenizer.convert_ids_to_tokens(features.ids)
-    reads = set(features.reads)
-    marked = [
-        f"[reverse]{escape(t)}[/reverse]" if i in reads else escape(t) for i, t in enumerate(tokens)
-    ]
-    return f"\n{escape(example.id)} → {escape(str(example.target))}\n{' '.join(marked)}"
+    head = f"\n{escape(example.id)} → {escape(str(example.target))}"
+    return "\n".join([head, *(_marked(tokenizer, row) for row in features.rows)])
+
+
+def _marked(tokenizer: Any, row: Row) -> str:
+    """Return a row's tokens, those that are read reversed, learned vectors as such."""
+    tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
+    for place in row.reads if row.decoder is None else ():
+        tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
+    for place in row.softs:
+        tokens[place] = "[bold]<soft>[/bold]"
+    return " ".join(tokens)
 
 
 def _patterns(method: Method, part: Part) -> list[str]:
@@ -125,10 +131,6 @@ def _pattern(tokenizer: Any, encoder: Any, pvp: PVP, example: Example, room: int
         row = encoder.encode(pvp.render(example.fields), room)
     except UserError as error:
         return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
-    tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
-    for place in row.masks:
-        tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
-    for place in row.softs:
-        tokens[place] = "[bold]<soft>[/bold]"
     cut = f", {row.cut} tokens cut" if row.cut else ""
-    return f"\npvp {escape(pvp.name)}{cut}\n{' '.join(tokens)}"
+    shown = _marked(tokenizer, Row(row.ids, None, row.masks, row.softs))
+    return f"\npvp {escape(pvp.name)}{cut}\n{shown}"

@@ -55,15 +55,13 @@ def plan(composed: Composed) -> Plan:
     """
     config, names = composed.config, composed.names
     build.check({group: config[group] for group in schema.GROUPS})
-    train = schema.TrainConfig(
-        **{**config["train"], "schedule": schema.Schedule(config["train"]["schedule"])}
-    )
+    train = schema.train_config(config["train"])
     check_train(train)
     setting = build.build(config["setting"])
     variant = _variant(setting, config)
     task = build.build(config["task"], config["data_dir"], variant)
-    check_pair(build.target(config["method"]), names["method"], task.kind, names["task"])  # type: ignore[arg-type]
     backbone = build.build(config["backbone"])
+    check_pair(build.target(config["method"]), config["method"], backbone, task)  # type: ignore[arg-type]
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)

@@ -10,9 +10,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ptrun.method.base import Method
-from ptrun.readout.base import Features
+from ptrun.readout.base import Features, Row
 from ptrun.types import Example
 
 _LEAST = 500
@@ -25,7 +26,7 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[F
         return method.encode(examples)
     file = folder / f"{_key(method, examples)}.json"
     if file.is_file():
-        return [Features(**row) for row in json.loads(file.read_text())]
+        return [_read(row) for row in json.loads(file.read_text())]
     made = method.encode(examples)
     folder.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}.part")
@@ -35,9 +36,16 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[F
 
 
 def _key(method: Method, examples: Sequence[Example]) -> str:
-    readout, task = type(method.readout).__name__, method.task
-    facts = [readout, method.backbone.family, method.room(), task.max_tokens, list(task.labels)]
+    readout, task = method.readout, method.task
+    told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
+    pvp = str(getattr(readout, "pvp", None))
+    facts = [type(readout).__name__, told, pvp, method.backbone.family, method.room()]
+    facts += [task.max_tokens, list(task.labels), list(task.fields)]
     hashed = hashlib.sha256(json.dumps([*facts, method.backbone.tokenizer_digest()]).encode())
     for e in examples:
         hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())
     return hashed.hexdigest()[:24]
+
+
+def _read(row: dict[str, Any]) -> Features:
+    return Features(row["id"], [Row(**own) for own in row["rows"]], row["targets"], row["facts"])

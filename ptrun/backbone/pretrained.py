@@ -93,6 +93,11 @@ class PretrainedBackbone:
         return stored(self.folder) is not None
 
     @property
+    def writes_words(self) -> bool:
+        """Whether its output head predicts words; ELECTRA's tells real tokens from replaced."""
+        return self.config.get("model_type") != "electra"
+
+    @property
     def commit(self) -> str | None:
         """The commit a hub revision led to, once it is fetched."""
         return self.folder.name if self.fetched and self.folder else None
@@ -151,11 +156,15 @@ class PretrainedBackbone:
         self.__dict__["model"] = self._prepare(model)
         self._check_size()
 
-    def body(self, *, decoder: bool = True) -> dict[str, nn.Parameter]:
-        """Return what full tuning learns: the model without its head, and a trained pooler.
+    def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
+        """Return what full tuning learns: the model, without its output head unless `head`.
 
-        Without `decoder`, that of an encoder-decoder is left out: nothing reads it.
+        A trained pooler goes with it where there is no head to read. Without `decoder`, that of an
+        encoder-decoder is left out: nothing reads it.
         """
+        if head:
+            every = self.model.named_parameters()
+            return {n: p for n, p in every if not n.startswith("pooler.")}
         own = dict(self.architecture.body(self.model).named_parameters())
         pooler = self.model.pooler.named_parameters(prefix="pooler") if self.has_pooler else ()
         unread = ("lm_head.",) if decoder else ("lm_head.", "decoder.")

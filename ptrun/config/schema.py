@@ -1,5 +1,6 @@
 """The typed root of a run's configuration: plain data only, behaviour lives in the components."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -19,6 +20,24 @@ class Schedule(StrEnum):
     exponential = "exponential"
 
 
+class Optimizer(StrEnum):
+    """AdamW, whose decay is decoupled, or Adam, where it is an L2 term of the gradient."""
+
+    adamw = "adamw"
+    adam = "adam"
+
+
+class Ties(StrEnum):
+    """Which of equally good evaluations is kept.
+
+    `last_in_all` is the last that is as good or better in every metric of the task.
+    """
+
+    first = "first"
+    last = "last"
+    last_in_all = "last_in_all"
+
+
 @dataclass
 class TrainConfig:
     """One optimisation run. Steps count optimizer updates; a step sees `batch_size` examples."""
@@ -35,12 +54,29 @@ class TrainConfig:
     warmup: float = 0.0
     """Share of all steps in which the learning rate climbs from 0."""
     weight_decay: float = 0.0
+    optimizer: Optimizer = Optimizer.adamw
+    backbone_lr: float | None = None
+    """Learning rate of a tuned backbone; null is `lr`, which is then the rate of all else."""
+    backbone_weight_decay: float | None = None
+    """Weight decay of a tuned backbone; null is `weight_decay`."""
+    drop_last: bool = False
+    """Leave out the last batch of an epoch where it is smaller than the others."""
     clip: float | None = 1.0
     """Largest gradient norm of a member; null leaves gradients alone."""
     eval_every: int | None = None
     """Steps between evaluations on dev; null evaluates at the end of each epoch."""
+    eval_first: bool = False
+    """Also evaluate before the first step."""
+    ties: Ties = Ties.first
+    """Which of equally good evaluations is kept; a tie is no progress for `patience`."""
     patience: int | None = None
     """Stop after this many evaluations without a better one; null never stops early."""
+
+
+def train_config(node: Mapping[str, Any]) -> TrainConfig:
+    """Return the typed form of a plain node."""
+    kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties}
+    return TrainConfig(**{**node, **{key: kind(node[key]) for key, kind in kinds.items()}})
 
 
 @dataclass

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.dropout import row_keys
-from ptrun.config.schema import TrainConfig
+from ptrun.config.schema import Ties, TrainConfig
 from ptrun.hardware.optim import learning_rate, make_optimizer, steps_per_epoch, total_steps
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -58,12 +58,13 @@ class Member:
         self.learned: dict[str, nn.Parameter] = method.learned()
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
-        self.optimizer = make_optimizer(train, self.learned.values())
+        self.optimizer = make_optimizer(train, self.learned)
         self.per_epoch = steps_per_epoch(train, len(features))
-        self.total = total_steps(train, len(features))
+        self.total = total_steps(train, len(features)) if self.learned else 0
         self.step, self.stale, self.tokens = 0, 0, 0
         self.best: dict[str, Tensor] = {}
         self.best_step, self.best_value = 0, -math.inf
+        self.best_metrics: Mapping[str, float] = {}
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
         self.saved_at = time.monotonic()
@@ -81,6 +82,12 @@ class Member:
         """Whether an evaluation follows the step just made."""
         every = self.train.eval_every or self.per_epoch
         return self.failed is None and (self.step % every == 0 or self.step == self.total)
+
+    @property
+    def due_first(self) -> bool:
+        """Whether an evaluation comes before the first step; for those that have none, the one."""
+        first = self.train.eval_first or not self.total
+        return first and self.step == 0 and not self.history and bool(self.dev)
 
     def batch(self) -> list[Features]:
         """Return the examples of the coming step."""
@@ -104,7 +111,7 @@ class Member:
             self.journal.log({"event": "failed", "step": self.step + 1, "reason": self.failed})
             return
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
@@ -116,13 +123,26 @@ class Member:
         metrics = dict(self.score(answers))
         self.history.append({"step": self.step, **metrics})
         self.journal.log(
-            {"event": "dev", "step": self.step, "epoch": self.step / self.per_epoch, **metrics}
+            {
+                "event": "dev",
+                "step": self.step,
+                "epoch": self.step / max(1, self.per_epoch),
+                **metrics,
+            }
         )
-        if not self.select_best or metrics[self.metric] > self.best_value:
+        progress = metrics[self.metric] > self.best_value
+        self.stale = 0 if progress or not self.select_best else self.stale + 1
+        if not self.select_best or self._keeps(metrics):
             self.best = {name: p.detach().clone() for name, p in self.learned.items()}
-            self.best_step, self.best_value, self.stale = self.step, metrics[self.metric], 0
-        else:
-            self.stale += 1
+            self.best_step, self.best_value = self.step, metrics[self.metric]
+            self.best_metrics = metrics
+
+    def _keeps(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether an evaluation takes the place of the best one."""
+        if not self.best_metrics or self.train.ties is Ties.first:
+            return metrics[self.metric] > self.best_value
+        names = list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
+        return all(metrics[name] >= self.best_metrics[name] for name in names)
 
     def finish(self) -> None:
         """Put the selected tensors in place."""
@@ -165,6 +185,7 @@ class Member:
         self.best_step, self.history = plain["best_step"], plain["history"]
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]
+            self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)
         with torch.no_grad():
             for name, parameter in self.learned.items():
                 self._resume_one(name, parameter, tensors)

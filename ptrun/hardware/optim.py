@@ -1,12 +1,12 @@
 """The optimizer and the learning rate as a pure function of the step."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from ptrun.config.schema import Schedule, TrainConfig
+from ptrun.config.schema import Optimizer, Schedule, TrainConfig
 from ptrun.errors import UserError
 
 
@@ -16,7 +16,9 @@ def total_steps(train: TrainConfig, examples: int) -> int:
 
 
 def steps_per_epoch(train: TrainConfig, examples: int) -> int:
-    """Return how many steps see every example once; the last batch may be smaller."""
+    """Return how many steps see every example once; a smaller last batch may be dropped."""
+    if train.drop_last and examples >= train.batch_size:
+        return examples // train.batch_size
     return -(-examples // train.batch_size)
 
 
@@ -36,14 +38,26 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     return train.lr
 
 
-def make_optimizer(train: TrainConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
-    """Return AdamW; decay spares biases and norms, which are vectors."""
-    learned = list(parameters)
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in learned if p.dim() > 1], "weight_decay": train.weight_decay},
-        {"params": [p for p in learned if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=train.lr)
+def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
+    """Return the optimizer; decay spares biases and norms, which are vectors.
+
+    The backbone's parameters may have a rate and a decay of their own; a group's `share` is its
+    rate as a multiple of `train.lr`.
+    """
+    rate = train.lr if train.backbone_lr is None else train.backbone_lr
+    decay = train.backbone_weight_decay
+    shares = {False: (1.0, train.weight_decay), True: (rate / train.lr, decay)}
+    groups: list[dict[str, Any]] = []
+    for tuned, (share, own) in shares.items():
+        part = [p for n, p in learned.items() if n.startswith("backbone.") is tuned]
+        weights = train.weight_decay if own is None else own
+        groups += [
+            {"params": [p for p in part if p.dim() > 1], "weight_decay": weights, "share": share},
+            {"params": [p for p in part if p.dim() <= 1], "weight_decay": 0.0, "share": share},
+        ]
+    kind = torch.optim.Adam if train.optimizer is Optimizer.adam else torch.optim.AdamW
+    some = [group for group in groups if group["params"]]
+    return kind(some or groups[:1], lr=train.lr)  # a method that learns nothing never steps
 
 
 def check_train(train: TrainConfig) -> None:
@@ -58,6 +72,14 @@ def check_train(train: TrainConfig) -> None:
         "batch_size": (train.batch_size >= 1, "1 or more"),
         "lr": (train.lr > 0, "more than 0"),
         "decay": (0 < train.decay <= 1, "more than 0, at most 1"),
+        "backbone_lr": (
+            train.backbone_lr is None or train.backbone_lr > 0,
+            "null, or more than 0",
+        ),
+        "backbone_weight_decay": (
+            train.backbone_weight_decay is None or train.backbone_weight_decay >= 0,
+            "null, or 0 or more",
+        ),
         "warmup": (0 <= train.warmup < 1, "a share of all steps, 0 or more and less than 1"),
         "weight_decay": (train.weight_decay >= 0, "0 or more"),
         "clip": (train.clip is None or train.clip > 0, "null, or more than 0"),

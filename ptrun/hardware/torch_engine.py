@@ -28,8 +28,8 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 @dataclass
-class Row:
-    """One row of a step, whoever's it is."""
+class Item:
+    """One example of a step, whoever's it is."""
 
     owner: int
     slot: int
@@ -107,6 +107,7 @@ class TorchEngine:
         for member in members:
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
+        self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
         with meter(total, sum(member.step for member in members)) as shown:
             while active := [member for member in members if member.active]:
@@ -134,18 +135,34 @@ class TorchEngine:
         self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
     ) -> list[list[Prediction]]:
         """Return each method's answers to its own features, in their order."""
-        rows = [
-            Row(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
+        waiting = [
+            Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
         ]
         answers: list[dict[int, Prediction]] = [{} for _ in methods]
-        for part in self._cut(rows):
-            groups = _by_owner(part)
-            batches = {o: self._collate([r.features for r in own]) for o, own in groups.items()}
-            for owner, output in self._forward(methods, batches).items():
-                decoded = methods[owner].decode(output, batches[owner])
-                slots = [row.slot for row in groups[owner]]
-                answers[owner].update(zip(slots, decoded, strict=True))
+        while waiting:  # a read-out may want to read an example once more
+            waiting = [
+                item for part in self._cut(waiting) for item in self._ask(methods, part, answers)
+            ]
         return [[own[slot] for slot in range(len(own))] for own in answers]
+
+    def _ask(
+        self,
+        methods: Sequence[Method],
+        items: Sequence[Item],
+        answers: Sequence[dict[int, Prediction]],
+    ) -> list[Item]:
+        """Note what is answered; return what is to be read again."""
+        again = []
+        groups = _by_owner(items)
+        batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
+        for owner, output in self._forward(methods, batches).items():
+            decoded = methods[owner].decode(output, batches[owner])
+            for item, answer in zip(groups[owner], decoded, strict=True):
+                if isinstance(answer, Features):
+                    again.append(Item(owner, item.slot, answer))
+                else:
+                    answers[owner][item.slot] = answer
+        return again
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if due:
@@ -159,21 +176,21 @@ class TorchEngine:
         A member's loss is divided by its own number of targets, so the gradient is that of its
         batch in one piece, whoever shares the passes.
         """
-        rows = [
-            Row(owner, slot, f)
+        items = [
+            Item(owner, slot, f)
             for owner, member in enumerate(members)
             for slot, f in enumerate(member.batch())
         ]
         targets, tokens = [0] * len(members), [0] * len(members)
-        for row in rows:
-            targets[row.owner] += len(row.features.targets)
-            tokens[row.owner] += len(row.features.ids)
+        for item in items:
+            targets[item.owner] += len(item.features.targets)
+            tokens[item.owner] += item.features.tokens
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
-        for part in self._cut(rows):
+        for part in self._cut(items):
             batches = {
                 owner: self._collate(
-                    [row.features for row in own], members[owner].keys([row.slot for row in own])
+                    [i.features for i in own], members[owner].keys([i.slot for i in own])
                 )
                 for owner, own in _by_owner(part).items()
             }
@@ -186,11 +203,11 @@ class TorchEngine:
                 losses[owner] += loss.detach()
         return [float(loss) for loss in losses], tokens
 
-    def _cut(self, rows: Sequence[Row]) -> list[list[Row]]:
+    def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape = self.backbone.shape
         price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
-        parts = cut([len(row.features.ids) for row in rows], self.token_budget, price)
-        return [[rows[index] for index in part] for part in parts]
+        parts = cut([item.features.tokens for item in items], self.token_budget, price)
+        return [[items[index] for index in part] for part in parts]
 
     def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
         return collate(features, keys, torch.device(self.device))
@@ -211,10 +228,10 @@ class TorchEngine:
         )
 
 
-def _by_owner(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    groups: dict[int, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row.owner):
-        groups.setdefault(row.owner, []).append(row)
+def _by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
+    groups: dict[int, list[Item]] = {}
+    for item in sorted(items, key=lambda item: item.owner):
+        groups.setdefault(item.owner, []).append(item)
     return groups
 
 

@@ -1,16 +1,17 @@
 """What every method is: inputs for the backbone, a read-out, and what it learns."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput
+from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.readout import choose
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.head import Pooler, head_for
+from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -20,18 +21,19 @@ _LEAST_TOKENS = 8  # fewer than this after the prompt, and no example fits
 class Method(nn.Module):
     """A prompt, a read-out and a scope; it never calls the backbone, the engine does.
 
-    Sub-classes say what they add in `inputs`, and in `prompt_tokens` and `prompt_positions` how
-    much of the backbone's length that takes.
+    Sub-classes say what they add in `inputs`, and in `prompt_positions` how much of the backbone's
+    length that takes. `soft` says whether their patterns have learned vectors in them.
     """
 
-    kinds: ClassVar[Sequence[str]] = ("classification", "tagging")
-    tunes_backbone: ClassVar[bool] = False
+    soft: ClassVar[bool] = False
+    families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq")
+    tunes_backbone: bool = False
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
         super().__init__()
         self._backbone = [backbone]  # a list keeps the backbone out of the module tree
         self.task = task
-        self.readout = head_for(backbone, task, pooler)
+        self.readout = choose.readout_for(backbone, task, reading, soft=self.soft)
 
     @property
     def backbone(self) -> PretrainedBackbone:
@@ -59,20 +61,25 @@ class Method(nn.Module):
         return left
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Return one row of tokens an example."""
+        """Return the rows of tokens of each example."""
         return self.readout.encode(examples, self.room())
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""
-        text = BackboneInput(ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys)
+        decoder = None
+        if batch.decoder is not None and batch.decoder_mask is not None:
+            decoder = DecoderInput(mask=batch.decoder_mask, ids=batch.decoder)
+        text = BackboneInput(
+            ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys, decoder=decoder
+        )
         return self.readout.ask(text, batch.reads)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the summed loss `[]` of a batch, one term a target."""
         return self.readout.loss(output, batch)
 
-    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction]:
-        """Return an answer for each row of a batch."""
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return an answer for each example of a batch, or what to read before it is known."""
         return self.readout.decode(output, batch)
 
     def learned(self) -> dict[str, nn.Parameter]:
@@ -104,14 +111,18 @@ class Method(nn.Module):
                 parameter.copy_(tensors[name])
 
 
-def check_pair(method: type[Method], name: str, kind: str, task: str) -> None:
-    """Refuse a method on a kind of task it cannot answer, before anything is loaded.
+def check_pair(
+    method: type[Method], node: Mapping[str, Any], backbone: PretrainedBackbone, task: Task
+) -> None:
+    """Refuse a method on a backbone or task it cannot work with, before anything is loaded.
 
     Raises:
-        UserError: names both, and what is allowed.
+        UserError: names what does not fit, and what would.
     """
-    if kind not in method.kinds:
+    if backbone.family not in method.families:
         raise UserError(
-            f"method={name} cannot answer task={task}, which is {kind}; "
-            f"it answers: {', '.join(method.kinds)}."
+            f"{method.__name__} needs a backbone that is {' or '.join(method.families)}; "
+            f"{backbone.name} is {backbone.family}."
         )
+    reading = {key: node[key] for key in Reading.__annotations__ if key in node}
+    choose.check(backbone, task, reading, soft=method.soft)  # type: ignore[arg-type]

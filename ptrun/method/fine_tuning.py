@@ -1,32 +1,36 @@
-"""Fine-tuning: the whole encoder and a linear head are learned, nothing is added to the input.
+"""Fine-tuning: the whole backbone is learned, nothing is added to the input.
 
-The baseline of all five papers (FT).
+With a linear head the baseline FT of all five papers; with `readout: verbalizer` it tunes on a
+pattern: MP fine-tuning of P-tuning, PET without ensembles, FT of PPT.
 """
+
+from typing import Unpack
 
 from torch import nn
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
-from ptrun.readout.head import Pooler
+from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
 
 class FineTuning(Method):
-    """Learns encoder, pooler (where it is read) and head.
+    """Learns the backbone and the head that reads it.
 
     Args:
-        backbone: the encoder to tune.
+        backbone: what is tuned; a pooler that is read is tuned too, and with a verbalizer the
+            language-model head.
         task: what is answered.
-        pooler: as in `ptrun.readout.head.LinearHead`; a pooler that is read is tuned too.
+        reading: as in `ptrun.readout.choose.Reading`.
     """
 
     tunes_backbone = True
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, *, pooler: Pooler = "auto"):
-        super().__init__(backbone, task, pooler)
+    def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
+        super().__init__(backbone, task, **reading)
+        self._words = reading.get("readout", "head") == "verbalizer"
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters."""
-        read = self.backbone.body(decoder=self.readout.reads_decoder)
-        body = {f"backbone.{name}": p for name, p in read.items()}
-        return super().learned() | body
+        read = self.backbone.body(decoder=self.readout.reads_decoder, head=self._words)
+        return super().learned() | {f"backbone.{name}": p for name, p in read.items()}

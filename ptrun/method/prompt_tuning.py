@@ -7,6 +7,7 @@ embeddings and the model adds positions once, from 0 over prompt and text.
 """
 
 from dataclasses import replace
+from typing import Unpack
 
 import torch
 
@@ -15,7 +16,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.prompt.soft import SoftPrompt
 from ptrun.readout.base import Batch
-from ptrun.readout.head import Pooler
+from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
 
@@ -26,16 +27,16 @@ class PromptTuning(Method):
         backbone: the frozen encoder.
         task: what is answered.
         length: P, in vectors.
-        pooler: as in `ptrun.readout.head.LinearHead`.
+        reading: as in `ptrun.readout.choose.Reading`.
 
     Raises:
         UserError: the prompt leaves no room for text.
     """
 
     def __init__(
-        self, backbone: PretrainedBackbone, task: Task, *, length: int, pooler: Pooler = "auto"
+        self, backbone: PretrainedBackbone, task: Task, *, length: int, **reading: Unpack[Reading]
     ):
-        super().__init__(backbone, task, pooler)
+        super().__init__(backbone, task, **reading)
         self.length = length
         self.room()
         self.prompt = SoftPrompt(length, backbone.shape.embedding_size)
@@ -60,5 +61,7 @@ class PromptTuning(Method):
             mask=torch.cat([seen, batch.mask], dim=1),
             types=types,
         )
+        if batch.decoder is not None:  # reads are the decoder's, which the prompt does not move
+            return given
         moved = replace(batch.reads, columns=batch.reads.columns + self.length)
         return self.readout.ask(given, moved)

@@ -7,6 +7,7 @@ would still take softmax mass.
 """
 
 from dataclasses import replace
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.prefix import DeepPrefix, Reparameterization
 from ptrun.readout.base import Batch
-from ptrun.readout.head import Pooler
+from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
@@ -36,7 +37,7 @@ class PTuningV2(Method):
         shift_positions: number the text from P, as the official runs do; false: from 0.
         dropout: of the prefix while training; null is the backbone's hidden dropout.
         layers: first and last layer with a prefix, counted from 1; null is all.
-        pooler: as in `ptrun.readout.head.LinearHead`.
+        reading: as in `ptrun.readout.choose.Reading`.
 
     Raises:
         UserError: the prompt leaves no room for text, or the interval is not one of the model's.
@@ -53,9 +54,9 @@ class PTuningV2(Method):
         shift_positions: bool = True,
         dropout: float | None = None,
         layers: list[int] | None = None,
-        pooler: Pooler = "auto",
+        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, pooler)
+        super().__init__(backbone, task, **reading)
         shape = backbone.shape
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")

@@ -1,8 +1,8 @@
 """A read-out turns examples into rows of tokens, and what the backbone says there into answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,33 +10,57 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.types import Example, Prediction
 
+_NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence of tokens.
+
+    Args:
+        ids: token ids, special tokens included.
+        types: segment ids, or None.
+        reads: positions that are read, of the decoder where there is one.
+        softs: positions of the pattern's learned vectors; `ids` holds a placeholder there.
+        decoder: what the decoder of an encoder-decoder reads; None: it has no part in this.
+    """
+
+    ids: list[int]
+    types: list[int] | None = None
+    reads: list[int] = field(default_factory=list)
+    softs: list[int] = field(default_factory=list)
+    decoder: list[int] | None = None
+
 
 @dataclass(frozen=True)
 class Features:
-    """One row of input: its tokens, the positions it is read at, and what is right there.
+    """One example: the rows it is read from, and what is right. Plain data, kept as JSON.
 
     Args:
         id: the example's id.
-        ids: token ids, special tokens included.
-        types: segment ids, or None.
-        reads: token positions that are read.
-        targets: label index for each read; the loss has one term for each.
-        size: parts of the answer (words of a sentence); 1 for a plain label.
-        parts: which part of the answer each read is for.
+        rows: one or more: windows of a long text, options of a question.
+        targets: what each loss term should be: a label's index, a token id, a number.
+        facts: what else decoding needs.
     """
 
     id: str
-    ids: list[int]
-    types: list[int] | None
-    reads: list[int]
-    targets: list[int]
-    size: int
-    parts: list[int]
+    rows: list[Row]
+    targets: list[Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens its rows have, decoders aside."""
+        return sum(len(row.ids) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded to one length, on a device; letters as in `ptrun.backbone.base`."""
+    """The rows of several examples padded to one length, on a device.
+
+    Letters as in `ptrun.backbone.base`. `reads` are cells of the decoder where `decoder` is given;
+    `softs [B, m]` are positions of learned vectors, `keys [B]` dropout keys, None in evaluation.
+    """
 
     features: Sequence[Features]
     ids: Tensor
@@ -45,49 +69,84 @@ class Batch:
     reads: Positions
     targets: Tensor
     keys: Tensor | None
+    softs: Tensor | None = None
+    decoder: Tensor | None = None
+    decoder_mask: Tensor | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.features)
+        """Return the number of rows, B."""
+        return len(self.ids)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all examples, in order."""
+        return [row for f in self.features for row in f.rows]
+
+    def by_example(self, values: Tensor) -> list[Tensor]:
+        """Cut `[K, ...]`, one entry a read, into the examples' own."""
+        sizes = [sum(len(row.reads) for row in f.rows) for f in self.features]
+        return list(torch.split(values, sizes))
 
 
 def collate(features: Sequence[Features], keys: Tensor | None, device: torch.device) -> Batch:
     """Pad rows on the right to the longest and move them to a device.
 
-    `keys [B]` are dropout keys; None means evaluation.
+    `keys` are dropout keys, one an example; its further rows get keys of their own. None means
+    evaluation.
     """
-    width = max(len(f.ids) for f in features)
-    ids = [f.ids + [0] * (width - len(f.ids)) for f in features]
-    mask = [[True] * len(f.ids) + [False] * (width - len(f.ids)) for f in features]
-    types = [f.types + [0] * (width - len(f.types)) for f in features if f.types is not None]
-    rows = [row for row, f in enumerate(features) for _ in f.reads]
-    columns = [column for f in features for column in f.reads]
+    rows = [row for f in features for row in f.rows]
+    ids, mask = _padded([row.ids for row in rows], device)
+    types = [row.types for row in rows if row.types is not None]
+    softs = [row.softs for row in rows if row.softs]
+    decoders = [row.decoder for row in rows if row.decoder is not None]
+    decoder, decoder_mask = _padded(decoders, device) if decoders else (None, None)
     targets = [target for f in features for target in f.targets]
+    number = torch.float if any(isinstance(t, float) for t in targets) else torch.long
     return Batch(
         features=features,
-        ids=_indices(ids, device),
-        mask=torch.tensor(mask, dtype=torch.bool, device=device),
-        types=_indices(types, device) if types else None,
-        reads=Positions(_indices(rows, device), _indices(columns, device)),
-        targets=_indices(targets, device),
-        keys=None if keys is None else keys.to(device),
+        ids=ids,
+        mask=mask,
+        types=_padded(types, device)[0] if types else None,
+        reads=Positions(
+            _indices([i for i, row in enumerate(rows) for _ in row.reads], device),
+            _indices([column for row in rows for column in row.reads], device),
+        ),
+        targets=torch.tensor(targets, dtype=number, device=device),
+        keys=None if keys is None else _row_keys(keys, features).to(device),
+        softs=_indices(softs, device) if softs else None,
+        decoder=decoder,
+        decoder_mask=decoder_mask,
     )
 
 
-def _indices(values: list[int] | list[list[int]], device: torch.device) -> Tensor:
+def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    width = max(len(row) for row in rows)
+    padded = [row + [0] * (width - len(row)) for row in rows]
+    mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
+    return _indices(padded, device), torch.tensor(mask, dtype=torch.bool, device=device)
+
+
+def _row_keys(keys: Tensor, features: Sequence[Features]) -> Tensor:
+    counts = torch.tensor([len(f.rows) for f in features])
+    place = torch.cat([torch.arange(len(f.rows)) for f in features])
+    return keys.repeat_interleave(counts) + place * _NEXT_ROW
+
+
+def _indices(values: Any, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.long, device=device)
 
 
 class Readout(Protocol):
     """How an answer is read; a method owns one.
 
-    `reads_decoder` says whether an encoder-decoder answers through its decoder.
+    `reads_decoder` says whether an encoder-decoder answers through its decoder. A read-out may
+    answer in rounds: what `decode` returns as `Features` is read once more.
     """
 
     reads_decoder: bool
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row an example, at most `room` tokens long."""
+        """Return the rows of each example, each at most `room` tokens long."""
 
     def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
         """Return an input that also asks for what is read at these positions."""
@@ -95,5 +154,5 @@ class Readout(Protocol):
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum `[]` of one loss term a target; the engine divides by their number."""
 
-    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction]:
-        """Return an answer for each row."""
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return an answer for each example, or what to read before it is known."""

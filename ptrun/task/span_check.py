@@ -18,7 +18,7 @@ class SpanCheck(Classification):
     equal words elsewhere stay as they are. `fields` may name it.
     """
 
-    kind: ClassVar[str] = "classification"
+    kind: ClassVar[str] = "span_check"
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, with the marked text."""

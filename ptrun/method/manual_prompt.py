@@ -1,0 +1,26 @@
+"""Manual prompt (MP): a written pattern, label words, and nothing learned.
+
+The zero-shot rows of P-tuning's Tables 1-4, and LPAQA's and AutoPrompt's searched templates on
+LAMA. Tuned on the same pattern it is `method=fine_tuning method.readout=verbalizer` (MP
+fine-tuning; PET without ensembles and distillation).
+"""
+
+from typing import Unpack
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.method.base import Method
+from ptrun.readout.choose import Reading
+from ptrun.task.base import Task
+
+
+class ManualPrompt(Method):
+    """Reads the backbone as it is; with `setting=zero_shot` nothing else is needed.
+
+    Args:
+        backbone: frozen.
+        task: what is answered.
+        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `verbalizer`.
+    """
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
+        super().__init__(backbone, task, **reading)

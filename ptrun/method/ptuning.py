@@ -1,0 +1,88 @@
+"""P-tuning: learned vectors at slots of a pattern, made by a small encoder ("GPT Understands, Too").
+
+Liu et al. 2021, §3. Two regimes: on LAMA the backbone is frozen and each relation has a prompt of
+its own; on SuperGLUE the backbone is tuned with the prompt (`tune_backbone: true`). The vectors
+take the place of raw word embeddings, so the model adds positions once; words around the slots are
+anchors. Departs from the released code, which puts the mask before the subject on LAMA: the order
+is the pattern's (`ptuning` is the paper's, `ptuning_code` the code's).
+"""
+
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone.base import BackboneInput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.prompt.encoder import Kind, PromptEncoder, Width
+from ptrun.readout.base import Batch
+from ptrun.readout.choose import Reading
+from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
+
+
+class PTuning(Method):
+    """Vectors `[m, E]` at the `{soft}` slots of a pattern, m their number.
+
+    Args:
+        backbone: frozen, unless `tune_backbone`.
+        task: what is answered.
+        encoder, hidden: as `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
+        tune_backbone: learn the backbone too.
+        per_relation: on fact probing, learn a prompt for each relation, each on its own.
+        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `verbalizer`.
+    """
+
+    soft = True
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        encoder: Kind = "lstm",
+        hidden: Width = "half",
+        tune_backbone: bool = False,
+        per_relation: bool = True,
+        **reading: Unpack[Reading],
+    ):
+        super().__init__(backbone, task, **reading)
+        assert isinstance(self.readout, Cloze)
+        self.tunes_backbone = tune_backbone
+        self.prompt = PromptEncoder(
+            self.readout.pvp.pattern.softs, backbone.shape.embedding_size, encoder, hidden
+        )
+
+    def inputs(self, batch: Batch) -> BackboneInput:
+        """Return the text as embeddings `[B, T, E]`, learned vectors at their slots."""
+        assert batch.softs is not None
+        text = self.backbone.embed(batch.ids)
+        vectors = self.prompt().to(text.dtype).expand(len(batch), -1, -1)
+        rows = torch.arange(len(batch), device=text.device)[:, None]
+        filled = text.index_put((rows, batch.softs), vectors)
+        return replace(super().inputs(batch), ids=None, embeddings=filled)
+
+    def learned(self) -> dict[str, nn.Parameter]:
+        """Return the encoder's parameters, and the backbone's if it is tuned."""
+        body = self.backbone.body(head=True) if self.tunes_backbone else {}
+        return super().learned() | {f"backbone.{name}": p for name, p in body.items()}
+
+    def exported(self) -> dict[str, Tensor]:
+        """Return the finished vectors, and the backbone if it is tuned."""
+        kept = {k: v for k, v in super().exported().items() if not k.startswith("prompt.")}
+        return {"prompt.vectors": self.prompt().detach(), **kept}
+
+    def load_exported(self, tensors: dict[str, Tensor]) -> None:
+        """Take finished vectors back.
+
+        Raises:
+            UserError: they are missing.
+        """
+        if "prompt.vectors" not in tensors:
+            raise UserError("the saved prompt has no tensor prompt.vectors; it is not P-tuning's.")
+        self.prompt.fold(tensors["prompt.vectors"].to(self.prompt.table.device))
+        own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
+        super().load_exported(own | tensors)

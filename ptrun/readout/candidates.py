@@ -1,0 +1,153 @@
+"""Scoring written candidates: how likely the head finds each one's words in the pattern's gap.
+
+One row a candidate. Its score is the mean log-probability of its tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.pvp import PVP
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+Objective = Literal["margin", "softmax"]
+
+
+class Candidates(Cloze):
+    """The candidate with the likeliest words: an option of a question, an entity of a passage.
+
+    A masked backbone reads all tokens at once while it learns; to answer it fills the masks one by
+    one, the likeliest right token first (PET). Other families read each token after those before.
+
+    Args:
+        backbone, task, pvp: as in `Cloze`.
+        objective: `margin` is P-tuning's for COPA, the mean over wrong candidates of
+            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens; here of one example, where
+            the released code takes the mean over the batch first. `softmax` is cross-entropy over
+            candidates.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        objective: Objective = "margin",
+    ):
+        super().__init__(backbone, task, pvp)
+        self.objective = objective
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return one row a candidate."""
+        return [self._features(example, room) for example in examples]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the objective summed over examples, `[]`."""
+        terms = [self._term(f, s) for f, s in self._scored(output, batch)]
+        return torch.stack(terms).sum()
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest candidate of each example, or what to read before it is known."""
+        logs = batch.by_example(self._log_probabilities(output, batch))
+        if self.backbone.family == "masked":
+            return [self._fill(f, own) for f, own in zip(batch.features, logs, strict=True)]
+        return [_best(f, _means(f, own)) for f, own in zip(batch.features, logs, strict=True)]
+
+    def _scored(self, output: BackboneOutput, batch: Batch) -> list[tuple[Features, Tensor]]:
+        logs = batch.by_example(self._log_probabilities(output, batch))
+        return [(f, _means(f, own)) for f, own in zip(batch.features, logs, strict=True)]
+
+    def _term(self, features: Features, scores: Tensor) -> Tensor:
+        """Return one example's loss; of several right candidates each is one against the wrong."""
+        right = torch.tensor([i in features.facts["right"] for i in range(len(scores))])
+        right = right.to(scores.device)
+        good, bad = scores[right], scores[~right]
+        if self.objective == "softmax":
+            rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
+            return -rivals.log_softmax(dim=1)[:, 0].mean()
+        if not len(bad):
+            return 0 * good.sum()
+        return (1 - good[:, None] + bad[None, :]).clamp(min=0).mean()
+
+    def _log_probabilities(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-probability of each token read, `[K]`."""
+        assert output.logits is not None
+        words = [word for f in batch.features for own in f.facts["words"] for word in own]
+        index = torch.tensor(words, device=output.logits.device)
+        return -functional.cross_entropy(output.logits.float(), index, reduction="none")
+
+    def _fill(self, features: Features, logs: Tensor) -> Prediction | Features:
+        """Fill each row's likeliest mask; answer when none is left."""
+        words, totals = features.facts["words"], list(features.facts["totals"])
+        rows: list[Row] = []
+        left: list[list[int]] = []
+        logs_of = torch.split(logs, [len(own) for own in words])
+        for i, (row, own, log) in enumerate(zip(features.rows, words, logs_of, strict=True)):
+            if not own:
+                rows.append(row)
+                left.append([])
+                continue
+            best = int(log.argmax())
+            totals[i] += float(log[best])
+            rows.append(_filled(row, best, own[best]))
+            left.append([word for place, word in enumerate(own) if place != best])
+        facts = {**features.facts, "words": left, "totals": totals}
+        if any(left):
+            return replace(features, rows=rows, facts=facts)
+        sizes = torch.tensor(features.facts["sizes"])
+        return _best(features, torch.tensor(totals) / sizes)
+
+    def _features(self, example: Example, room: int) -> Features:
+        texts, right = _candidates(example)
+        words = [self.encoder.spelling.answer(text) for text in texts]
+        rows = [self._row(example, own, room) for own in words]
+        keys = list(range(len(texts))) if "options" in example.fields else texts
+        facts = {"words": words, "right": right, "answers": keys}
+        facts |= {"totals": [0.0] * len(texts), "sizes": [len(own) for own in words]}
+        return Features(example.id, rows, [0], facts)
+
+    def _row(self, example: Example, words: list[int], room: int) -> Row:
+        if self.backbone.family == "masked":
+            return self.row(self.pieces(example), room, len(words))
+        made = self.row(self.pieces(example), room - len(words))
+        if made.decoder is None:
+            at = made.reads[-1]
+            reads = list(range(at, at + len(words)))
+            return Row([*made.ids, *words[:-1]], made.types, reads, made.softs)
+        at = made.reads[-1]
+        reads = list(range(at, at + len(words)))
+        return Row(made.ids, None, reads, made.softs, [*made.decoder, *words[:-1]])
+
+
+def _candidates(example: Example) -> tuple[list[str], list[int]]:
+    """Return the candidates of an example as texts, and which are right."""
+    if "entities" in example.fields:
+        entities = list(dict.fromkeys(example.fields["entities"]))
+        return entities, [i for i, entity in enumerate(entities) if entity in example.target]
+    return list(example.fields["options"]), [example.target]
+
+
+def _means(features: Features, logs: Tensor) -> Tensor:
+    sizes = [len(own) for own in features.facts["words"]]
+    return torch.stack([own.mean() for own in torch.split(logs, sizes)])
+
+
+def _best(features: Features, scores: Tensor) -> Prediction:
+    return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
+
+
+def _filled(row: Row, read: int, word: int) -> Row:
+    """Return a row with one of its masks filled, which is not read any more."""
+    at = row.reads[read]
+    ids = [word if place == at else id_ for place, id_ in enumerate(row.ids)]
+    return replace(row, ids=ids, reads=[place for place in row.reads if place != at])

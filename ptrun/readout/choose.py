@@ -1,0 +1,116 @@
+"""The read-out of a method on a kind of task: a linear head, or the language-model head."""
+
+from collections.abc import Callable
+from typing import Literal, TypedDict
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import PVP
+from ptrun.readout.base import Readout
+from ptrun.readout.candidates import Candidates, Objective
+from ptrun.readout.choice_head import ChoiceHead, EntityHead
+from ptrun.readout.fact_words import FactWords
+from ptrun.readout.fill import Fill
+from ptrun.readout.label_words import Among, LabelWords
+from ptrun.readout.patterns import choose
+from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
+from ptrun.readout.span_head import SpanHead
+from ptrun.readout.token_head import TokenHead
+from ptrun.task.base import Task
+
+_POOLED: dict[str, Callable[..., Readout]] = {
+    "classification": LabelHead,
+    "span_check": LabelHead,
+    "regression": NumberHead,
+    "choice": ChoiceHead,
+    "entity_choice": EntityHead,
+}
+_PLAIN: dict[str, Callable[..., Readout]] = {"tagging": TokenHead, "extraction": SpanHead}
+KINDS = {
+    "head": (*_POOLED, *_PLAIN),
+    "verbalizer": ("classification", "choice", "entity_choice", "span_check", "facts"),
+}
+"""Kinds of task by the read-out that answers them."""
+
+
+class Reading(TypedDict, total=False):
+    """The keys by which every method says how it reads an answer.
+
+    `readout` is `head`, a linear map of hidden states that is learned, or `verbalizer`, words
+    through the frozen language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
+    verbalizers: `pattern`, one of the task's by name, null for the first that suits; `among`
+    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
+    `objective` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
+    (`ptrun.readout.fact_words`).
+    """
+
+    readout: Literal["head", "verbalizer"]
+    pooler: Pooler
+    pattern: str | None
+    among: Among | Literal["auto"]
+    objective: Objective
+    sentinel: bool
+    shifted_label: bool
+
+
+def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> None:
+    """Refuse what cannot be read, from names and sizes alone.
+
+    Raises:
+        UserError: the kind of task has no such read-out, the backbone has no words, or no pattern
+            suits.
+    """
+    chosen = reading.get("readout", "head")
+    if task.kind not in KINDS[chosen]:
+        other = next((name for name, kinds in KINDS.items() if task.kind in kinds), None)
+        hint = f"type method.readout={other}" if other else "no read-out answers that yet"
+        raise UserError(
+            f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; {hint}."
+        )
+    if chosen == "verbalizer":
+        _check_words(backbone, task, _pvp(backbone, task, reading, soft=soft))
+
+
+def readout_for(
+    backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
+) -> Readout:
+    """Return the read-out; `soft` says whether the pattern has learned vectors.
+
+    Raises:
+        UserError: as `check`.
+    """
+    check(backbone, task, reading, soft=soft)
+    if reading.get("readout", "head") == "verbalizer":
+        return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+    if task.kind in _PLAIN:
+        return _PLAIN[task.kind](backbone, task)
+    return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
+
+
+def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:
+    sentinel = reading.get("sentinel", True)
+    if task.kind == "facts":
+        shifted = reading.get("shifted_label", False)
+        return FactWords(backbone, task, pvp, sentinel=sentinel, shifted_label=shifted)
+    if pvp.verbalizer(1 if task.kind == "choice" else 0) is not None:
+        among = reading.get("among", "auto")
+        if among == "auto":
+            among = "vocabulary" if backbone.family == "seq2seq" else "labels"
+        return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel)
+    if task.kind == "span_check":
+        return Fill(backbone, task, pvp)
+    return Candidates(backbone, task, pvp, objective=reading.get("objective", "margin"))
+
+
+def _pvp(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> PVP:
+    return choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
+
+
+def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
+    if not backbone.writes_words:
+        raise UserError(
+            f"backbone={backbone.name} has no language-model head (it tells real words from "
+            "replaced ones); use method.readout=head or another backbone."
+        )
+    if task.kind == "classification" and pvp.words is None:
+        raise UserError(f"pattern {pvp.name} of task={task.name} has no label words.")

@@ -1,0 +1,80 @@
+"""What read-outs through the language-model head share: a pattern, and where its answer is read.
+
+| family              | the answer is read                                                         |
+|---------------------|----------------------------------------------------------------------------|
+| masked              | at the mask tokens                                                         |
+| causal              | at the last token before the answer                                        |
+| encoder-decoder     | in the decoder, after the sentinel that stands in the text (PPT §2); or    |
+|                     | without a sentinel at the decoder's first token (LM-adapted T5)            |
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from ptrun.backbone.base import BackboneInput, Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.encoding import Encoder
+from ptrun.prompt.pvp import PVP
+from ptrun.prompt.rendering import Piece
+from ptrun.readout.base import Row
+from ptrun.readout.head import decoder_start
+from ptrun.task.base import Task
+from ptrun.types import Example
+
+
+class Cloze:
+    """A pattern written out for a backbone; it learns nothing.
+
+    Args:
+        backbone: one whose head predicts words.
+        task: what is answered.
+        pvp: the pattern, with its verbalizer if it has one.
+        sentinel: of an encoder-decoder: mark the answer's place in the text.
+    """
+
+    reads_decoder = True
+
+    def __init__(
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
+    ):
+        self.backbone, self.task, self.pvp, self.sentinel = backbone, task, pvp, sentinel
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a decoder gives the answer."""
+        return self.backbone.family == "seq2seq"
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What makes rows of pieces."""
+        return Encoder(self.backbone.tokenizer())
+
+    def room(self, wanted: int) -> int:
+        """Return the longest row: what is left of the backbone, or the task's own limit."""
+        return min(wanted, self.task.max_tokens or wanted)
+
+    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
+        """Ask for the logits of words."""
+        return replace(given, logits_at=at)
+
+    def pieces(self, example: Example) -> list[Piece]:
+        """Return the pattern with an example's texts; without its masks if there is no sentinel."""
+        pieces = self.pvp.render(example.fields)
+        if self.decodes and not self.sentinel:
+            return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
+        return pieces
+
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
+        """Return the row of an example, read wherever its answer begins.
+
+        Of an encoder-decoder the reads are the decoder's: the sentinel's place, which predicts the
+        sentinel, and the answer's after it; or the answer's alone.
+        """
+        made = self.encoder.encode(pieces, self.room(room), masks)
+        if not self.decodes:
+            return Row(made.ids, made.types, made.masks, made.softs)
+        begin = [decoder_start(self.backbone)]
+        if self.sentinel:
+            begin.append(made.ids[made.masks[0]])
+        return Row(made.ids, None, list(range(len(begin))), made.softs, begin)

@@ -1,0 +1,94 @@
+"""Fact probing: the object of a fact, one word, through the language-model head (LAMA)."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.pvp import PVP
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+
+class FactWords(Cloze):
+    """Cross-entropy over the whole vocabulary; the answer is the likeliest allowed word.
+
+    Args:
+        backbone, task, pvp, sentinel: as in `Cloze`. The task's `vocabulary` lists allowed words,
+            those of one token count; none allows every token.
+        shifted_label: of a left-to-right backbone, learn at the position before the one that
+            answers, as P-tuning's released code does by mistake; its last prompt vector then learns
+            nothing. Default false.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        sentinel: bool = True,
+        shifted_label: bool = False,
+    ):
+        super().__init__(backbone, task, pvp, sentinel=sentinel)
+        self.shifted = shifted_label and backbone.family == "causal"
+
+    def can_answer(self, example: Example) -> bool:
+        """Return whether the object is one token, and an allowed one."""
+        ids = self._ids(example.target)
+        return len(ids) == 1 and (self.allowed is None or ids[0] in self.allowed.tolist())
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        """The tokens an answer may be, in order; None is all."""
+        words = getattr(self.task, "vocabulary", None)
+        if words is None:
+            return None
+        ids = [self._ids(word) for word in words]
+        return torch.tensor(sorted({own[0] for own in ids if len(own) == 1}))
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return one row an example."""
+        return [self._features(example, room) for example in examples]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over targets, `[]`."""
+        learned = self._reads(output, batch, 0)
+        return functional.cross_entropy(learned, batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest allowed word of each example."""
+        scores = self._reads(output, batch, -1)
+        best = scores.argmax(dim=-1)
+        if self.allowed is not None:
+            allowed = self.allowed.to(scores.device)
+            best = allowed[scores[:, allowed].argmax(dim=-1)]
+        pairs = zip(batch.features, best.tolist(), strict=True)
+        return [Prediction(f.id, self._word(f, token)) for f, token in pairs]
+
+    def _reads(self, output: BackboneOutput, batch: Batch, which: int) -> Tensor:
+        """Return the logits `[B, V]` of a row's first read, which learns, or last, which answers."""
+        assert output.logits is not None
+        reads = output.logits.float().view(len(batch), -1, output.logits.shape[-1])
+        return reads[:, which]
+
+    def _features(self, example: Example, room: int) -> Features:
+        made = self.row(self.pieces(example), room)
+        answer = made.reads[-1]
+        reads = [answer - 1, answer] if self.shifted else [answer]
+        row = Row(made.ids, made.types, reads, made.softs, made.decoder)
+        return Features(example.id, [row], [self._ids(example.target)[0]], {"word": example.target})
+
+    def _word(self, features: Features, token: int) -> str:
+        if token == features.targets[0]:
+            return str(features.facts["word"])
+        return self.encoder.spelling.tokens([token])[0].lstrip("Ġ▁")
+
+    def _ids(self, word: str) -> list[int]:
+        return self.encoder.spelling.answer(word) or [0]

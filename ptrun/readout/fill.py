@@ -1,0 +1,75 @@
+"""Span verification by filling in: whom does the head itself name in the pronoun's place (WSC)?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.readout.base import Batch, Features
+from ptrun.readout.cloze import Cloze
+from ptrun.types import Example, Prediction
+
+_EXTRA = 1  # masks beyond the noun phrase's tokens
+_RIGHT, _WRONG = "same", "different"
+
+
+class Fill(Cloze):
+    """Learns the noun phrase's tokens at the masks; answers by the words it would put there.
+
+    Only examples where the noun phrase is right have loss terms. To answer, the mask it is surest
+    of is filled first, then the next; `same` if all words found are in the noun phrase or the other
+    way round (P-tuning §2b). There is one mask more than tokens, its target the padding token; the
+    released code draws 0 to 3 more anew each time it trains.
+    """
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return one row an example."""
+        return [self._features(example, room) for example in examples]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
+        assert output.logits is not None
+        keep = torch.tensor(
+            [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
+        ).to(output.logits.device)
+        logits = output.logits.float()
+        if not len(batch.targets):
+            return 0 * logits.sum()
+        return functional.cross_entropy(logits[keep], batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Fill the surest mask of each row; answer when none is left."""
+        assert output.logits is not None
+        logits = batch.by_example(output.logits.float())
+        return [self._fill(f, own) for f, own in zip(batch.features, logits, strict=True)]
+
+    def _fill(self, features: Features, logits: Tensor) -> Prediction | Features:
+        row = features.rows[0]
+        surest, words = logits.softmax(dim=-1).max(dim=-1)
+        best = int(surest.argmax())
+        at, word = row.reads[best], int(words[best])
+        ids = [word if place == at else id_ for place, id_ in enumerate(row.ids)]
+        left = [place for place in row.reads if place != at]
+        found = {**features.facts["found"], str(at): word}
+        if left:
+            facts = {**features.facts, "found": found}
+            return replace(features, rows=[replace(row, ids=ids, reads=left)], facts=facts)
+        named = [found[place] for place in sorted(found, key=int)]
+        return Prediction(features.id, self._answer(named, features.facts["noun"]))
+
+    def _answer(self, named: list[int], noun: str) -> str:
+        tokenizer = self.backbone.tokenizer()
+        said = set(tokenizer.decode(named, skip_special_tokens=True).lower().split())
+        gold = set(noun.lower().split())
+        return _RIGHT if said and (said <= gold or gold <= said) else _WRONG
+
+    def _features(self, example: Example, room: int) -> Features:
+        noun = example.fields["span1_text"]
+        words = self.encoder.spelling.answer(noun)
+        row = self.row(self.pieces(example), room, len(words) + _EXTRA)
+        pad = self.backbone.tokenizer().pad_token_id or 0
+        targets = [*words, *[pad] * _EXTRA] if example.target == _RIGHT else []
+        return Features(example.id, [row], targets, {"noun": noun, "found": {}})

@@ -1,0 +1,108 @@
+"""A verbalizer: label words, or the letters of options, read through the language-model head."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.pvp import PVP
+from ptrun.prompt.verbalizer import LabelTokens
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+Among = Literal["labels", "vocabulary"]
+_MOST_OPTIONS = 16
+
+
+class LabelWords(Cloze):
+    """The label whose words the head finds likeliest at the mask.
+
+    Args:
+        backbone, task, pvp, sentinel: as in `Cloze`.
+        among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over
+            all words, in the loss and in the answer (PPT §2): an answer that is no label word is
+            wrong, and an encoder-decoder also learns to repeat the sentinel, with equal weight.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        among: Among = "labels",
+        sentinel: bool = True,
+    ):
+        super().__init__(backbone, task, pvp, sentinel=sentinel)
+        self.among = among
+
+    @cached_property
+    def tokens(self) -> LabelTokens:
+        """The label words as token ids."""
+        verbalizer = self.pvp.verbalizer(_MOST_OPTIONS)
+        assert verbalizer is not None
+        return verbalizer.bind(self.backbone.tokenizer())
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return one row an example."""
+        return [self._features(example, room) for example in examples]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over targets, `[]`."""
+        scores = self._scores(output, batch)
+        return functional.cross_entropy(scores, batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest label of each example."""
+        best = self._scores(output, batch).argmax(dim=-1).tolist()
+        answers = best[self._before :: self._before + 1]
+        return [self._answer(f, b) for f, b in zip(batch.features, answers, strict=True)]
+
+    @property
+    def _before(self) -> int:
+        """How many reads come before the answer's: the sentinel's own."""
+        return int(self.among == "vocabulary" and self.decodes and self.sentinel)
+
+    def _features(self, example: Example, room: int) -> Features:
+        made = self.row(self.pieces(example), room, self.tokens.masks)
+        reads = made.reads[len(made.reads) - 1 - self._before :] if self.decodes else made.reads
+        row = Row(made.ids, made.types, reads, made.softs, made.decoder)
+        label = self.tokens.labels.index(str(example.target))
+        options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
+        return Features(example.id, [row], self._targets(row, label), {"options": options})
+
+    def _targets(self, row: Row, label: int) -> list[int]:
+        if self.among == "labels":
+            return [label]
+        sentinel = row.decoder[-1:] if row.decoder and self._before else []
+        return [*sentinel, self.tokens.ids[label][0][0]]
+
+    def _scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return `[N, C]` scores of labels, or `[N, V]` of words, one row a target, in fp32."""
+        assert output.logits is not None
+        if self.among == "vocabulary":
+            return output.logits.float()
+        reads = len(batch.rows[0].reads)
+        scores = self.tokens.scores(output.logits.view(len(batch), reads, -1))
+        counts = [f.facts["options"] or scores.shape[1] for f in batch.features]
+        there = torch.tensor(counts, device=scores.device)
+        places = torch.arange(scores.shape[1], device=scores.device)
+        return scores.masked_fill(places >= there[:, None], -torch.inf)
+
+    def _answer(self, features: Features, best: int) -> Prediction:
+        """Return the label of an index or word; a word that is no label's stands for itself."""
+        labels = self.tokens.labels
+        if self.among == "vocabulary":
+            owners = {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
+            if best not in owners:
+                stray = self.encoder.spelling.tokens([best])[0]
+                return Prediction(features.id, -1 if features.facts["options"] else stray)
+            best = owners[best]
+        return Prediction(features.id, best if features.facts["options"] else labels[best])

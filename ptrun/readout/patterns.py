@@ -1,0 +1,67 @@
+"""Which of a task's patterns a method reads: the one named, or the first that suits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import PVP, read_pvps
+from ptrun.prompt.slots import Field, Hole
+from ptrun.task.base import Task
+
+
+def choose(task: Task, family: str, *, soft: bool, name: str | None = None) -> PVP:
+    """Return a pattern of a task; `soft` says whether it has learned vectors.
+
+    Raises:
+        UserError: there is none of that name, or none that suits family and method.
+    """
+    pvps = read_pvps(task.pvps, task.labels)
+    if name is not None:
+        return _named(pvps, task, family, soft=soft, name=name)
+    found = next((pvp for pvp in pvps.values() if not _misfit(pvp, family, soft=soft)), None)
+    if found is None:
+        told = "; ".join(f"{n}: {_misfit(p, family, soft=soft)}" for n, p in pvps.items())
+        raise UserError(
+            f"task={task.name} has no pattern for this method on a {family} backbone "
+            f"({told or 'it has none at all'}).\n{_advice(soft=soft)}"
+        )
+    return found
+
+
+def _named(pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name: str) -> PVP:
+    if name not in pvps:
+        raise UserError(
+            f"method.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
+        )
+    if wrong := _misfit(pvps[name], family, soft=soft):
+        fit = [n for n, pvp in pvps.items() if not _misfit(pvp, family, soft=soft)]
+        raise UserError(
+            f"method.pattern={name} {wrong}; of task={task.name} these suit: "
+            f"{', '.join(fit) or 'none'}.\n{_advice(soft=soft)}"
+        )
+    return pvps[name]
+
+
+def _misfit(pvp: PVP, family: str, *, soft: bool) -> str | None:
+    """Return why a pattern does not suit, or None."""
+    if bool(pvp.pattern.softs) != soft:
+        return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
+    if pvp.pattern.masks == 0:
+        return "has no {mask}"
+    if family == "causal" and not _ends_in_mask(pvp):
+        return "does not end in {mask}, where a causal backbone is read"
+    if family != "masked" and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
+        return "reads several masks, which a masked backbone alone has"
+    return None
+
+
+def _ends_in_mask(pvp: PVP) -> bool:
+    last: Any = pvp.pattern.parts[-1]
+    if isinstance(last, Field):
+        return last.ending == "fact_start"
+    return isinstance(last, Hole) and last.kind != "soft"
+
+
+def _advice(*, soft: bool) -> str:
+    slot = "{soft} slots" if soft else "no {soft} slot"
+    return f"Write one into the task's file, below pvps: with {slot} and a {{mask}}."

@@ -1,0 +1,64 @@
+"""A head that answers for every word of a sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.head import Head, tokens
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+
+class TokenHead(Head):
+    """One label a word, read at its first sub-token; words cut off or empty are answered `O`.
+
+    There is no pooler. An encoder-decoder answers from its encoder.
+    """
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
+        super().__init__(backbone, task, len(task.labels))
+        self.index = {label: index for index, label in enumerate(task.labels)}
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize pre-split words."""
+        tokenizer = self.backbone.tokenizer(words=True)
+        words = [self._words(e, tokenizer) for e in examples]
+        rows = tokenizer(
+            words, is_split_into_words=True, truncation=True, max_length=self.room(room)
+        )
+        return [self._features(example, rows, i) for i, example in enumerate(examples)]
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return a tag for each word of each example."""
+        best = batch.by_example(self.scores(output, batch).argmax(dim=-1))
+        return [
+            Prediction(f.id, self._tags(f, own.tolist()))
+            for f, own in zip(batch.features, best, strict=True)
+        ]
+
+    def _tags(self, features: Features, best: list[int]) -> list[str]:
+        tags = [self.task.labels[0]] * features.facts["size"]
+        for word, label in zip(features.facts["words"], best, strict=True):
+            tags[word] = self.task.labels[label]
+        return tags
+
+    def _words(self, example: Example, tokenizer: Any) -> list[str]:
+        """Return the words of a sentence; a predicate is read after it, behind a border."""
+        words: list[str] = example.fields[self.task.fields[0]]
+        if "predicate" not in example.fields:
+            return words
+        border = tokenizer.sep_token or tokenizer.eos_token or "|"
+        return [*words, border, example.fields["predicate"]]
+
+    def _features(self, example: Example, rows: Any, i: int) -> Features:
+        first: dict[int, int] = {}
+        for position, word in enumerate(rows.word_ids(i)):
+            if word is not None and word < len(example.target):  # not the predicate's copy
+                first.setdefault(word, position)
+        row = Row(*tokens(rows, i), list(first.values()))
+        targets = [self.index[example.target[word]] for word in first]
+        return Features(
+            example.id, [row], targets, {"size": len(example.target), "words": list(first)}
+        )
