@@ -22,7 +22,8 @@ from ptrun.errors import UserError
 from ptrun.task.overlap import Overlaps, compare
 from ptrun.types import Example
 
-SPLITS = ("train", "validation", "test")
+SPLITS = {"train": "train", "validation": "dev", "test": "test"}
+"""The files, and the part that each is of a setting's own."""
 VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
 
 
@@ -78,14 +79,14 @@ def read(config: dict[str, Any], data: Path, variant: str | None) -> dict[str, A
     parts: dict[str, Sequence[Example]] = {}
     refused: dict[str, str] = {}
     kind = ""
-    for split in SPLITS:
+    for split, part in SPLITS.items():
         if not list((data / folder).glob(f"{split}.jsonl*")):
             continue
         splits = {"train": split, "dev": None, "test": None}
         task = build({**config, "splits": splits, "paper_splits": None}, str(data), variant)
         kind = task.kind
         try:
-            parts[split] = task.load("train")
+            parts[split] = task.load(part if variant else "train")
         except UserError as error:
             refused[split] = str(error).replace(f"{data}/", "").splitlines()[0]
     return {"folder": folder, "kind": kind, "parts": parts, "refused": refused} if kind else None
@@ -98,6 +99,8 @@ def found_in(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     for name in options("task"):
         config = compose_run([f"task={name}"]).config["task"]
+        if "source" not in config:  # csv: the user's own files
+            continue
         full: dict[str, Sequence[Example]] = {}
         for variant in () if "pocket" in config["source"] else (None, *VARIANTS):
             content = read(config, data, variant)

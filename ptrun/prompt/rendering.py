@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ptrun.errors import UserError
 from ptrun.prompt.filters import FILTERS
-from ptrun.prompt.slots import FACT_SUBJECT, LISTS, Border, Field, Hole, Part, Written
+from ptrun.prompt.slots import FACT_SUBJECT, FACTS, LISTS, Border, Field, Hole, Part, Written
 
 GAP = "@placeholder"
 SIGNS: Mapping[str, Sequence[str]] = {
@@ -18,6 +18,10 @@ SIGNS: Mapping[str, Sequence[str]] = {
 _MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
 _BETWEEN = {"commas": ",", "or": " or"}
 _SPACES = " \t"
+_FACT_HINT = (
+    " Templates of relations may stand in templates.jsonl[.gz] beside the task's splits: add it "
+    "there to the row of the relation, {{predicate_id: P1, {}: ...}}."
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def _write(
     if slot.ending in LISTS:
         _write_list(line, slot, fields, words, where)
         return
-    text = _filtered(_text(slot.name, fields, where), slot)
+    hint = _FACT_HINT.format(slot.name) if slot.ending in FACTS else ""
+    text = _filtered(_text(slot.name, fields, where, hint), slot)
     if slot.ending is None:
         line.text(text, "field", slot.shortenable)
     elif slot.ending == "gap":
@@ -114,8 +119,8 @@ def _write(
         _write_fact(line, text, slot, _text(FACT_SUBJECT, fields, where))
 
 
-def _text(name: str, fields: Mapping[str, Any], where: str) -> str:
-    found = _value(name, fields, where)
+def _text(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> str:
+    found = _value(name, fields, where, hint)
     if not isinstance(found, str):
         raise UserError(
             f"{where}: field {name!r} is {type(found).__name__}, not one text; "
@@ -124,9 +129,9 @@ def _text(name: str, fields: Mapping[str, Any], where: str) -> str:
     return found
 
 
-def _value(name: str, fields: Mapping[str, Any], where: str) -> Any:
+def _value(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> Any:
     if name not in fields:
-        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.")
+        raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.{hint}")
     return fields[name]
 
 

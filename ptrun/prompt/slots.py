@@ -9,7 +9,9 @@ from ptrun.prompt.filters import FILTERS
 
 LISTS = ("letters", "numerals", "commas", "or")
 """Filters that write a list out; the last in their slot."""
-GAPS = ("gap", "fact", "fact_start")
+FACTS = ("fact", "fact_start")
+"""Filters that write a relation's template."""
+GAPS = ("gap", *FACTS)
 """Filters that write a text with a place for the answer in it; the last in their slot."""
 
 FACT_SUBJECT = "sub_label"
@@ -52,7 +54,7 @@ class Field:
     @property
     def names(self) -> tuple[str, ...]:
         """The fields of the example that this slot writes."""
-        subject = (FACT_SUBJECT,) if self.ending in ("fact", "fact_start") else ()
+        subject = (FACT_SUBJECT,) if self.ending in FACTS else ()
         return subject if self.name == "words" else (self.name, *subject)
 
 

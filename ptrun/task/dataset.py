@@ -84,8 +84,7 @@ class Dataset(ABC):
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
-        places = {self._place(p, paper=w) for p in PARTS for w in (False, True)} - {None}
-        told = sorted(source.digest([split]) for source, split in places)  # type: ignore[misc]
+        told = sorted(source.digest([split]) for source, split in self._places())
         return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
@@ -101,6 +100,11 @@ class Dataset(ABC):
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
     ) -> dict[str, float]:
         """Return every metric of predictions paired with examples by position."""
+
+    def _places(self) -> set[tuple[Source, str]]:
+        """Return every file, as a source and its split, that the examples are made of."""
+        found = {self._place(part, paper=paper) for part in PARTS for paper in (False, True)}
+        return {place for place in found if place is not None}
 
     def _place(self, part: Part, *, paper: bool) -> tuple[Source, str] | None:
         """Return where a part is: a source and its split, or None.

@@ -1,18 +1,26 @@
 """Fact probing: one word completes a fact, relation by relation (LAMA)."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.ranking import precision_at_1
 from ptrun.task.shown import shown
-from ptrun.task.source import Row
+from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
+
+TEMPLATES = "templates"
+"""An optional file beside the splits: one row a relation, with its `predicate_id`."""
+SEARCHED = ("lpaqa", "autoprompt")
+"""The templates it may hold, found by search (LPAQA, AutoPrompt); fields of the examples then."""
 
 
 class Facts(Dataset):
     """Subjects and templates; the target is the object, one word; the group is the relation.
+
+    A file `templates.jsonl[.gz]` beside the splits adds the fields `lpaqa` and `autoprompt`.
 
     Args beyond those of `Common`:
         relations: those that are used; null is all.
@@ -52,9 +60,29 @@ class Facts(Dataset):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""
-        fields = {key: row.text(key) for key in ("sub_label", "template")}
-        if "[X]" not in fields["template"] or "[Y]" not in fields["template"]:
-            raise UserError(
-                f"{row.where}: template {shown(fields['template'])} has no [X] or no [Y]."
-            )
-        return Example(name, fields, row.text("obj_label"), row.text("predicate_id"))
+        relation = row.text("predicate_id")
+        fields = {"sub_label": row.text("sub_label"), "template": _template(row, "template")}
+        fields |= self._searched.get(relation, {})
+        return Example(name, fields, row.text("obj_label"), relation)
+
+    @cached_property
+    def _searched(self) -> dict[str, dict[str, str]]:
+        """The searched templates of each relation, as far as a local file has them."""
+        found: dict[str, dict[str, str]] = {}
+        for row in self._source.rows(TEMPLATES) if self._source.exists(TEMPLATES) else ():
+            relation = row.text("predicate_id")
+            if relation in found:
+                raise UserError(f"{row.where}: a second row of {relation}; keep one a relation.")
+            found[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
+        return found
+
+    def _places(self) -> set[tuple[Source, str]]:
+        more = {(self._source, TEMPLATES)} if self._source.exists(TEMPLATES) else set()
+        return super()._places() | more
+
+
+def _template(row: Row, key: str) -> str:
+    text = row.text(key)
+    if "[X]" not in text or "[Y]" not in text:
+        raise UserError(f"{row.where}: {key} {shown(text)} has no [X] or no [Y].")
+    return text

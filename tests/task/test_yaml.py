@@ -12,6 +12,7 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
 from ptrun.task.base import PARTS
+from ptrun.task.facts import SEARCHED
 
 NAMES = [name for name in options("task") if name != "csv"]  # csv is the user's own
 REAL = [name for name in NAMES if not name.startswith("pocket_")]
@@ -240,7 +241,7 @@ def test_the_pronoun_of_a_row_whose_index_is_one_off_is_marked(shared):
 def columns(name):
     """Return the fields that examples of a task have, as its file says."""
     config = config_of(name)
-    made = {"extraction": ["question", "context"], "facts": ["sub_label", "template"]}
+    made = {"extraction": ["question", "context"], "facts": ["sub_label", "template", *SEARCHED]}
     kind = config["_target_"].split(".")[2]
     found = [*config.get("fields", []), *(config.get("extra") or []), *made.get(kind, [])]
     found += ["options"] if kind == "choice" else []

@@ -6,15 +6,18 @@ from collections import Counter
 
 import pytest
 
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
 from ptrun.task.metrics.arguments import argument_scores
 from ptrun.task.metrics.correlation import pearson_and_spearman
 from ptrun.task.metrics.drop import drop_scores
 from ptrun.task.metrics.entities import entity_scores
-from ptrun.task.metrics.labels import accuracy, accuracy_and_f1, macro_f1, macro_f1_over
+from ptrun.task.metrics.labels import accuracy_and_f1, macro_f1, macro_f1_over
 from ptrun.task.metrics.multirc import multirc_scores
 from ptrun.task.metrics.ranking import precision_at_1
 from ptrun.task.metrics.record import record_scores
 from ptrun.task.metrics.squad import squad_scores, squad_v2_scores
+from ptrun.types import Prediction
 from tests.task.metrics import reference
 
 pytestmark = pytest.mark.shared
@@ -30,19 +33,23 @@ def rows(shared):
 
 
 @pytest.mark.parametrize(
-    ("task", "figure"),
+    ("name", "answer", "figures"),
     [
-        ("superglue/boolq", 62.2),
-        ("superglue/cb", 50.0),
-        ("superglue/rte", 52.7),
-        ("superglue/wic", 50.0),
-        ("superglue/wsc", 63.5),
+        ("boolq", "yes", {"accuracy": 62.2}),
+        ("cb", "contradiction", {"accuracy": 50.0, "macro_f1": 22.2}),
+        ("rte", "entailment", {"accuracy": 52.7}),
+        ("wic", "same", {"accuracy": 50.0}),
+        ("wsc", "different", {"accuracy": 63.5}),
+        ("multirc", "right", {"f1a": 59.9}),
     ],
 )
-def test_the_commonest_label_scores_as_listed(rows, task, figure):
-    golds = [row["label"] for row in rows(task)]
-    [(commonest, _)] = Counter(golds).most_common(1)
-    assert round(accuracy([commonest] * len(golds), golds), 1) == figure
+def test_one_label_for_all_scores_as_listed_and_gold_100(shared, name, answer, figures):
+    task = build(compose_run([f"task={name}"]).config["task"], str(shared / "data"))
+    examples = task.load("dev")
+    scores = task.score([Prediction(e.id, answer) for e in examples], examples)
+    assert {key: round(scores[key], 1) for key in figures} == figures
+    golds = task.score([Prediction(e.id, e.target) for e in examples], examples)
+    assert golds == dict.fromkeys(golds, pytest.approx(100))
 
 
 def test_cb_always_contradiction_has_macro_f1_22(rows):

@@ -1,0 +1,121 @@
+"""Facts take the searched templates of their relation from a file beside the splits."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import read_pvps
+
+LPAQA, AUTOPROMPT = "[X], a town in [Y].", "[X]en lamp river [Y]."
+ROWS = [
+    {"predicate_id": "P1", "label": "country", "lpaqa": LPAQA, "autoprompt": AUTOPROMPT},
+    {"predicate_id": "P9", "lpaqa": "[Y] has [X]"},
+]
+
+
+def facts(data_dir, name="lama"):
+    return build(compose_run([f"task={name}"]).config["task"], str(data_dir))
+
+
+def write(data_dir, rows, folder="lama_trex"):
+    """Write templates beside the splits, and return the task over them."""
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (data_dir / folder / "templates.jsonl").write_text(lines)
+    return facts(data_dir)
+
+
+@pytest.fixture
+def local(data_dir):
+    """Return a data folder where six facts of two relations stand as `lama`'s."""
+    (data_dir / "lama").rename(data_dir / "lama_trex")
+    return data_dir
+
+
+def written(task, pvp, example):
+    """Return the kinds and texts of a row's pieces."""
+    pieces = read_pvps(task.pvps)[pvp].render(example.fields)
+    return [piece.text or piece.kind for piece in pieces]
+
+
+def test_a_fact_has_the_templates_of_its_relation(local):
+    first, *_, last = write(local, ROWS).load("train")
+    assert first.fields["lpaqa"] == LPAQA and first.fields["autoprompt"] == AUTOPROMPT
+    assert first.fields["template"] == "[X] is a town in [Y] ."
+    assert set(last.fields) == {"sub_label", "template"}
+
+
+@pytest.mark.parametrize(
+    ("pvp", "texts"),
+    [
+        ("lpaqa", ["Arlo", ", a town in", "mask", "."]),
+        ("lpaqa_gpt", ["Arlo", ", a town in", "mask"]),
+        ("autoprompt", ["Arlo", "en lamp river", "mask", "."]),
+        ("autoprompt_gpt", ["Arlo", "en lamp river", "mask"]),
+    ],
+)
+def test_each_pattern_writes_its_template(local, pvp, texts):
+    task = write(local, ROWS)
+    assert written(task, pvp, task.load("test")[0]) == texts
+
+
+@pytest.mark.parametrize("pvp", ["lpaqa", "autoprompt_gpt"])
+def test_a_pattern_without_its_template_says_which_file_to_add(local, pvp):
+    task, name = facts(local), pvp.removesuffix("_gpt")
+    example = task.load("train")[0]
+    missing = rf"no field '{name}'; .*templates.jsonl\[.gz\] beside .*\{{predicate_id: P1, {name}:"
+    with pytest.raises(UserError, match=missing):
+        written(task, pvp, example)
+    assert written(task, "original", example) == ["Arlo", "is a town in", "mask", "."]
+
+
+def test_the_digest_follows_the_templates(local):
+    digests = [facts(local).digest(), write(local, ROWS).digest(), write(local, ROWS[:1]).digest()]
+    assert len(set(digests)) == 3
+    (local / "lama_trex" / "templates.jsonl").unlink()
+    assert facts(local).digest() == digests[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"predicate_id": "P2", "lpaqa": "[X] of"}, r"lpaqa '\[X\] of' has no \[X\] or no \[Y\]"),
+        ({"predicate_id": "P2", "autoprompt": None}, "field 'autoprompt' is None; expected text"),
+        ({"lpaqa": LPAQA}, "no field 'predicate_id'"),
+        (ROWS[0], "a second row of P1; keep one a relation"),
+    ],
+)
+def test_a_bad_template_is_named_with_file_and_line(local, row, message):
+    with pytest.raises(UserError, match=rf"templates.jsonl:3: {message}"):
+        write(local, [*ROWS, row]).load("train")
+
+
+def test_pocket_facts_need_no_file_and_take_one(local):
+    plain = facts(local, "pocket_facts")
+    assert set(plain.load("dev")[0].fields) == {"sub_label", "template"}
+    (local / "lama_trex").rename(local / "pocket_facts")
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    (local / "pocket_facts" / "templates.jsonl").write_text(lines)
+    assert facts(local, "pocket_facts").load("dev")[0].fields["lpaqa"] == LPAQA
+
+
+@pytest.mark.shared
+def test_every_real_relation_has_both_templates_and_every_pattern_reads(shared):
+    file = Path(shared / "data" / "lama_trex" / "templates.jsonl.gz")
+    with gzip.open(file, "rt", encoding="utf-8") as opened:
+        rows = {row["predicate_id"]: row for row in map(json.loads, opened)}
+    task = facts(shared / "data")
+    examples = {e.group: e for e in task.load("test")}
+    assert len(examples) == len(rows) == 41
+    pvps = [pvp for name, pvp in read_pvps(task.pvps).items() if "auto" in name or "lpaqa" in name]
+    for relation, example in examples.items():
+        own = rows[relation]
+        assert {key: example.fields[key] for key in ("lpaqa", "autoprompt")}.items() <= own.items()
+        assert example.fields["template"] == own["lama"]
+        kinds = [[piece.kind for piece in pvp.render(example.fields)] for pvp in pvps]
+        assert [own.count("mask") for own in kinds] == [1, 1, 1, 1]
+        assert kinds[1][-1] == kinds[3][-1] == "mask"
