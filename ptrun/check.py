@@ -18,10 +18,10 @@ from ptrun.config import build
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.plan import plan, split_of
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features, Row
-from ptrun.run import plan, split_of
 from ptrun.types import Example
 
 _SHOWN, _CLASSES = 3, 12

@@ -27,7 +27,7 @@ class Cell:
     def values(self, part: str) -> list[float]:
         """Return the selecting metric of each finished run on `dev` or `test`."""
         done = [run for run in self.runs if run.status == "finished"]
-        return [run.metrics[part][run.metric] for run in done]
+        return [run.metrics[part][run.metric] for run in done if run.metrics[part]]
 
 
 def cells(results: Sequence[RunResult]) -> list[Cell]:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,118 +11,32 @@ import torch
 
 from ptrun import manifest, result
 from ptrun.backbone.base import checksum
-from ptrun.config import build, identity, schema
+from ptrun.config import build, identity
 from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
 from ptrun.hardware.member import Member
-from ptrun.hardware.optim import check_train
-from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.luck import selection_luck
-from ptrun.method.base import Method, check_pair
-from ptrun.protocol.base import ClaimProtocol
-from ptrun.setting.base import Setting
+from ptrun.method.base import Method
+from ptrun.parts import Part, divide
+from ptrun.plan import Plan, plan, split_of
 from ptrun.store import RunStore, set_aside
-from ptrun.task.base import Task
-from ptrun.task.overlap import Overlaps, overlaps
-from ptrun.task.source import Source
 from ptrun.token_cache import encoded
-from ptrun.types import RunResult, Split
+from ptrun.types import Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run that was checked and named, before anything large is read."""
+class Trained:
+    """One part of a run and who learned it."""
 
-    composed: Composed
-    train: schema.TrainConfig
-    task: Task
-    protocol: ClaimProtocol
-    setting: Setting
-    variant: str | None
-    backbone: Any
-    engine: TorchEngine
-    content: dict[str, Any]
-    run_id: str
-    folder: Path
+    part: Part
+    member: Member
 
-
-def plan(composed: Composed) -> Plan:
-    """Check a configuration and give it its name; read no weights and no examples.
-
-    Raises:
-        UserError: anything is misspelt, misfit, impossible together, or not there.
-    """
-    config, names = composed.config, composed.names
-    build.check({group: config[group] for group in schema.GROUPS})
-    train = schema.train_config(config["train"])
-    check_train(train)
-    setting = build.build(config["setting"])
-    variant = _variant(setting, config)
-    task = build.build(config["task"], config["data_dir"], variant)
-    backbone = build.build(config["backbone"])
-    check_pair(build.target(config["method"]), config["method"], backbone, task)  # type: ignore[arg-type]
-    engine = build.build(config["hardware"], backbone)
-    hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
-    content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
-    run_id = identity.run_id(names, content)
-    folder = Path(config["outputs"]) / config["name"] / run_id
-    return Plan(
-        composed=composed,
-        train=train,
-        task=task,
-        protocol=build.build(config["protocol"]),
-        setting=setting,
-        variant=variant,
-        backbone=backbone,
-        engine=engine,
-        content=content,
-        run_id=run_id,
-        folder=folder,
-    )
-
-
-def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
-    """Return the folder of a setting's own files, if it needs them or they are there."""
-    if setting.variant is None or setting.required:
-        return setting.variant
-    name, origin = config["task"].get("name"), config["task"].get("source")
-    if origin is None:  # the user's own files have no variants
-        return None
-    there = Source(name, origin, config["data_dir"], setting.variant).exists("train")
-    return setting.variant if there else None
-
-
-def split_of(planned: Plan) -> tuple[Split, Overlaps]:
-    """Return the examples of a run, and what their parts share.
-
-    They are what the protocol hands out, as the setting cuts it.
-    """
-    data_seed = planned.composed.config["data_seed"]
-    split = planned.protocol.split(planned.task, data_seed)
-    if planned.variant:
-        own = f"files of {planned.variant}"
-        split = replace(split, origin={**split.origin, "train": own, "dev": own})
-    split = planned.setting.choose(split, data_seed)
-    found = overlaps(split)
-    _compare(planned, found)
-    return split, found
-
-
-def _compare(planned: Plan, found: Overlaps) -> None:
-    """Tell what the parts share; refuse to report on what selects, unless the protocol does.
-
-    Raises:
-        UserError: dev and test are the same texts.
-    """
-    if "dev/test" in found.identical and planned.protocol.disjoint:
-        raise UserError(
-            f"task={planned.task.name}: dev and test hold the same texts, so nothing would be "
-            "reported honestly;\ngive another task.dev or test, or type protocol=paper."
-        )
-    for pair, count in found.shared.items():
-        _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
+    @property
+    def method(self) -> Method:
+        """The method that was trained."""
+        return self.member.method
 
 
 def run(composed: Composed) -> RunResult:
@@ -132,42 +47,62 @@ def run(composed: Composed) -> RunResult:
         RunFailed: training failed; `failure.json` says why.
     """
     planned = plan(composed)
-    config = composed.config
-    done = None if config["rerun"] else result.read(planned.folder)
+    done = None if composed.config["rerun"] else result.read(planned.folder)
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return _known(done, planned.folder)
     split, shared = split_of(planned)
-    torch.manual_seed(config["seed"])
-    method = build.build(config["method"], planned.backbone, planned.task)
-    engine = planned.engine
-    if not split.train and method.learned():
-        name = planned.composed.names["method"]
+    parts = divide(_method(planned), split)
+    methods = [_method(planned) for _ in parts]
+    _check_learns(planned, methods[0], split)
+    tuned, engine = methods[0].tunes_backbone, planned.engine
+    planned.backbone.load(engine.weight_type(tuned=tuned))
+    engine.place(methods)
+    store = _open(planned)
+    started = time.monotonic()
+    before = None if tuned else checksum(planned.backbone.model)
+    all_ = [
+        Trained(part, _member(planned, method, part, store))
+        for part, method in zip(parts, methods, strict=True)
+    ]
+    _LOG.info("training in %s", planned.folder)
+    engine.fit([one.member for one in all_])
+    if before is not None and before != checksum(planned.backbone.model):
+        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
+    outcome = _outcome(planned, all_)
+    if outcome.status == "finished":
+        outcome = _report(planned, outcome, all_, store)
+    facts = _facts(planned, all_, split, time.monotonic() - started)
+    facts["overlaps"] = shared.record()
+    facts["backbone"]["frozen_verified"] = None if tuned else True
+    store.close(replace(outcome, manifest=facts))
+    return _known(replace(outcome, manifest=facts), planned.folder)
+
+
+def _method(planned: Plan) -> Method:
+    """Return the method, its start decided by the seed alone."""
+    torch.manual_seed(planned.composed.config["seed"])
+    made: Method = build.build(planned.composed.config["method"], planned.backbone, planned.task)
+    return made
+
+
+def _check_learns(planned: Plan, method: Method, split: Split) -> None:
+    """Refuse to learn without train or dev.
+
+    Raises:
+        UserError: the setting or the protocol gives none.
+    """
+    names = planned.composed.names
+    if method.learned() and not split.train:
         raise UserError(
-            f"setting={planned.composed.names['setting']} leaves nothing to learn from, but "
-            f"method={name} learns; choose another setting."
+            f"setting={names['setting']} leaves nothing to learn from, but "
+            f"method={names['method']} learns; choose another setting."
         )
-    if not split.dev and method.learned():
+    if method.learned() and not split.dev:
         raise UserError(
             f"task={planned.task.name} has no dev under this protocol: its authors drew one from "
             "train;\ntype setting=few_shot_32 (or another that draws dev), or protocol=honest."
         )
-    planned.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
-    engine.place([method])
-    store = _open(planned)
-    started = time.monotonic()
-    before = None if method.tunes_backbone else checksum(planned.backbone.model)
-    member = _member(planned, method, split, store)
-    _LOG.info("training in %s", planned.folder)
-    engine.fit([member])
-    frozen = None if before is None else before == checksum(planned.backbone.model)
-    outcome = _outcome(planned, method, member)
-    if member.failed is None:
-        outcome = _report(planned, outcome, engine, member, split, store)
-    facts = _facts(planned, engine, member, split, frozen, time.monotonic() - started)
-    facts["overlaps"] = shared.record()
-    store.close(replace(outcome, manifest=facts))
-    return _known(replace(outcome, manifest=facts), planned.folder)
 
 
 def _tokens(planned: Plan) -> Path:
@@ -193,91 +128,113 @@ def _open(planned: Plan) -> RunStore:
     return RunStore(planned.folder, bound, tracker)
 
 
-def _member(planned: Plan, method: Method, split: Split, store: RunStore) -> Member:
+def _member(planned: Plan, method: Method, part: Part, store: RunStore) -> Member:
+    split, task = part.split, planned.task
     return Member(
         method,
         encoded(method, split.train, _tokens(planned)),
         encoded(method, split.dev, _tokens(planned)),
-        lambda answers: planned.task.score(answers, split.dev),
-        planned.task.metric,
+        lambda answers: task.score(answers, split.dev),
+        task.metric,
         planned.train,
         planned.composed.config["seed"],
-        store,
+        store.part(part.name),
         planned.protocol.select_best,
     )
 
 
-def _outcome(planned: Plan, method: Method, member: Member) -> RunResult:
+def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
+    reasons = [one.member.failed for one in all_ if one.member.failed]
+    counts = [one.method.learned_parameters() for one in all_]
     return RunResult(
         run_id=planned.run_id,
         group=identity.group_id(planned.content),
-        status="finished" if member.failed is None else "failed",
+        status="failed" if reasons else "finished",
         names=planned.composed.names,
         seed=planned.composed.config["seed"],
         metric=planned.task.metric,
-        learned_parameters=method.learned_parameters(),
+        learned_parameters={key: sum(own[key] for own in counts) for key in counts[0]},
         config=planned.content,
-        reason=member.failed,
+        reason=reasons[0] if reasons else None,
     )
 
 
 def _report(
-    planned: Plan,
-    outcome: RunResult,
-    engine: TorchEngine,
-    member: Member,
-    split: Split,
-    store: RunStore,
+    planned: Plan, outcome: RunResult, all_: Sequence[Trained], store: RunStore
 ) -> RunResult:
-    """Put the selected prompt in place, keep it, and score the reported split once."""
-    member.finish()
-    store.log({"event": "selection_done", "best_step": member.best_step})
-    method = member.method
-    store.write_prompt(method.exported(), planned.composed.config["method"])
-    answers = engine.predict([method], [encoded(method, split.test, _tokens(planned))])[0]
-    test = planned.task.score(answers, split.test)
-    store.write_predictions(split.test, answers)
+    """Put the selected prompts in place, keep them, and score the reported split once."""
+    for one in all_:
+        one.member.finish()
+    store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
+    store.write_prompt(
+        {one.part.prefix + k: v for one in all_ for k, v in one.method.exported().items()},
+        planned.composed.config["method"],
+    )
+    dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
+    answers = _answers(planned, all_, "test")
+    examples = [e for one in all_ for e in one.part.split.test]
+    test = planned.task.score(answers, examples)
+    store.write_predictions(examples, answers)
     store.log({"event": "test", **test})
-    dev = next(row for row in member.history if row["step"] == member.best_step)
-    selected = {key: value for key, value in dev.items() if key != "step"}
-    return replace(outcome, metrics={"dev": selected, "test": test})
+    return replace(outcome, metrics={"dev": _dev(planned, all_, dev), "test": test})
 
 
-def _luck(planned: Plan, member: Member, split: Split) -> float | None:
+def _answers(planned: Plan, all_: Sequence[Trained], name: str) -> list[Prediction]:
+    """Return the answers to a part of the split, part by part of the run."""
+    wanted = [getattr(one.part.split, name) for one in all_]
+    methods = [one.method for one in all_]
+    features = [encoded(m, own, _tokens(planned)) for m, own in zip(methods, wanted, strict=True)]
+    return [a for own in planned.engine.predict(methods, features) for a in own]
+
+
+def _dev(planned: Plan, all_: Sequence[Trained], answers: Sequence[Prediction]) -> dict[str, float]:
+    """Return the selected evaluation; over several parts, their selected answers scored as one."""
+    if len(all_) > 1:
+        examples = [e for one in all_ for e in one.part.split.dev]
+        return planned.task.score(answers, examples)
+    member = all_[0].member
+    found = [row for row in member.history if row["step"] == member.best_step]
+    return {key: value for key, value in (found[-1] if found else {}).items() if key != "step"}
+
+
+def _luck(planned: Plan, one: Trained) -> float | None:
     """Return by how much the best dev score is likely to flatter, in points; None if unknown."""
-    scores = [row[planned.task.metric] for row in member.history]
-    known = scores and all(0 <= score <= 100 for score in scores) and split.dev
-    return selection_luck(scores, len(split.dev)) if known else None
+    scores = [row[planned.task.metric] for row in one.member.history]
+    dev = one.part.split.dev
+    known = scores and all(0 <= score <= 100 for score in scores) and dev
+    return selection_luck(scores, len(dev)) if known else None
 
 
-def _facts(
-    planned: Plan,
-    engine: TorchEngine,
-    member: Member,
-    split: Split,
-    frozen: bool | None,
-    seconds: float,
-) -> dict[str, Any]:
-    if frozen is False:
-        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
+def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
+    engine, backbone = planned.engine, planned.backbone
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
         "precision": engine.precision,
         "backbone": {
-            "name": planned.backbone.name,
-            "weights": planned.backbone.weights,
-            "commit": planned.backbone.commit,
-            "parameters": planned.backbone.size(),
-            "frozen_verified": frozen,
+            "name": backbone.name,
+            "weights": backbone.weights,
+            "commit": backbone.commit,
+            "parameters": backbone.size(),
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
-        "selection_luck": _luck(planned, member, split),
         "task_version": planned.task.version,
-        "steps": member.step,
-        "best_step": member.best_step,
-        "candidates": len(member.history),
-        "history": member.history,
+        "steps": max(one.member.step for one in all_),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),
+        **(_selection(planned, all_[0]) if len(all_) == 1 else {}),
+        "parts": {one.part.name: _selection(planned, one) for one in all_ if len(all_) > 1},
+    }
+
+
+def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
+    """Return how the reported step was chosen, and from how many."""
+    member, split = one.member, one.part.split
+    counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
+    return {
+        "best_step": member.best_step,
+        "candidates": len(member.history),
+        "selection_luck": _luck(planned, one),
+        "history": member.history,
+        "answered": {**counts, "left_out": one.part.left_out},
     }

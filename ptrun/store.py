@@ -7,6 +7,7 @@ far; its header holds the plain part as JSON, so that both are replaced in one s
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,29 @@ class RunStore:
 
     Args:
         folder: `<outputs>/<name>/<run_id>`.
+        part: which part of the run this is the store of; "" is the whole.
         bound: what the tensors belong to (backbone name, revision, fingerprint), written into
             every file and compared on reading.
         tracker: takes the rows of `metrics.jsonl` too.
     """
 
-    def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker):
+    def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker, part: str = ""):
         self.folder, self.bound, self.tracker = folder, dict(bound), tracker
         folder.mkdir(parents=True, exist_ok=True)
+        self._part = part
         self._metrics = folder / "metrics.jsonl"
-        self._state = folder / "state.safetensors"
+        self._state = folder / f"{f'{part}.' if part else ''}state.safetensors"
+
+    def part(self, name: str) -> "RunStore":
+        """Return where one part of the run writes: its own state, its rows marked as such."""
+        return RunStore(self.folder, self.bound, self.tracker, name) if name else self
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
+        own = {**({"part": self._part} if self._part else {}), **row}
         with self._metrics.open("a", encoding="utf-8") as opened:
-            opened.write(json.dumps(dict(row)) + "\n")
-        self.tracker.log(row)
+            opened.write(json.dumps(own) + "\n")
+        self.tracker.log(own)
 
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Replace the saved state in one step."""
@@ -71,7 +79,7 @@ class RunStore:
     ) -> None:
         """Write the reported split's answers beside what was right, one example a line."""
         rows = (
-            {"id": e.id, "prediction": p.value, "target": e.target}
+            {"id": e.id, "prediction": p.value, "target": _plain(e.target)}
             for e, p in zip(examples, predictions, strict=True)
         )
         _write_lines(self.folder / "predictions.jsonl", rows)
@@ -96,8 +104,13 @@ class RunStore:
         if not self._metrics.is_file():
             return
         rows = [json.loads(line) for line in _whole_lines(self._metrics)]
-        kept = [row for row in rows if row["event"] in _OF_TRAINING and row["step"] <= step]
-        _write_lines(self._metrics, kept)
+        _write_lines(self._metrics, [row for row in rows if self._stays(row, step)])
+
+    def _stays(self, row: Mapping[str, Any], step: int) -> bool:
+        """Return whether a row is of a step that was saved, or another part's."""
+        if row["event"] not in _OF_TRAINING:
+            return False
+        return row.get("part", "") != self._part or int(row["step"]) <= step
 
 
 def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -119,6 +132,13 @@ def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor
             f"{bound['name']} ({bound['weights']})."
         )
     return tensors, header
+
+
+def _plain(target: Any) -> Any:
+    """Return a target as plain data; those of questions are lists of spans."""
+    if isinstance(target, list):
+        return [_plain(one) for one in target]
+    return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
 
 
 def set_aside(folder: Path) -> None:

@@ -61,6 +61,7 @@ class TorchEngine:
             has bf16, else fp32.
         token_budget: padded tokens in a micro-batch, at most; bounds memory.
         checkpointing: recompute activations in the backward: less memory, more time.
+        population: members that are trained together, at most.
     """
 
     backbone: PretrainedBackbone
@@ -68,14 +69,16 @@ class TorchEngine:
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
     checkpointing: bool = field(kw_only=True)
+    population: int = field(kw_only=True, default=8)
     speed: Speed = field(default_factory=Speed, init=False)
 
     def __post_init__(self) -> None:
         """Refuse a device that is not there."""
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("hardware.device=cuda: this machine has no CUDA; type hardware=cpu.")
-        if self.token_budget < 1:
-            raise UserError(f"hardware.token_budget is {self.token_budget}; use 1 or more.")
+        for name in ("token_budget", "population"):
+            if getattr(self, name) < 1:
+                raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
         if self.precision == "auto":
             wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
@@ -103,7 +106,14 @@ class TorchEngine:
         return torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
 
     def fit(self, members: Sequence[Member]) -> None:
-        """Train every member to its end; each selects, stops, fails and saves on its own."""
+        """Train every member to its end; each selects, stops, fails and saves on its own.
+
+        At most `population` share a pass.
+        """
+        for start in range(0, len(members), self.population):
+            self._fit(members[start : start + self.population])
+
+    def _fit(self, members: Sequence[Member]) -> None:
         for member in members:
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)

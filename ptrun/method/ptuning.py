@@ -1,10 +1,11 @@
-"""P-tuning: learned vectors at slots of a pattern, made by a small encoder ("GPT Understands, Too").
+"""P-tuning: learned vectors at slots of a pattern, made by a small encoder.
 
-Liu et al. 2021, §3. Two regimes: on LAMA the backbone is frozen and each relation has a prompt of
-its own; on SuperGLUE the backbone is tuned with the prompt (`tune_backbone: true`). The vectors
-take the place of raw word embeddings, so the model adds positions once; words around the slots are
-anchors. Departs from the released code, which puts the mask before the subject on LAMA: the order
-is the pattern's (`ptuning` is the paper's, `ptuning_code` the code's).
+Liu et al. 2021, "GPT Understands, Too", §3. Two regimes: on LAMA the backbone is frozen and each
+relation has a prompt of its own; on SuperGLUE the backbone is tuned with the prompt
+(`tune_backbone: true`). The vectors take the place of raw word embeddings, so the model adds
+positions once; words around the slots are anchors. Departs from the released code, which puts the
+mask before the subject on LAMA: the order is the pattern's (`ptuning` is the paper's,
+`ptuning_code` the code's).
 """
 
 from dataclasses import replace
@@ -52,6 +53,7 @@ class PTuning(Method):
         super().__init__(backbone, task, **reading)
         assert isinstance(self.readout, Cloze)
         self.tunes_backbone = tune_backbone
+        self.per_relation = per_relation and task.kind == "facts" and not tune_backbone
         self.prompt = PromptEncoder(
             self.readout.pvp.pattern.softs, backbone.shape.embedding_size, encoder, hidden
         )

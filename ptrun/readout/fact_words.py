@@ -73,7 +73,7 @@ class FactWords(Cloze):
         return [Prediction(f.id, self._word(f, token)) for f, token in pairs]
 
     def _reads(self, output: BackboneOutput, batch: Batch, which: int) -> Tensor:
-        """Return the logits `[B, V]` of a row's first read, which learns, or last, which answers."""
+        """Return logits `[B, V]`: of a row's first read, which learns, or last, which answers."""
         assert output.logits is not None
         reads = output.logits.float().view(len(batch), -1, output.logits.shape[-1])
         return reads[:, which]

@@ -1,0 +1,74 @@
+"""The parts of a run that are learned apart: one, or one a relation on fact probing."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.types import Example, Split
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples that one member learns from and answers.
+
+    `left_out` counts those of the reported split that the backbone has no one word for.
+    """
+
+    name: str
+    split: Split
+    left_out: int = 0
+
+    @property
+    def prefix(self) -> str:
+        """What its tensors' names begin with."""
+        return f"{self.name}/" if self.name else ""
+
+
+def divide(method: Method, split: Split) -> list[Part]:
+    """Return the parts of a split; a method says by `per_relation` that it learns each on its own.
+
+    Examples whose answer the read-out cannot give (a fact's object of several tokens) are left out,
+    as LAMA does; a relation that then has nothing to learn from, select on or report is left out
+    whole. Both are told.
+
+    Raises:
+        UserError: nothing is left.
+    """
+    kept = _answerable(method, split)
+    left_out = len(split.test) - len(kept.test)
+    if left_out:
+        _LOG.warning("%d of %d test examples are not one token", left_out, len(split.test))
+    if not kept.test:
+        raise UserError(f"backbone={method.backbone.name}: no answer of the task is one token.")
+    if not getattr(method, "per_relation", False):
+        return [Part("", kept, left_out)]
+    names = list(dict.fromkeys(str(e.group) for e in kept.test))
+    parts = [Part(name, _of(kept, name)) for name in names]
+    whole = [part for part in parts if part.split.train and part.split.dev]
+    for name in sorted({part.name for part in parts} - {part.name for part in whole}):
+        _LOG.warning("relation %s has no train or dev examples and is left out", name)
+    if not whole:
+        raise UserError("no relation has train, dev and test examples; use another setting.")
+    return whole
+
+
+def _answerable(method: Method, split: Split) -> Split:
+    can = getattr(method.readout, "can_answer", None)
+    if can is None:
+        return split
+
+    def kept(examples: Sequence[Example]) -> list[Example]:
+        return [e for e in examples if can(e)]
+
+    return replace(split, train=kept(split.train), dev=kept(split.dev), test=kept(split.test))
+
+
+def _of(split: Split, name: str) -> Split:
+    def own(examples: Sequence[Example]) -> list[Example]:
+        return [e for e in examples if str(e.group) == name]
+
+    return replace(split, train=own(split.train), dev=own(split.dev), test=own(split.test))

@@ -1,0 +1,116 @@
+"""What a run is, before it runs: checked, named, and its examples at hand."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ptrun.config import build, identity, schema
+from ptrun.config.compose import Composed
+from ptrun.errors import UserError
+from ptrun.hardware.optim import check_train
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import check_pair
+from ptrun.protocol.base import ClaimProtocol
+from ptrun.setting.base import Setting
+from ptrun.task.base import Task
+from ptrun.task.overlap import Overlaps, overlaps
+from ptrun.task.source import Source
+from ptrun.types import Split
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that was checked and named, before anything large is read."""
+
+    composed: Composed
+    train: schema.TrainConfig
+    task: Task
+    protocol: ClaimProtocol
+    setting: Setting
+    variant: str | None
+    backbone: Any
+    engine: TorchEngine
+    content: dict[str, Any]
+    run_id: str
+    folder: Path
+
+
+def plan(composed: Composed) -> Plan:
+    """Check a configuration and give it its name; read no weights and no examples.
+
+    Raises:
+        UserError: anything is misspelt, misfit, impossible together, or not there.
+    """
+    config, names = composed.config, composed.names
+    build.check({group: config[group] for group in schema.GROUPS})
+    train = schema.train_config(config["train"])
+    check_train(train)
+    setting = build.build(config["setting"])
+    variant = _variant(setting, config)
+    task = build.build(config["task"], config["data_dir"], variant)
+    backbone = build.build(config["backbone"])
+    check_pair(build.target(config["method"]), config["method"], backbone, task)  # type: ignore[arg-type]
+    engine = build.build(config["hardware"], backbone)
+    hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
+    hardware.pop("population", None)  # members do not touch each other
+    content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
+    run_id = identity.run_id(names, content)
+    folder = Path(config["outputs"]) / config["name"] / run_id
+    return Plan(
+        composed=composed,
+        train=train,
+        task=task,
+        protocol=build.build(config["protocol"]),
+        setting=setting,
+        variant=variant,
+        backbone=backbone,
+        engine=engine,
+        content=content,
+        run_id=run_id,
+        folder=folder,
+    )
+
+
+def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
+    """Return the folder of a setting's own files, if it needs them or they are there."""
+    if setting.variant is None or setting.required:
+        return setting.variant
+    name, origin = config["task"].get("name"), config["task"].get("source")
+    if origin is None:  # the user's own files have no variants
+        return None
+    there = Source(name, origin, config["data_dir"], setting.variant).exists("train")
+    return setting.variant if there else None
+
+
+def split_of(planned: Plan) -> tuple[Split, Overlaps]:
+    """Return the examples of a run, and what their parts share.
+
+    They are what the protocol hands out, as the setting cuts it.
+    """
+    data_seed = planned.composed.config["data_seed"]
+    split = planned.protocol.split(planned.task, data_seed)
+    if planned.variant:
+        own = f"files of {planned.variant}"
+        split = replace(split, origin={**split.origin, "train": own, "dev": own})
+    split = planned.setting.choose(split, data_seed)
+    found = overlaps(split)
+    _compare(planned, found)
+    return split, found
+
+
+def _compare(planned: Plan, found: Overlaps) -> None:
+    """Tell what the parts share; refuse to report on what selects, unless the protocol does.
+
+    Raises:
+        UserError: dev and test are the same texts.
+    """
+    if "dev/test" in found.identical and planned.protocol.disjoint:
+        raise UserError(
+            f"task={planned.task.name}: dev and test hold the same texts, so nothing would be "
+            "reported honestly;\ngive another task.dev or test, or type protocol=paper."
+        )
+    for pair, count in found.shared.items():
+        _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
