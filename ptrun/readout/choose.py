@@ -12,11 +12,13 @@ from ptrun.readout.choice_head import ChoiceHead, EntityHead
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
+from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.patterns import choose
 from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
 from ptrun.task.base import Task
+from ptrun.task.multi import Multi
 
 _POOLED: dict[str, Callable[..., Readout]] = {
     "classification": LabelHead,
@@ -61,6 +63,9 @@ def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: b
             suits.
     """
     chosen = reading.get("readout", "head")
+    if isinstance(task, Multi):
+        _check_multi(backbone, task, reading)
+        return
     if task.kind not in KINDS[chosen]:
         other = next((name for name, kinds in KINDS.items() if task.kind in kinds), None)
         hint = f"type method.readout={other}" if other else "no read-out answers that yet"
@@ -80,11 +85,28 @@ def readout_for(
         UserError: as `check`.
     """
     check(backbone, task, reading, soft=soft)
+    if isinstance(task, Multi):
+        heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
+        return MultiHead(heads, decodes=backbone.family == "seq2seq")
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
+
+
+def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) -> None:
+    """Refuse read-outs whose states differ between data sets."""
+    for own in task.tasks.values():
+        check(backbone, own, reading, soft=False)
+    pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
+    if reading.get("readout", "head") != "head":
+        raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
+    if pooled and reading.get("pooler", "auto") not in ("none", "trainable"):
+        raise UserError(
+            f"task={task.name} is several tasks in one, of which {', '.join(pooled)} would read a "
+            "pooler; use method.pooler=none or trainable."
+        )
 
 
 def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:
