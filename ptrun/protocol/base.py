@@ -36,11 +36,14 @@ def carve(
 
     The part is `share` of train, but at least 10 examples as long as that is at most a quarter:
     2 of 20 would select by chance alone. With `by_class` targets are labels: each has the same
-    share of both, to rounding, and train keeps at least one example of each.
+    share of both, to rounding, and train keeps at least one example of each. Examples of one group
+    (the answers to one question) stay together, whatever their labels.
 
     Raises:
         UserError: train is too small to give up a share.
     """
+    if by_class and any(example.group is not None for example in train):
+        return _carve_groups(train, share, seed, part)
     size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
     classes = _classes(train) if by_class else [list(range(len(train)))]
     if not 0 < size <= len(train) - len(classes):
@@ -54,6 +57,22 @@ def carve(
     taken = {index for own in parts for index in own}
     rest = [example for index, example in enumerate(train) if index not in taken]
     return rest, [train[index] for index in sorted(taken)]
+
+
+def _carve_groups(
+    train: Sequence[Example], share: float, seed: int, part: str
+) -> tuple[list[Example], list[Example]]:
+    """Return what is left of train and a share of its groups."""
+    groups = list(dict.fromkeys(example.group for example in train))
+    size = max(1, round(share * len(groups)))
+    if not 0 < size < len(groups):
+        raise UserError(
+            f"train has {len(groups)} groups of examples, too few to carve {share:.0%} for {part}; "
+            "give it more, or a dev and a test set."
+        )
+    taken = set(random.Random(f"carve groups for {part}:{seed}").sample(groups, size))
+    rest = [example for example in train if example.group not in taken]
+    return rest, [example for example in train if example.group in taken]
 
 
 def _classes(examples: Sequence[Example]) -> list[list[int]]:

@@ -53,4 +53,5 @@ class Honest:
         by_class = task.kind == "classification"
         rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
         share = f"{len(taken) / len(train):.0%} of "
-        return rest, taken, share + ("each class of train" if by_class else "train")
+        grouped = taken[0].group is not None
+        return rest, taken, share + ("each class of train" if by_class and not grouped else "train")

@@ -74,3 +74,11 @@ def test_too_few_examples_of_each_class_are_refused():
         carve(examples(a=1, b=1, c=1, d=1), 0.1, 1, by_class=True)
     with pytest.raises(UserError, match="train has 1 examples, too few"):
         carve(examples(a=1), 0.1, 1)
+
+
+def test_answers_to_one_question_stay_together():
+    groups = [f"question {i}" for i in range(40)]
+    train = [Example(f"{g}-{i}", {}, "right", g) for g in groups for i in range(5)]
+    rest, dev = carve(train, 0.1, 1, by_class=True)
+    assert len({e.group for e in dev}) == 4 and len(rest) + len(dev) == 200
+    assert not {e.group for e in dev} & {e.group for e in rest}
