@@ -11,6 +11,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.optim import check_train
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import check_pair
+from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
 from ptrun.task.base import Task
@@ -88,14 +89,16 @@ def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
 def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     """Return the examples of a run, and what their parts share.
 
-    They are what the protocol hands out, as the setting cuts it.
+    They are what the protocol hands out, as the setting cuts it; the user's own pattern fits them.
     """
-    data_seed = planned.composed.config["data_seed"]
-    split = planned.protocol.split(planned.task, data_seed)
+    task, data_seed = planned.task, planned.composed.config["data_seed"]
+    split = planned.protocol.split(task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
     split = planned.setting.choose(split, data_seed)
+    if task.pvps_from:
+        check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
     found = overlaps(split)
     _compare(planned, found)
     return split, found

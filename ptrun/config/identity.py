@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
-_OWN_FILES = ("train", "dev", "test")  # paths of `task=csv`
 
 
 def _digest(content: Any) -> str:
@@ -22,12 +21,15 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """
     kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
-    task = {
-        key: value
-        for key, value in kept["task"].items()
-        if key not in _OWN_FILES or not isinstance(value, str | None)
-    }
+    task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
+
+
+def _names_file(key: str, value: Any) -> bool:
+    """Return whether a value of `task=csv` names a file, or none; `data` tells the content."""
+    if key == "pattern":
+        return value is None or str(value).startswith("@")
+    return key in ("train", "dev", "test") and isinstance(value, str | None)
 
 
 def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:

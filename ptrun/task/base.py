@@ -22,6 +22,9 @@ class Task(Protocol):
     """The metric that selects, one of those `score` returns."""
     pvps: Mapping[str, Any]
     """Patterns with their verbalizers, by name, as the task's file has them."""
+    pvps_from: str | None
+    """Where the user wrote `pvps`, as errors name it; None: a data set's, perhaps about fields that
+    only some of its files have."""
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
 

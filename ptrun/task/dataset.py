@@ -55,6 +55,7 @@ class Dataset(ABC):
     kind: ClassVar[str]
     fields: Sequence[str]
     labels: Sequence[str] = ()
+    pvps_from: str | None = None
     metric: str
 
     def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):

@@ -26,6 +26,10 @@ WRONG = {
     ),
     "impossible interval": (["method.layers=[2,9]"], ["[2, 9]", "first <= last <= 4"]),
     "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
+    "bare pattern": (
+        ["task=csv", "task.pattern={text} is {mask}"],
+        ["task.pattern={text} is {mask}: not readable", "quotes", "'task.pattern=\"...\"'"],
+    ),
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
