@@ -87,7 +87,7 @@ def readout_for(
     check(backbone, task, reading, soft=soft)
     if isinstance(task, Multi):
         heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
-        return MultiHead(heads, decodes=backbone.family == "seq2seq")
+        return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
     if task.kind in _PLAIN:
@@ -102,6 +102,11 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
     pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
     if reading.get("readout", "head") != "head":
         raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
+    if backbone.family == "seq2seq" and 0 < len(pooled) < len(task.tasks):
+        raise UserError(
+            f"task={task.name} cannot be learned on an encoder-decoder: its decoder answers "
+            f"{', '.join(pooled)}, its encoder the others; use tasks of one sort."
+        )
     if pooled and reading.get("pooler", "auto") not in ("none", "trainable"):
         raise UserError(
             f"task={task.name} is several tasks in one, of which {', '.join(pooled)} would read a "
@@ -133,6 +138,11 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
         raise UserError(
             f"backbone={backbone.name} has no language-model head (it tells real words from "
             "replaced ones); use method.readout=head or another backbone."
+        )
+    if task.kind == "span_check" and backbone.family != "masked":
+        raise UserError(
+            f"task={task.name} is answered by filling masks, which {backbone.name} "
+            f"({backbone.family}) does not have; use method.readout=head."
         )
     if task.kind == "classification" and pvp.words is None:
         raise UserError(f"pattern {pvp.name} of task={task.name} has no label words.")

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
-from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features, Readout
 from ptrun.task.multi import member_of
 from ptrun.types import Example, Prediction
@@ -18,21 +17,12 @@ class MultiHead(nn.Module):
 
     Args:
         heads: read-outs by name of data set, all of hidden states.
-
-    Raises:
-        UserError: some read the decoder of an encoder-decoder and some do not.
     """
 
-    def __init__(self, heads: Mapping[str, Readout], *, decodes: bool):
+    def __init__(self, heads: Mapping[str, Readout]):
         super().__init__()
         self.heads = nn.ModuleDict(heads)  # type: ignore[arg-type]
-        sides = {head.reads_decoder for head in heads.values()}
-        if decodes and len(sides) > 1:
-            raise UserError(
-                "these tasks cannot be learned together on an encoder-decoder: some are read from "
-                f"its encoder, some from its decoder ({', '.join(heads)})."
-            )
-        self.reads_decoder = True in sides
+        self.reads_decoder = any(head.reads_decoder for head in heads.values())
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the rows of each example, made by its own head."""

@@ -22,7 +22,7 @@ LAYERS = [
     ("store", "manifest", "report"),
     ("plan",),
     ("run", "summary"),
-    ("check",),
+    ("check", "grid"),
     ("cli",),
     ("__main__",),
 ]
