@@ -44,9 +44,9 @@ CELLS = [
 cell = pytest.mark.parametrize(("kind", "make", "data"), CELLS)
 
 
-def trained(make, backbone, data, **train):
+def trained(make, backbone, data, budget=40, **train):
     one = member(make, backbone, data, **train)
-    fit = engine(backbone)
+    fit = engine(backbone, budget)
     fit.place([one.method])
     fit.fit([one])
     return fit, one
@@ -109,7 +109,8 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     before = _loss(backbone, member(make, backbone, examples))
     lr = 3e-3 if make in (FineTuning, METHODS["fine_tuning_trainable_pooler"]) else 5e-2
     steps = 400 if make is METHODS["prompt_tuning"] else 100  # input vectors alone learn slowest
-    _, one = trained(make, backbone, examples, max_steps=steps, lr=lr, eval_every=steps)
+    whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass
+    _, one = trained(make, backbone, examples, lr=lr, **whole)
     assert _loss(backbone, one) < 0.75 * before
 
 
