@@ -37,6 +37,7 @@ class Own:
     version = 1
     max_tokens: int | None = None
     pvps: ClassVar[Mapping[str, Any]] = {}
+    descriptions: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
