@@ -23,6 +23,7 @@ class EntailmentHead(PooledHead):
     binary example of its own. A binary task may describe one label alone, as EFL asks it: the other
     is the answer where that one is not entailed. Where the text is a pair already, a description
     quotes one of its fields (`{hypothesis}`), and the fields it does not quote are the first text.
+    Numbers cannot be asked for, so STS-B, which IDPG's row has, is out.
 
     The head starts at random: our backbones hold a checkpoint's body, so an MNLI checkpoint's own
     classification head is not read (EFL goes on from it). The authors' descriptions are not
