@@ -40,7 +40,7 @@ def _key(method: Method, examples: Sequence[Example]) -> str:
     told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
     pvp = str(getattr(readout, "pvp", None))
     facts = [type(readout).__name__, told, pvp, method.backbone.family, method.room()]
-    facts += [task.max_tokens, list(task.labels), list(task.fields)]
+    facts += [task.max_tokens, list(task.labels), list(task.fields), dict(task.descriptions)]
     hashed = hashlib.sha256(json.dumps([*facts, method.backbone.tokenizer_digest()]).encode())
     for e in examples:
         hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())

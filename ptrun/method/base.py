@@ -41,6 +41,14 @@ class Method(nn.Module):
         return self._backbone[0]
 
     @property
+    def alone(self) -> bool:
+        """Whether the backbone can serve no other member meanwhile: it is tuned, or changed."""
+        return self.tunes_backbone
+
+    def placed(self) -> None:
+        """Connect to the backbone, which is loaded and, like this method, on its device."""
+
+    @property
     def prompt_positions(self) -> int:
         """How many of the backbone's positions the prompt takes from the text."""
         return 0

@@ -9,6 +9,7 @@ from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.candidates import Candidates, Objective
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
+from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
@@ -31,6 +32,7 @@ _PLAIN: dict[str, Callable[..., Readout]] = {"tagging": TokenHead, "extraction":
 KINDS = {
     "head": (*_POOLED, *_PLAIN),
     "verbalizer": ("classification", "choice", "entity_choice", "span_check", "facts"),
+    "entailment": ("classification",),
 }
 """Kinds of task by the read-out that answers them."""
 
@@ -38,15 +40,16 @@ KINDS = {
 class Reading(TypedDict, total=False):
     """The keys by which every method says how it reads an answer.
 
-    `readout` is `head`, a linear map of hidden states that is learned, or `verbalizer`, words
-    through the frozen language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
+    `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
+    whether a label's description is entailed; or `verbalizer`, words through the frozen
+    language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
     verbalizers: `pattern`, one of the task's by name, null for the first that suits; `among`
     (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
     `objective` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
     (`ptrun.readout.fact_words`).
     """
 
-    readout: Literal["head", "verbalizer"]
+    readout: Literal["head", "verbalizer", "entailment"]
     pooler: Pooler
     pattern: str | None
     among: Among | Literal["auto"]
@@ -72,6 +75,8 @@ def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: b
         raise UserError(
             f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; {hint}."
         )
+    if chosen == "entailment":
+        described(task)
     if chosen == "verbalizer":
         _check_words(backbone, task, _pvp(backbone, task, reading, soft=soft))
 
@@ -90,6 +95,8 @@ def readout_for(
         return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+    if reading.get("readout") == "entailment":
+        return EntailmentHead(backbone, task, reading.get("pooler", "auto"))
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))

@@ -25,6 +25,8 @@ class Task(Protocol):
     pvps_from: str | None
     """Where the user wrote `pvps`, as errors name it; None: a data set's, perhaps about fields that
     only some of its files have."""
+    descriptions: Mapping[str, str]
+    """What is said of a text of each label, as the task's file has it; empty where it has none."""
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
 

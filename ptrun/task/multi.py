@@ -28,6 +28,7 @@ class Multi:
     fields: Sequence[str] = ()
     labels: Sequence[str] = ()
     pvps: ClassVar[Mapping[str, Any]] = {}
+    descriptions: ClassVar[Mapping[str, str]] = {}
     pvps_from: str | None = None
     max_tokens: int | None = None
 

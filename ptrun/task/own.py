@@ -40,6 +40,7 @@ class Own:
     metric = "accuracy"
     version = 1
     max_tokens: int | None = None
+    descriptions: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
