@@ -19,6 +19,8 @@ METHODS = {
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
     "prompt_tuning": partial(PromptTuning, length=3),
+    "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
+    "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
