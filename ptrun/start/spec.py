@@ -13,8 +13,9 @@
 | `text:WORDS`      | these words in turn                                                         |
 | `run:RUN`         | another run's prompt, by run id or folder (MPT-2)                           |
 
-Random starts and words need a method that learns input vectors; `run` is for every method. Sizes
-are those of the vectors, whatever `method.rescale` is.
+Random starts and words need a method that learns input vectors; `run` is for every method, and
+leaves that run's head and a tuned backbone behind. Sizes are those of the vectors, whatever
+`method.rescale` is. A text with commas is typed as 'start="text:good, bad"'.
 """
 
 from collections.abc import Mapping

@@ -94,5 +94,6 @@ def test_another_run_that_is_not_there_is_told(tmp_path):
 
 def test_words_with_spaces_and_paths_can_be_typed():
     assert compose_run(["start=text:good film"]).config["start"] == "text:good film"
+    assert compose_run(['start="text:good, bad"']).config["start"] == "text:good, bad"
     given = f"run:{Path('outputs/runs/a-b-s1-0f')}"
     assert compose_run([f"start={given}"]).config["start"] == given
