@@ -34,7 +34,7 @@ Groups, as in `ptrun method=ptuning_v2 task=conll03`:
 {groups}
 
 Often set: seed, data_dir, backbone.path, train.lr, train.epochs, train.max_steps,
-train.batch_size, method.length, hardware.precision, rerun=true, name.
+train.batch_size, method.length, start, hardware.precision, rerun=true, name.
 The same command again skips a finished run and resumes an interrupted one.
 Own options: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
 """

@@ -14,6 +14,8 @@ from ptrun.method.base import check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
+from ptrun.start.spec import Start, plan_start
+from ptrun.store import bound_to
 from ptrun.task.base import Task
 from ptrun.task.overlap import Overlaps, overlaps
 from ptrun.task.source import Source
@@ -34,6 +36,7 @@ class Plan:
     variant: str | None
     backbone: Any
     engine: TorchEngine
+    start: Start
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -53,11 +56,14 @@ def plan(composed: Composed) -> Plan:
     variant = _variant(setting, config)
     task = build.build(config["task"], config["data_dir"], variant)
     backbone = build.build(config["backbone"])
-    check_pair(build.target(config["method"]), config["method"], backbone, task)  # type: ignore[arg-type]
+    method: Any = build.target(config["method"])
+    check_pair(method, config["method"], backbone, task)
+    start = plan_start(config, method, task, bound_to(backbone))
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
-    content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
+    telling = {**config, "hardware": hardware, "start": str(start)}
+    content = identity.affecting(telling, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id
     return Plan(
@@ -69,6 +75,7 @@ def plan(composed: Composed) -> Plan:
         variant=variant,
         backbone=backbone,
         engine=engine,
+        start=start,
         content=content,
         run_id=run_id,
         folder=folder,

@@ -17,9 +17,12 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """Return what can change a number: the configuration, with contents in place of paths.
 
     `data` and `weights` identify the local data files and the local model; a folder that moves
-    keeps its runs, a folder whose content changes gets new ones.
+    keeps its runs, a folder whose content changes gets new ones. So `start` should name another
+    run by its content; a random start needs no name.
     """
     kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
+    if kept.get("start") in (None, "random"):
+        kept.pop("start", None)
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}

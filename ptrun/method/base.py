@@ -72,6 +72,21 @@ class Method(nn.Module):
         """Return the rows of tokens of each example."""
         return self.readout.encode(examples, self.room())
 
+    @classmethod
+    def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
+        """Return whether, configured so, its `prompt` is the `InputVectors` themselves.
+
+        Only those can begin as words.
+        """
+        return False
+
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
+        """Return what to learn on from, given an exported prompt of the same form.
+
+        None: an encoder makes the prompt, and what it puts out does not tell its parameters.
+        """
+        return exported
+
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""
         decoder = None

@@ -6,6 +6,7 @@ has no layer interval; here a layer outside it has no prefix at all, since an al
 would still take softmax mass.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -97,6 +98,13 @@ class PTuningV2(Method):
         self.prompt.fold(tensors["prompt.prefix"].to(self.prompt.table.device))
         own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
         super().load_exported(own | tensors)
+
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
+        """Return the table, if it is the prefix."""
+        if self.prompt.mlp is not None:
+            return None
+        rows = {n: t.flatten(1) if n == "prompt.prefix" else t for n, t in exported.items()}
+        return {n.replace("prompt.prefix", "prompt.table"): t for n, t in rows.items()}
 
     def _prefixes(self, batch: Batch) -> tuple[Prefix | None, ...]:
         """Return one prefix a layer; None outside the interval."""

@@ -47,6 +47,9 @@ WRONG = {
     "unknown recipe": (["pretrain", "backbone=pocket_t6"], ["did you mean 'pocket_t5'?"]),
     "misspelt recipe": (["pretrain", "stepz=3"], ["pretrain.stepz", "did you mean 'steps'?"]),
     "no corpus": (["pretrain", "corpus=/nowhere"], ["corpus=/nowhere", "train.jsonl"]),
+    "unknown start": (["start=label"], ["start=label", "did you mean 'labels'?"]),
+    "words for a prefix": (["start=labels"], ["PTuningV2", "start=run:", "method=prompt_tuning"]),
+    "start of no run": (["start=run:lost"], ["start=run:lost", "prompt.safetensors", "outputs"]),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 

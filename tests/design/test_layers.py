@@ -20,6 +20,7 @@ LAYERS = [
     ("importing", "pretrain"),
     ("result",),
     ("store", "manifest", "report"),
+    ("start",),
     ("plan",),
     ("run", "summary"),
     ("check", "grid"),

@@ -62,6 +62,20 @@ def test_members_may_differ_in_length_and_interval(tiny, data_dir):
             torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
 
 
+def test_soft_prompts_may_differ_in_length_scale_and_embedding(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    makes = [
+        partial(PromptTuning, length=2),
+        partial(PromptTuning, length=5, rescale=10.0),
+        partial(PromptTuning, length=4, double_embedding=True),
+    ]
+    together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
+    for index, make in enumerate(makes):
+        (solo,) = train([member(make, backbone, data, index)])
+        for name, tensor in solo.learned.items():
+            torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
+
+
 def test_a_nan_in_one_member_leaves_the_others_as_they_were(tiny, data_dir):
     backbone, data, make = tiny(), sst2(data_dir), METHODS["ptuning_v2"]
 

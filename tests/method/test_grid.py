@@ -22,6 +22,8 @@ METHODS = {
     "lora": partial(LoRA, rank=3),
     "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
     "prompt_tuning": partial(PromptTuning, length=3),
+    "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
+    "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
