@@ -25,6 +25,10 @@ WRONG = {
         ["300", "256 positions", "method.length=248 or less"],
     ),
     "impossible interval": (["method.layers=[2,9]"], ["[2, 9]", "first <= last <= 4"]),
+    "unknown stack": (
+        ["method.stacks=[encodr]", "backbone=pocket_t5"],
+        ["method.stacks", "one of 'encoder', 'decoder', 'cross'", "encodr"],
+    ),
     "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
     "bare pattern": (
         ["task=csv", "task.pattern={text} is {mask}"],
