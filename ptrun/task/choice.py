@@ -51,7 +51,9 @@ class Choice(Dataset):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked; its options are in the field `options`."""
-        texts: dict[str, Any] = {field: _joined(row, field) for field in [*self.fields, *self._extra]}
+        texts: dict[str, Any] = {
+            field: _joined(row, field) for field in [*self.fields, *self._extra]
+        }
         options = self._read_options(row)
         return Example(name, {**texts, "options": options}, self._index(row, options))
 
