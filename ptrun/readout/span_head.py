@@ -91,12 +91,13 @@ def _windows_of(tokenizer: Any, question: str, context: str, room: int) -> Any:
     asked = tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
     if len(asked["input_ids"]) > room // 2:
         question = question[: asked["offset_mapping"][room // 2][0]]
+    left = room - tokenizer.num_special_tokens_to_add(pair=True) - room // 2
     return tokenizer(
         question,
         context,
         truncation="only_second",
         max_length=room,
-        stride=min(_STRIDE, room // 4),
+        stride=min(_STRIDE, 3 * left // 4),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )

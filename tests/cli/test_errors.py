@@ -25,6 +25,10 @@ WRONG = {
         ["300", "256 positions", "method.length=248 or less"],
     ),
     "impossible interval": (["method.layers=[2,9]"], ["[2, 9]", "first <= last <= 4"]),
+    "unknown stack": (
+        ["method.stacks=[encodr]", "backbone=pocket_t5"],
+        ["method.stacks", "one of 'encoder', 'decoder', 'cross'", "encodr"],
+    ),
     "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
     "bare pattern": (
         ["task=csv", "task.pattern={text} is {mask}"],
@@ -91,8 +95,8 @@ def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
 
 
 def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
-    done = ptrun("task=pocket_similarity", "backbone=bert_large_cased")
-    told = ["method=ptuning_v2 cannot answer task=pocket_similarity", "classification, tagging"]
+    done = ptrun("task=pocket_facts", "backbone=bert_large_cased")
+    told = ["method.readout=head cannot answer task=pocket_facts", "type method.readout=verbalizer"]
     check(ptrun, done, told)
 
 
