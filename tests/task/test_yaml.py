@@ -14,7 +14,8 @@ from ptrun.prompt.pvp import read_pvps
 from ptrun.task.base import PARTS
 from ptrun.task.facts import SEARCHED
 
-NAMES = [name for name in options("task") if name != "csv"]  # csv is the user's own
+SEVERAL = [name for name in options("task") if name.partition("_")[0] == "multi"] + ["pocket_multi"]
+NAMES = [name for name in options("task") if name not in ("csv", *SEVERAL)]  # csv: the user's own
 REAL = [name for name in NAMES if not name.startswith("pocket_")]
 NOT_IN_YAML = {("ccpm", "test"), ("tnews", "test")}  # unlabelled; FewCLUE's, hidden in CLUE
 VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
