@@ -16,6 +16,7 @@ from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 _LEAST_TOKENS = 8  # fewer than this after the prompt, and no example fits
+_TOGETHER = 512  # examples that are tokenized at once
 
 
 class Method(nn.Module):
@@ -61,8 +62,10 @@ class Method(nn.Module):
         return left
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Return the rows of tokens of each example."""
-        return self.readout.encode(examples, self.room())
+        """Return the rows of tokens of each example, some hundred at a time: memory is bounded."""
+        room = self.room()
+        parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
+        return [features for part in parts for features in self.readout.encode(part, room)]
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""
