@@ -21,6 +21,7 @@ class Choice(Dataset):
         options: the field of the list of options, or the fields of one option each.
         answer: the field of the answer.
         answer_is: how it names an option: by `index`, by `letter` or by its own `text`.
+        extra: further fields that patterns use.
     """
 
     kind: ClassVar[str] = "choice"
@@ -35,11 +36,12 @@ class Choice(Dataset):
         options: str | list[str],
         answer: str,
         answer_is: Literal["index", "letter", "text"] = "index",
+        extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.fields, self._options, self._answer = fields, options, answer
-        self._answer_is = answer_is
+        self._answer_is, self._extra = answer_is, extra or []
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
@@ -49,7 +51,9 @@ class Choice(Dataset):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked; its options are in the field `options`."""
-        texts: dict[str, Any] = {field: _joined(row, field) for field in self.fields}
+        texts: dict[str, Any] = {
+            field: _joined(row, field) for field in [*self.fields, *self._extra]
+        }
         options = self._read_options(row)
         return Example(name, {**texts, "options": options}, self._index(row, options))
 
