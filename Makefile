@@ -9,8 +9,8 @@ help:  ## Show the targets.
 run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbone, offline.
 	$(BIN)/ptrun $(ARGS)
 
-test: .venv/.dev  ## Set up, then pass the tests.
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/.dev  ## Set up, then pass the tests, on up to four cores.
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: .venv/.dev  ## Lint and type-check.
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -59,6 +59,7 @@ def numbers(examples: Sequence[Example]) -> str:
 
 SUMMARIES: dict[str, Callable[[Sequence[Example]], str]] = {
     "classification": lambda examples: counts(Counter(e.target for e in examples)),
+    "span_check": lambda examples: counts(Counter(e.target for e in examples)),
     "regression": numbers,
     "choice": choices,
     "tagging": chunks,

@@ -26,6 +26,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun report DIR            mean, std and n for each method and task below DIR
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
+  ptrun grid                  what can be combined; steps=2 tries every combination
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
   ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
 
@@ -33,7 +34,7 @@ Groups, as in `ptrun method=ptuning_v2 task=conll03`:
 {groups}
 
 Often set: seed, data_dir, backbone.path, train.lr, train.epochs, train.max_steps,
-train.batch_size, method.length, hardware.precision, rerun=true, name.
+train.batch_size, method.length, start, hardware.precision, rerun=true, name.
 The same command again skips a finished run and resumes an interrupted one.
 Own options: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
 """
@@ -67,6 +68,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "list": _list,
         "report": _report,
         "check": _check,
+        "grid": _grid,
     }
     helpful = {"import": _import, "pretrain": _pretrain}  # each has a help of its own
     if arguments and arguments[0] in helpful:
@@ -137,6 +139,18 @@ def _check(arguments: Sequence[str]) -> None:
 
     shown = check(_composed(arguments))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
+
+
+def _grid(arguments: Sequence[str]) -> None:
+    """Show which method answers which kind of task on which backbone."""
+    from rich.console import Console
+
+    from ptrun.grid import shown
+
+    given = arguments[0].removeprefix("steps=") if arguments else "0"
+    if len(arguments) > 1 or not given.isdigit():
+        raise UserError("grid takes steps=N or nothing: ptrun grid steps=2")
+    Console(width=None if sys.stdout.isatty() else 200).print(shown(int(given)))
 
 
 def _pretrain(arguments: Sequence[str]) -> None:

@@ -11,8 +11,11 @@ from ptrun.errors import UserError
 from ptrun.hardware.optim import check_train
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import check_pair
+from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
+from ptrun.start.spec import Start, plan_start
+from ptrun.store import bound_to
 from ptrun.task.base import Task
 from ptrun.task.overlap import Overlaps, overlaps
 from ptrun.task.source import Source
@@ -33,6 +36,7 @@ class Plan:
     variant: str | None
     backbone: Any
     engine: TorchEngine
+    start: Start
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -52,11 +56,14 @@ def plan(composed: Composed) -> Plan:
     variant = _variant(setting, config)
     task = build.build(config["task"], config["data_dir"], variant)
     backbone = build.build(config["backbone"])
-    check_pair(build.target(config["method"]), config["method"], backbone, task)  # type: ignore[arg-type]
+    method: Any = build.target(config["method"])
+    check_pair(method, config["method"], backbone, task)
+    start = plan_start(config, method, task, bound_to(backbone))
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
-    content = identity.affecting({**config, "hardware": hardware}, task.digest(), backbone.weights)
+    telling = {**config, "hardware": hardware, "start": str(start)}
+    content = identity.affecting(telling, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id
     return Plan(
@@ -68,6 +75,7 @@ def plan(composed: Composed) -> Plan:
         variant=variant,
         backbone=backbone,
         engine=engine,
+        start=start,
         content=content,
         run_id=run_id,
         folder=folder,
@@ -88,14 +96,16 @@ def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
 def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     """Return the examples of a run, and what their parts share.
 
-    They are what the protocol hands out, as the setting cuts it.
+    They are what the protocol hands out, as the setting cuts it; the user's own pattern fits them.
     """
-    data_seed = planned.composed.config["data_seed"]
-    split = planned.protocol.split(planned.task, data_seed)
+    task, data_seed = planned.task, planned.composed.config["data_seed"]
+    split = planned.protocol.split(task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"
         split = replace(split, origin={**split.origin, "train": own, "dev": own})
     split = planned.setting.choose(split, data_seed)
+    if task.pvps_from:
+        check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
     found = overlaps(split)
     _compare(planned, found)
     return split, found

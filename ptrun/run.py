@@ -19,7 +19,9 @@ from ptrun.luck import selection_luck
 from ptrun.method.base import Method
 from ptrun.parts import Part, divide
 from ptrun.plan import Plan, plan, split_of
-from ptrun.store import RunStore, set_aside
+from ptrun.readout.base import Features
+from ptrun.start.begin import begin
+from ptrun.store import RunStore, bound_to, set_aside
 from ptrun.token_cache import encoded
 from ptrun.types import Prediction, RunResult, Split
 
@@ -58,6 +60,7 @@ def run(composed: Composed) -> RunResult:
     tuned, engine = methods[0].tunes_backbone, planned.engine
     planned.backbone.load(engine.weight_type(tuned=tuned))
     engine.place(methods)
+    _begin(planned, parts, methods)
     store = _open(planned)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
@@ -84,6 +87,19 @@ def _method(planned: Plan) -> Method:
     torch.manual_seed(planned.composed.config["seed"])
     made: Method = build.build(planned.composed.config["method"], planned.backbone, planned.task)
     return made
+
+
+def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
+    """Put every prompt where it begins."""
+    splits = {part.name: part.split for part in parts}
+
+    def rows(method: Method, part: str) -> list[Features]:
+        own = splits[part]
+        return [f for es in (own.train, own.dev) for f in encoded(method, es, _tokens(planned))]
+
+    named = dict(zip(splits, methods, strict=True))
+    seed = planned.composed.config["seed"]
+    begin(planned.start, named, bound_to(planned.backbone), seed, rows)
 
 
 def _check_learns(planned: Plan, method: Method, split: Split) -> None:
@@ -123,9 +139,7 @@ def _open(planned: Plan) -> RunStore:
     tracker = build.build(
         planned.composed.config["tracking"], planned.folder, planned.run_id, planned.content
     )
-    backbone = planned.backbone
-    bound = {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
-    return RunStore(planned.folder, bound, tracker)
+    return RunStore(planned.folder, bound_to(planned.backbone), tracker)
 
 
 def _member(planned: Plan, method: Method, part: Part, store: RunStore) -> Member:
@@ -219,6 +233,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
+        "start": planned.composed.config["start"] or "random",
         "steps": max(one.member.step for one in all_),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),

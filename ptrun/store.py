@@ -38,7 +38,7 @@ class RunStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._part = part
         self._metrics = folder / "metrics.jsonl"
-        self._state = folder / f"{f'{part}.' if part else ''}state.safetensors"
+        self._state = state_file(folder, part)
 
     def part(self, name: str) -> "RunStore":
         """Return where one part of the run writes: its own state, its rows marked as such."""
@@ -111,6 +111,16 @@ class RunStore:
         if row["event"] not in _OF_TRAINING:
             return False
         return row.get("part", "") != self._part or int(row["step"]) <= step
+
+
+def state_file(folder: Path, part: str = "") -> Path:
+    """Return where a run, or one part of it, keeps its state."""
+    return folder / f"{f'{part}.' if part else ''}state.safetensors"
+
+
+def bound_to(backbone: Any) -> dict[str, str]:
+    """Return what tensors made with a backbone belong to: its name, revision and fingerprint."""
+    return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
 
 
 def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:

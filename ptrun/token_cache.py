@@ -44,7 +44,8 @@ def _key(method: Method, examples: Sequence[Example]) -> str:
     told.pop("training", None)  # whether a module trains changes no row
     pvp = str(getattr(readout, "pvp", None))
     facts = [_code(), type(readout).__name__, told, pvp, method.backbone.family, method.room()]
-    facts += [task.max_tokens, list(task.labels), list(task.fields), decoder_start(method.backbone)]
+    facts += [task.max_tokens, list(task.labels), list(task.fields), dict(task.descriptions)]
+    facts += [decoder_start(method.backbone)]
     hashed = hashlib.sha256(json.dumps([*facts, method.backbone.tokenizer_digest()]).encode())
     for e in examples:
         hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())

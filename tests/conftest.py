@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: see ptrun/cli.py
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: a second thread only waits
 os.environ.pop("PTRUN_DATA", None)
 os.environ.pop("PTRUN_CONFIG_DIR", None)
 
@@ -114,6 +115,7 @@ def write_tiny(folder: Path, kind: str) -> Path:
     if kind in BYTE_LEVEL:
         special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
         special |= {"unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
+        special |= {} if kind == "gpt2" else {"mask_token": "<mask>"}
     names = {"roberta": "RobertaTokenizerFast"}
     settings = {"tokenizer_class": names.get(kind, "PreTrainedTokenizerFast"), **special}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))

@@ -68,9 +68,13 @@ class Encoder(OneStack):
             inputs_embeds=given.embeddings,
             attention_mask=self.attention_mask(given.mask),
             token_type_ids=given.types,
-            position_ids=read_order(given.mask, given.shift) + self._first(model.config),
+            position_ids=self.positions(model, given),
         ).last_hidden_state
         return out
+
+    def positions(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return position ids `[B, T]`."""
+        return read_order(given.mask, given.shift) + self._first(model.config)
 
     def attention_mask(self, mask: Tensor) -> Tensor:
         """Return the mask in the form the library leaves alone."""

@@ -179,6 +179,18 @@ class PretrainedBackbone:
         embedded: Tensor = self.model.get_input_embeddings()(ids)
         return embedded
 
+    def embed_whole(self, given: BackboneInput) -> Tensor:
+        """Return all that a BERT-like encoder's embedding layer makes of `ids`, `[B, T, E]`.
+
+        Beside words that is positions, types, LayerNorm and dropout.
+        """
+        assert given.ids is not None
+        layer = self.architecture.body(self.model).embeddings
+        positions = self.architecture.positions(self.model, given)  # type: ignore[attr-defined]
+        with self.injection.of(given):
+            whole: Tensor = layer(given.ids, token_type_ids=given.types, position_ids=positions)
+        return whole
+
     def checkpoint(self, active: bool) -> None:
         """Switch activation checkpointing: less memory, one more forward in the backward."""
         if active:

@@ -47,6 +47,12 @@ def problems(group: str, node: Mapping[str, Any]) -> list[str]:
         for key in given.keys() - set(allowed)
     ]
     found += [
+        line
+        for key, value in given.items()
+        for name, inner in _components(value).items()
+        for line in problems(f"{group}.{key}.{name}", inner)
+    ]
+    found += [
         f"{group}.{key}: expected {spell(hints[key])}, got {value!r}."
         for key, value in given.items()
         if key in hints and not fits(value, hints[key])
@@ -104,5 +110,19 @@ def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def build(node: Mapping[str, Any], *runtime: Any) -> Any:
-    """Return the component a checked node describes, given what the run passes by position."""
-    return target(node)(*runtime, **{k: v for k, v in node.items() if k != _TARGET})
+    """Return the component a checked node describes, given what the run passes by position.
+
+    Components inside it, by name, are built first and given the same.
+    """
+    keys = {k: v for k, v in node.items() if k != _TARGET}
+    for key, value in keys.items():
+        if inner := _components(value):
+            keys[key] = {name: build(own, *runtime) for name, own in inner.items()}
+    return target(node)(*runtime, **keys)
+
+
+def _components(value: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the components a value holds by name; a value holds them alone or not at all."""
+    nodes = value if isinstance(value, Mapping) else {}
+    inner = {k: v for k, v in nodes.items() if isinstance(v, Mapping) and _TARGET in v}
+    return inner if len(inner) == len(nodes) else {}

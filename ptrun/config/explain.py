@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.paths import options
@@ -19,7 +19,7 @@ _SCHEMAS = {"RunConfig": RunConfig, "TrainConfig": TrainConfig}
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
     """Return the user's version of a composition error."""
     text = "\n".join(str(part) for part in _chain(error))
-    for describe in (_option, _key, _value, _group):
+    for describe in (_grammar, _option, _key, _value, _group):
         message = describe(error, text, overrides)
         if message:
             return UserError(message)
@@ -32,6 +32,17 @@ def _chain(error: BaseException | None) -> list[BaseException]:
         found.append(error)
         error = error.__cause__ or error.__context__
     return found
+
+
+def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:
+    """`task.pattern={text} {mask}`: signs that mean something to Hydra, outside quotes."""
+    if not isinstance(error, OverrideParseException) or "=" not in error.override:
+        return None
+    key, _, value = error.override.lstrip("+").partition("=")
+    return (
+        f"{key}={value}: not readable.\nPut a value with braces, ~, = or quotes of its own into "
+        f"quotes, and all of it into others: '{key}=\"...\"'"
+    )
 
 
 def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:

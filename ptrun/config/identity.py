@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
-_OWN_FILES = ("train", "dev", "test")  # paths of `task=csv`
 
 
 def _digest(content: Any) -> str:
@@ -18,16 +17,22 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """Return what can change a number: the configuration, with contents in place of paths.
 
     `data` and `weights` identify the local data files and the local model; a folder that moves
-    keeps its runs, a folder whose content changes gets new ones.
+    keeps its runs, a folder whose content changes gets new ones. So `start` should name another
+    run by its content; a random start needs no name.
     """
     kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
+    if kept.get("start") in (None, "random"):
+        kept.pop("start", None)
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
-    task = {
-        key: value
-        for key, value in kept["task"].items()
-        if key not in _OWN_FILES or not isinstance(value, str | None)
-    }
+    task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
+
+
+def _names_file(key: str, value: Any) -> bool:
+    """Return whether a value of `task=csv` names a file, or none; `data` tells the content."""
+    if key == "pattern":
+        return value is None or str(value).startswith("@")
+    return key in ("train", "dev", "test") and isinstance(value, str | None)
 
 
 def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:

@@ -92,6 +92,8 @@ class RunConfig:
     """Folder of `<task>/<split>.jsonl[.gz]`; wins over the hub. `$PTRUN_DATA` is its default."""
     outputs: str = "outputs"
     rerun: bool = False
+    start: str | None = None
+    """Where a prompt begins: `ptrun.start.spec`; null is random, the method's own."""
     method: Any = MISSING
     backbone: Any = MISSING
     task: Any = MISSING

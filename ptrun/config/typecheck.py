@@ -41,6 +41,8 @@ def spell(annotation: Any) -> str:
         return " or ".join(spell(part) for part in arguments)
     if origin is Literal:
         return "one of " + ", ".join(repr(part) for part in arguments)
+    if origin in (list, Sequence) and arguments:
+        return f"list of {spell(arguments[0])}"
     if annotation in (None, type(None)):
         return "null"
     return str(getattr(annotation, "__name__", annotation))

@@ -4,7 +4,6 @@ Everything a step does is a pure function of (seed, step): the order of examples
 the learning rate. So a resumed member goes on bit for bit, and needs no random-number state.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,8 @@ from torch import Tensor, nn
 
 from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Ties, TrainConfig
-from ptrun.hardware.optim import learning_rate, make_optimizer, steps_per_epoch, total_steps
+from ptrun.hardware.optim import learning_rate, make_optimizer, total_steps
+from ptrun.hardware.order import batches
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.types import Journal, Prediction
@@ -59,8 +59,8 @@ class Member:
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
         self.optimizer = make_optimizer(train, self.learned)
-        self.per_epoch = steps_per_epoch(train, len(features))
-        self.total = total_steps(train, len(features)) if self.learned else 0
+        self.per_epoch = len(self._batches(0))
+        self.total = total_steps(train, self.per_epoch) if self.learned else 0
         self.step, self.stale, self.tokens = 0, 0, 0
         self.best: dict[str, Tensor] = {}
         self.best_step, self.best_value = 0, -math.inf
@@ -68,7 +68,7 @@ class Member:
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
         self.saved_at = time.monotonic()
-        self._order: tuple[int, list[int]] = (-1, [])
+        self._order: tuple[int, list[list[int]]] = (-1, [])
 
     @property
     def active(self) -> bool:
@@ -93,10 +93,12 @@ class Member:
         """Return the examples of the coming step."""
         epoch, place = divmod(self.step, self.per_epoch)
         if self._order[0] != epoch:
-            self._order = (epoch, shuffled(len(self.features), self.seed, epoch))
-        start = place * self.train.batch_size
-        chosen = self._order[1][start : start + self.train.batch_size]
-        return [self.features[index] for index in chosen]
+            self._order = (epoch, self._batches(epoch))
+        return [self.features[index] for index in self._order[1][place]]
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        size, drop_last = self.train.batch_size, self.train.drop_last
+        return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
 
     def keys(self, slots: Sequence[int]) -> Tensor:
         """Return dropout keys for rows of the coming step's batch."""
@@ -208,11 +210,3 @@ class Member:
         """Clip this member's gradients by their own norm and return it as it was."""
         limit = math.inf if self.train.clip is None else self.train.clip
         return float(nn.utils.clip_grad_norm_(self.learned.values(), limit))
-
-
-def shuffled(count: int, seed: int, epoch: int) -> list[int]:
-    """Return the order of examples in an epoch, fixed by the seed alone."""
-    digest = hashlib.blake2b(f"order:{seed}:{epoch}".encode(), digest_size=7).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
-    order: list[int] = torch.randperm(count, generator=generator).tolist()
-    return order

@@ -10,16 +10,9 @@ from ptrun.config.schema import Optimizer, Schedule, TrainConfig
 from ptrun.errors import UserError
 
 
-def total_steps(train: TrainConfig, examples: int) -> int:
+def total_steps(train: TrainConfig, per_epoch: int) -> int:
     """Return how many optimizer steps a run has."""
-    return train.max_steps or train.epochs * steps_per_epoch(train, examples)
-
-
-def steps_per_epoch(train: TrainConfig, examples: int) -> int:
-    """Return how many steps see every example once; a smaller last batch may be dropped."""
-    if train.drop_last and examples >= train.batch_size:
-        return examples // train.batch_size
-    return -(-examples // train.batch_size)
+    return train.max_steps or train.epochs * per_epoch
 
 
 def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> float:

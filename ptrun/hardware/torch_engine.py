@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.low_rank import detach
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.hardware.join import join
@@ -87,19 +88,22 @@ class TorchEngine:
         """Move the backbone and the methods to the device, the backbone in its precision.
 
         Raises:
-            UserError: several members would tune one backbone.
+            UserError: several members would tune or change one backbone.
         """
-        tuned = [method for method in methods if method.tunes_backbone]
-        if tuned and len(methods) > 1:
-            name = type(tuned[0]).__name__
+        alone = [method for method in methods if method.alone]
+        if alone and len(methods) > 1:
+            name, does = type(alone[0]).__name__, "tunes" if alone[0].tunes_backbone else "changes"
             raise UserError(
-                f"{name} tunes the backbone, so its runs cannot share one: got {len(methods)} "
+                f"{name} {does} the backbone, so its runs cannot share one: got {len(methods)} "
                 "members; run them one by one."
             )
-        self.backbone.model.to(self.device, self.weight_type(tuned=bool(tuned)))
+        tuned = any(method.tunes_backbone for method in methods)
+        detach(self.backbone.model)
+        self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:
             method.to(self.device)
+            method.placed()
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights: a tuned one keeps fp32."""

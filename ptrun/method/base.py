@@ -42,6 +42,14 @@ class Method(nn.Module):
         return self._backbone[0]
 
     @property
+    def alone(self) -> bool:
+        """Whether the backbone can serve no other member meanwhile: it is tuned, or changed."""
+        return self.tunes_backbone
+
+    def placed(self) -> None:
+        """Connect to the backbone, which is loaded and, like this method, on its device."""
+
+    @property
     def prompt_positions(self) -> int:
         """How many of the backbone's positions the prompt takes from the text."""
         return 0
@@ -66,6 +74,21 @@ class Method(nn.Module):
         room = self.room()
         parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
         return [features for part in parts for features in self.readout.encode(part, room)]
+
+    @classmethod
+    def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
+        """Return whether, configured so, its `prompt` is the `InputVectors` themselves.
+
+        Only those can begin as words.
+        """
+        return False
+
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
+        """Return what to learn on from, given an exported prompt of the same form.
+
+        None: an encoder makes the prompt, and what it puts out does not tell its parameters.
+        """
+        return exported
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""

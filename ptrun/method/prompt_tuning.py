@@ -1,45 +1,75 @@
 """Prompt tuning: learned vectors before the input embeddings, the backbone frozen.
 
-Lester et al. 2021 §2 with a classification head instead of generation: the baseline PT of
-P-tuning v2. Departs from that paper's released code, which embeds the text twice (positions,
-types and LayerNorm before `inputs_embeds`, and again after): here the vectors join the raw word
-embeddings and the model adds positions once, from 0 over prompt and text.
+Lester et al. 2021 §2 on every family: with a classification head instead of generation it is the
+baseline PT of P-tuning v2, with a verbalizer Vanilla PT of PPT (its vectors stand before a pattern
+that is the text and its mask) and Hybrid PT (a pattern with words). The vectors join the raw word
+embeddings and the model adds positions once, from 0 over prompt and text. P-tuning v2's released
+code adds position, type and LayerNorm to the text's first, and then to prompt and text again:
+`double_embedding`, off by default. Prompts begin as `start` says (`ptrun.start`).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.soft import SoftPrompt
 from ptrun.readout.base import Batch
 from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
+_EMBEDDING_TWICE = ("bert", "roberta", "electra", "albert")
+
 
 class PromptTuning(Method):
-    """A soft prompt `[P, E]` before the text, and a head.
+    """A soft prompt `[P, E]` before the text, and a read-out.
 
     Args:
         backbone: the frozen encoder.
         task: what is answered.
-        length: P, in vectors.
+        length: P, in vectors; 100 in PPT.
+        rescale: the vectors are the learned table times this; 1 by default. 100 gives PPT's
+            learning rates, decay and clipping their meaning, whose stored prompt is 1/100 of this
+            size: it learns as rescale 1 does with 100 times the rate and 1/100 of the other two
+            (and of AdamW's epsilon).
+        double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
+            does; false by default, BERT-like encoders alone.
         reading: as in `ptrun.readout.choose.Reading`.
 
     Raises:
-        UserError: the prompt leaves no room for text.
+        UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
     """
 
     def __init__(
-        self, backbone: PretrainedBackbone, task: Task, *, length: int, **reading: Unpack[Reading]
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        length: int,
+        rescale: float = 1.0,
+        double_embedding: bool = False,
+        **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
-        self.length = length
+        if double_embedding and backbone.config["model_type"] not in _EMBEDDING_TWICE:
+            raise UserError(
+                f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"
+                f" use a backbone that is {', '.join(_EMBEDDING_TWICE)}, or false."
+            )
+        self.length, self.double_embedding = length, double_embedding
         self.room()
-        self.prompt = SoftPrompt(length, backbone.shape.embedding_size)
+        self.prompt = SoftPrompt(length, backbone.shape.embedding_size, rescale=rescale)
+
+    @classmethod
+    def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
+        """Always."""
+        return True
 
     @property
     def prompt_positions(self) -> int:
@@ -49,11 +79,13 @@ class PromptTuning(Method):
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return prompt and text as embeddings `[B, P + T, E]`."""
         rows = len(batch)
-        text = self.backbone.embed(batch.ids)
+        text = self._text(batch)
         seen = torch.ones(rows, self.length, dtype=torch.bool, device=text.device)
         types = batch.types
         if types is not None:
             types = torch.cat([types.new_zeros(rows, self.length), types], dim=1)
+            if self.double_embedding:  # the released code gives segments the first time alone
+                types = torch.zeros_like(types)
         given = replace(
             super().inputs(batch),
             ids=None,
@@ -65,3 +97,22 @@ class PromptTuning(Method):
             return given
         moved = replace(batch.reads, columns=batch.reads.columns + self.length)
         return self.readout.ask(given, moved)
+
+    def exported(self) -> dict[str, Tensor]:
+        """Return the finished vectors as `prompt.table`, and the head."""
+        return super().exported() | {"prompt.table": self.prompt.vectors().detach()}
+
+    def load_exported(self, tensors: dict[str, Tensor]) -> None:
+        """Take finished vectors and a head back."""
+        super().load_exported(tensors)
+        self.prompt.begin(tensors["prompt.table"])
+
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the table whose vectors these are."""
+        return {name: tensor / self.prompt.rescale for name, tensor in exported.items()}
+
+    def _text(self, batch: Batch) -> Tensor:
+        """Return the text as the prompt is put before it, `[B, T, E]`."""
+        if self.double_embedding:
+            return self.backbone.embed_whole(super().inputs(batch))
+        return self.backbone.embed(batch.ids)

@@ -8,8 +8,9 @@ mask before the subject on LAMA: the order is the pattern's (`ptuning` is the pa
 `ptuning_code` the code's).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +59,11 @@ class PTuning(Method):
             self.readout.pvp.pattern.softs, backbone.shape.embedding_size, encoder, hidden
         )
 
+    @classmethod
+    def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
+        """Without an encoder."""
+        return bool(node.get("encoder", "lstm") == "plain")
+
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text as embeddings `[B, T, E]`, learned vectors at their slots."""
         assert batch.softs is not None
@@ -88,3 +94,9 @@ class PTuning(Method):
         self.prompt.fold(tensors["prompt.vectors"].to(self.prompt.table.device))
         own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
         super().load_exported(own | tensors)
+
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
+        """Return the table, if it is the vectors."""
+        if self.prompt.mlp is not None:
+            return None
+        return {n.replace("prompt.vectors", "prompt.table"): t for n, t in exported.items()}

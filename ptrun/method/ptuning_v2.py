@@ -3,9 +3,11 @@
 Liu et al. 2022, §3. As in the released code, real tokens are numbered from P on
 (`shift_positions`), dropout acts on the prefix row by row, and a pooler stays frozen. The code
 has no layer interval; here a layer outside it has no prefix at all, since an all-zero prefix
-would still take softmax mass.
+would still take softmax mass. Nor has it T5: there each half that has a part in the answer gets
+prefixes of its own (`stacks`).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Unpack
 
@@ -17,12 +19,14 @@ from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.prompt.prefix import DeepPrefix, Reparameterization
+from ptrun.prompt.prefix import DeepPrefix, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
 from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
+
+Prefixes = tuple[Prefix | None, ...]
 
 
 class PTuningV2(Method):
@@ -34,13 +38,17 @@ class PTuningV2(Method):
         length: P, in vectors a layer; 0 is the bare backbone with a head.
         reparameterization: `embedding` learns the prefix itself; `mlp` makes it from a table.
         hidden: width of the MLP.
-        shift_positions: number the text from P, as the official runs do; false: from 0.
+        shift_positions: number the text from P, as the official runs do; false: from 0. Models
+            with relative positions only, like T5, have no such numbers.
         dropout: of the prefix while training; null is the backbone's hidden dropout.
-        layers: first and last layer with a prefix, counted from 1; null is all.
+        layers: first and last layer with a prefix, counted from 1; null is all. Of each stack.
+        stacks: of an encoder-decoder: which attentions have prefixes; null is both
+            self-attentions, or the encoder's alone where the decoder has no part in the answer.
         reading: as in `ptrun.readout.choose.Reading`.
 
     Raises:
-        UserError: the prompt leaves no room for text, or the interval is not one of the model's.
+        UserError: the prompt leaves no room for text, the interval is not one of the model's, or a
+            stack is not there or has no part in the answer.
     """
 
     def __init__(
@@ -54,6 +62,7 @@ class PTuningV2(Method):
         shift_positions: bool = True,
         dropout: float | None = None,
         layers: list[int] | None = None,
+        stacks: list[Stack] | None = None,
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
@@ -65,23 +74,30 @@ class PTuningV2(Method):
         self.length, self.shift_positions = length, shift_positions
         self.dropout = shape.dropout if dropout is None else dropout
         self.room()
-        self.interval = _interval(layers, shape.layers)
+        chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
+        self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
+        self.places = places(self.depth, layers)
         self.prompt = DeepPrefix(
-            length, len(self.interval), shape.heads, shape.head_size, reparameterization, hidden
+            length, len(self.places), shape.heads, shape.head_size, reparameterization, hidden
         )
 
     @property
     def prompt_positions(self) -> int:
         """A prefix has no positions, but with `shift_positions` the text starts after P."""
-        return self.length if self.shift_positions else 0
+        shifted = self.shift_positions and self.backbone.family != "seq2seq"
+        return self.length if shifted else 0
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with a prefix for each layer of the interval."""
         given = super().inputs(batch)
         if self.length == 0:
             return given
+        made, decoder = self._prefixes(batch), given.decoder
+        if decoder is not None:
+            own = {"prefixes": made.get("decoder"), "cross": made.get("cross")}
+            decoder = replace(decoder, **own)  # type: ignore[arg-type]
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
-        return replace(given, prefixes=self._prefixes(batch), shift=shift)
+        return replace(given, prefixes=made.get("encoder"), decoder=decoder, shift=shift)
 
     def exported(self) -> dict[str, Tensor]:
         """Return the finished prefix and the head; the MLP that made the prefix is dropped."""
@@ -98,24 +114,42 @@ class PTuningV2(Method):
         own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
         super().load_exported(own | tensors)
 
-    def _prefixes(self, batch: Batch) -> tuple[Prefix | None, ...]:
-        """Return one prefix a layer; None outside the interval."""
+    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
+        """Return the table, if it is the prefix."""
+        if self.prompt.mlp is not None:
+            return None
+        rows = {n: t.flatten(1) if n == "prompt.prefix" else t for n, t in exported.items()}
+        return {n.replace("prompt.prefix", "prompt.table"): t for n, t in rows.items()}
+
+    def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
+        """Return one prefix a layer of each stack; None outside the interval."""
         made = self.prompt()
         rows = made.expand(len(batch), *made.shape).flatten(2)
         dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *made.shape)
         slices = dropped.permute(2, 0, 3, 1, 4).unbind()  # 2n of [B, heads, P, d]
-        prefixes: list[Prefix | None] = [None] * self.backbone.shape.layers
-        for index, layer in enumerate(self.interval):
-            prefixes[layer] = Prefix(slices[2 * index], slices[2 * index + 1])
-        return tuple(prefixes)
+        pairs = zip(self.places, slices[::2], slices[1::2], strict=True)
+        own = {place: Prefix(key, value) for place, key, value in pairs}
+        return {s: tuple(own.get((s, i)) for i in range(n)) for s, n in self.depth.items()}
 
 
-def _interval(layers: list[int] | None, count: int) -> range:
-    """Return layer indices from 0 for an interval counted from 1."""
-    if layers is None:
-        return range(count)
-    if len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count:
+def _stacks(
+    backbone: PretrainedBackbone, stacks: Sequence[Stack] | None, *, decodes: bool
+) -> Sequence[Stack]:
+    """Return the stacks with prefixes; `decodes` says whether the decoder answers."""
+    if backbone.family != "seq2seq":
+        if stacks is not None:
+            raise UserError(
+                f"method.stacks is {stacks}, but {backbone.name} ({backbone.family}) has one "
+                "stack; leave it null, or use an encoder-decoder."
+            )
+        return ["encoder"]
+    if stacks is None:
+        return ["encoder", "decoder"] if decodes else ["encoder"]
+    if not stacks or len(set(stacks)) < len(stacks):
+        raise UserError(f"method.stacks is {stacks}; name one or more of encoder, decoder, cross.")
+    if not decodes and set(stacks) != {"encoder"}:
         raise UserError(
-            f"method.layers is {layers}; give [first,last] with 1 <= first <= last <= {count}."
+            f"method.stacks is {stacks}, but this read-out reads the encoder of {backbone.name} "
+            "alone; use method.stacks=[encoder], or null."
         )
-    return range(layers[0] - 1, layers[1])
+    return stacks

@@ -43,6 +43,12 @@ class PromptEncoder(nn.Module):
             made = self.lstm(made[None])[0][0]
         return made if self.mlp is None else self.mlp(made)
 
+    def begin(self, vectors: Tensor) -> None:
+        """Start from these vectors `[m, E]`; `plain` alone, whose table they are."""
+        assert self.mlp is None, "an encoder's vectors do not tell its parameters"
+        with torch.no_grad():
+            self.table.copy_(vectors)
+
     def fold(self, vectors: Tensor) -> None:
         """Use finished vectors in place of what made them."""
         self.folded = vectors

@@ -3,10 +3,7 @@
 import string
 from collections.abc import Callable, Mapping
 
-from ptrun.errors import UserError
-
 _FINAL = string.punctuation + "。，、；：？！…“”‘’）》"  # noqa: RUF001  full-width is meant
-_JOINERS = {"cause": "because", "effect": "so"}
 
 
 def strip_end(text: str) -> str:
@@ -24,21 +21,9 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def joiner(text: str) -> str:
-    """Return the word that joins a premise to its cause or effect (COPA).
-
-    Raises:
-        UserError: the text is neither `cause` nor `effect`.
-    """
-    if text not in _JOINERS:
-        raise UserError(f"filter joiner was given {text!r}; it writes 'cause' and 'effect' only.")
-    return _JOINERS[text]
-
-
 FILTERS: Mapping[str, Callable[[str], str]] = {
     "strip_end": strip_end,
     "lower_first": lower_first,
     "capital": capital,
-    "joiner": joiner,
 }
 """Text to text; on a list of texts, each of them."""

@@ -1,11 +1,45 @@
 """Deep prefix: learned keys and values for chosen layers, as a table or through an MLP."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from ptrun.errors import UserError
+
 Reparameterization = Literal["embedding", "mlp"]
+Stack = Literal["encoder", "decoder", "cross"]
+"""A stack of attentions: the self-attention of an encoder-decoder's halves, or its cross-attention.
+
+A model with one stack has `encoder` alone, whichever way it reads.
+"""
+
+
+def places(stacks: Mapping[Stack, int], layers: Sequence[int] | None) -> list[tuple[Stack, int]]:
+    """Return (stack, layer from 0) of each attention with a prefix, in the order of its slices.
+
+    `stacks` gives the layers each has; the interval `layers`, counted from 1, is of each stack.
+
+    Raises:
+        UserError: the interval is not one of a stack's.
+    """
+    found: list[tuple[Stack, int]] = []
+    for stack, count in stacks.items():
+        whose = f", the layers of the {stack}" if len(stacks) > 1 else ""
+        found += [(stack, layer) for layer in _interval(layers, count, whose)]
+    return found
+
+
+def _interval(layers: Sequence[int] | None, count: int, whose: str) -> range:
+    if layers is None:
+        return range(count)
+    if len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count:
+        raise UserError(
+            f"method.layers is {list(layers)}; give [first,last] with "
+            f"1 <= first <= last <= {count}{whose}."
+        )
+    return range(layers[0] - 1, layers[1])
 
 
 def prefix_parameters(

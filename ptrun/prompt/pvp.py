@@ -97,6 +97,19 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
     return pvp
 
 
+def check_pvps(node: Any, labels: Sequence[str], fields: Mapping[str, Any], where: str) -> None:
+    """Refuse PVPs that are not for these labels, or write what an example's fields do not have.
+
+    Raises:
+        UserError: one does not fit; the message begins with `where` it was written.
+    """
+    try:
+        for pvp in read_pvps(node, labels).values():
+            pvp.render(fields)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
 def read_pvps(node: Any, labels: Sequence[str] = ()) -> dict[str, PVP]:
     """Return a task's PVPs by name.
 

@@ -2,7 +2,10 @@
 
 Where a data set publishes no labelled test, its dev set is the test set and dev is carved from
 train, so that nothing is both selected on and reported; where it has train alone, both are carved.
+Classes keep their shares.
 """
+
+from typing import Literal
 
 from ptrun.protocol.base import carve
 from ptrun.task.base import Task
@@ -30,9 +33,8 @@ class Honest:
             origin = {"dev": "published dev", "test": "published test"}
             return Split(train, task.load("dev"), task.load("test"), origin)
         rest, test, reported = self._reported(task, train, data_seed)
-        rest, dev = carve(rest, self.dev_share, data_seed)
-        origin = {"dev": f"{len(dev) / (len(rest) + len(dev)):.0%} of train", "test": reported}
-        return Split(rest, dev, test, origin)
+        rest, dev, drawn = self._carved(task, rest, data_seed, "dev")
+        return Split(rest, dev, test, {"dev": drawn, "test": reported})
 
     def _reported(
         self, task: Task, train: list[Example], data_seed: int
@@ -42,5 +44,14 @@ class Honest:
             return train, task.load("test"), "published test"
         if task.has("dev"):
             return train, task.load("dev"), "published dev"
-        rest, test = carve(train, self.dev_share, data_seed, "test")
-        return rest, test, f"{len(test) / len(train):.0%} of train"
+        return self._carved(task, train, data_seed, "test")
+
+    def _carved(
+        self, task: Task, train: list[Example], data_seed: int, part: Literal["dev", "test"]
+    ) -> tuple[list[Example], list[Example], str]:
+        """Return what is left of train, the part taken from it, and how it was taken."""
+        by_class = task.kind == "classification"
+        rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
+        share = f"{len(taken) / len(train):.0%} of "
+        grouped = taken[0].group is not None
+        return rest, taken, share + ("each class of train" if by_class and not grouped else "train")

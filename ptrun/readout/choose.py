@@ -9,14 +9,17 @@ from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.candidates import Candidates, Objective
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
+from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
+from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.patterns import choose
 from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
 from ptrun.task.base import Task
+from ptrun.task.multi import Multi
 
 _POOLED: dict[str, Callable[..., Readout]] = {
     "classification": LabelHead,
@@ -29,6 +32,7 @@ _PLAIN: dict[str, Callable[..., Readout]] = {"tagging": TokenHead, "extraction":
 KINDS = {
     "head": (*_POOLED, *_PLAIN),
     "verbalizer": ("classification", "choice", "entity_choice", "span_check", "facts"),
+    "entailment": ("classification",),
 }
 """Kinds of task by the read-out that answers them."""
 _INSTEAD = "choose another task (ptrun list task)"
@@ -37,15 +41,16 @@ _INSTEAD = "choose another task (ptrun list task)"
 class Reading(TypedDict, total=False):
     """The keys by which every method says how it reads an answer.
 
-    `readout` is `head`, a linear map of hidden states that is learned, or `verbalizer`, words
-    through the frozen language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
+    `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
+    whether a label's description is entailed; or `verbalizer`, words through the frozen
+    language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
     verbalizers: `pattern`, one of the task's by name, null for the first that suits; `among`
     (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
     `objective` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
     (`ptrun.readout.fact_words`).
     """
 
-    readout: Literal["head", "verbalizer"]
+    readout: Literal["head", "verbalizer", "entailment"]
     pooler: Pooler
     pattern: str | None
     among: Among | Literal["auto"]
@@ -62,12 +67,17 @@ def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: b
             suits.
     """
     chosen = reading.get("readout", "head")
+    if isinstance(task, Multi):
+        _check_multi(backbone, task, reading)
+        return
     if task.kind not in KINDS[chosen]:
         other = next((name for name, kinds in KINDS.items() if task.kind in kinds), None)
         hint = f"type method.readout={other}" if other else f"no read-out does yet; {_INSTEAD}"
         raise UserError(
             f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; {hint}."
         )
+    if chosen == "entailment":
+        described(task)
     if chosen == "verbalizer":
         pvp = _pvp(backbone, task, reading, soft=soft)
         _check_words(backbone, task, pvp)
@@ -83,11 +93,35 @@ def readout_for(
         UserError: as `check`.
     """
     check(backbone, task, reading, soft=soft)
+    if isinstance(task, Multi):
+        heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
+        return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+    if reading.get("readout") == "entailment":
+        return EntailmentHead(backbone, task, reading.get("pooler", "auto"))
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
+
+
+def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) -> None:
+    """Refuse read-outs whose states differ between data sets."""
+    for own in task.tasks.values():
+        check(backbone, own, reading, soft=False)
+    pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
+    if reading.get("readout", "head") != "head":
+        raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
+    if backbone.family == "seq2seq" and 0 < len(pooled) < len(task.tasks):
+        raise UserError(
+            f"task={task.name} cannot be learned on an encoder-decoder: its decoder answers "
+            f"{', '.join(pooled)}, its encoder the others; use tasks of one sort."
+        )
+    if pooled and reading.get("pooler", "auto") not in ("none", "trainable"):
+        raise UserError(
+            f"task={task.name} is several tasks in one, of which {', '.join(pooled)} would read a "
+            "pooler; use method.pooler=none or trainable."
+        )
 
 
 def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:
@@ -114,6 +148,11 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
         raise UserError(
             f"backbone={backbone.name} has no language-model head (it tells real words from "
             "replaced ones); use method.readout=head or another backbone."
+        )
+    if task.kind == "span_check" and backbone.family != "masked":
+        raise UserError(
+            f"task={task.name} is answered by filling masks, which {backbone.name} "
+            f"({backbone.family}) does not have; use method.readout=head."
         )
     if task.kind == "classification" and pvp.words is None:
         raise UserError(f"pattern {pvp.name} of task={task.name} has no label words.")

@@ -22,6 +22,11 @@ class Task(Protocol):
     """The metric that selects, one of those `score` returns."""
     pvps: Mapping[str, Any]
     """Patterns with their verbalizers, by name, as the task's file has them."""
+    pvps_from: str | None
+    """Where the user wrote `pvps`, as errors name it; None: a data set's, perhaps about fields that
+    only some of its files have."""
+    descriptions: Mapping[str, str]
+    """What is said of a text of each label, as the task's file has it; empty where it has none."""
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
 

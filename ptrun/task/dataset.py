@@ -24,7 +24,8 @@ class Common(TypedDict, total=False):
     field values to others, as in COPA's `cause` to `because`. `written` makes further text fields
     out of others, as in `asked: "{question} {answer}"`. `skip` lists, by field, raw values that
     mean "no gold label"; such rows are left out, and a warning counts them. `pvps` are patterns
-    with their verbalizers, by name (`ptrun.prompt.pvp`).
+    with their verbalizers, by name (`ptrun.prompt.pvp`). `descriptions` say what a text of a label
+    is, by label (`ptrun.readout.entailment_head`).
     """
 
     name: Required[str]
@@ -37,6 +38,7 @@ class Common(TypedDict, total=False):
     written: dict[str, str] | None
     skip: dict[str, list[Any]] | None
     pvps: dict[str, dict[str, Any]] | None
+    descriptions: dict[str, str] | None
 
 
 log = logging.getLogger(__name__)
@@ -55,12 +57,14 @@ class Dataset(ABC):
     kind: ClassVar[str]
     fields: Sequence[str]
     labels: Sequence[str] = ()
+    pvps_from: str | None = None
     metric: str
 
     def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
         self.max_tokens = common.get("max_tokens")
         self.pvps: Mapping[str, Any] = common.get("pvps") or {}
+        self.descriptions: Mapping[str, str] = common.get("descriptions") or {}
         self._splits = common["splits"]
         self._paper = common.get("paper_splits")
         self._values = common.get("values") or {}

@@ -1,6 +1,7 @@
 """Data of the user's own: one label for a text or a pair of texts, from a table file a part."""
 
 import hashlib
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 from ptrun.errors import UserError
 from ptrun.task.base import PARTS, Part
 from ptrun.task.metrics.labels import accuracy, macro_f1
+from ptrun.task.own_pattern import entry, place
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
 from ptrun.task.table import check_columns, columns, rows
@@ -29,6 +31,8 @@ class Own:
         train, dev, test: table files (`ptrun.task.table`); null is none.
         text: the column of the text, or two columns.
         label: the column of the label; numbers are read as text.
+        pattern: a pattern (`ptrun.prompt.pattern`) over the columns of text, or `@FILE` that holds
+            one, perhaps with label words; it is the PVP `own`.
         name: the task's name in tables and folders; null is the training file's.
     """
 
@@ -36,7 +40,7 @@ class Own:
     metric = "accuracy"
     version = 1
     max_tokens: int | None = None
-    pvps: ClassVar[Mapping[str, Any]] = {}
+    descriptions: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Own:
         test: str | None = None,
         text: str | list[str] | None = None,
         label: str | None = None,
+        pattern: str | None = None,
         name: str | None = None,
     ):
         if train is None:
@@ -63,6 +68,8 @@ class Own:
         self._files = {part: Path(path) for part, path in given.items() if path is not None}
         self.name = name or Path(self._files["train"].name.removesuffix(".gz")).stem
         self.fields, self._label = self._columns(text, label)
+        self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
+        self.pvps_from = pattern and place(pattern)
         self._loaded: dict[str, list[Example]] = {}
 
     @cached_property
@@ -105,13 +112,15 @@ class Own:
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
     def digest(self) -> str:
-        """Return 16 hex over the files' contents and which part each is, not their paths."""
+        """Return 16 hex over the contents of files, which part each is, and the pattern."""
         hashed = hashlib.sha256()
         for part in PARTS:
             if part in self._files:
                 file = self._files[part]
                 content = hashlib.sha256(file.read_bytes()).hexdigest()
                 hashed.update(f"{part} {''.join(file.suffixes[-2:]).lower()} {content}\n".encode())
+        if self.pvps:
+            hashed.update(json.dumps(self.pvps, default=str).encode())
         return hashed.hexdigest()[:16]
 
     def _columns(self, text: str | list[str] | None, label: str | None) -> tuple[list[str], str]:

@@ -72,14 +72,23 @@ def check_columns(file: Path, wanted: Sequence[str]) -> None:
             )
 
 
-def _form(file: Path) -> str:
-    """Return the suffix that says how to read a file, `.gz` aside; refuse what is no table."""
+def check_file(file: Path) -> None:
+    """Refuse a folder, or a file that is not there.
+
+    Raises:
+        UserError: names the nearest file there is.
+    """
     if file.is_dir():
         inside = names(sorted(f.name for f in file.iterdir() if f.is_file()))
         raise UserError(f"{file}: a folder; name one file, as {file}/{inside or 'train.csv'}")
     if not file.is_file():
         beside = [f.name for f in file.parent.iterdir()] if file.parent.is_dir() else []
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
+
+
+def _form(file: Path) -> str:
+    """Return the suffix that says how to read a file, `.gz` aside; refuse what is no table."""
+    check_file(file)
     lower = file.name.lower().removesuffix(".gz")
     form = Path(lower).suffix
     if form in (".xlsx", ".xls", ".ods"):

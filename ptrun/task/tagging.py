@@ -19,8 +19,9 @@ class Tagging(Dataset):
     Args beyond those of `Common`:
         tokens: the field of the words.
         tags: the field of their tags.
-        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: those of all parts, so
-            that what train lacks counts as missed instead of stopping the run.
+        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: the tags that the parts
+            have, all of them, so that what train lacks counts as missed instead of stopping the
+            run.
         tag_names: the tags in the order of their numbers, where files hold numbers.
         predicate: the field of the index of a predicate word, for semantic roles; that word is
             then the field `predicate` of an example, to be read after the sentence.
@@ -49,10 +50,9 @@ class Tagging(Dataset):
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The tags, `O` first."""
-        entities = self._entities
-        if entities is None:
-            entities = sorted(self._found() - {""})
-        return ["O", *(f"{p}-{e}" for e in entities for p in "BI")]
+        if self._entities is None:
+            return ["O", *sorted(self._found(), key=lambda tag: (tag[2:], tag))]
+        return ["O", *(f"{p}-{e}" for e in self._entities for p in "BI")]
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
@@ -84,10 +84,11 @@ class Tagging(Dataset):
         return Example(name, fields, tags)
 
     def _found(self) -> set[str]:
-        """Return the types of all parts."""
+        """Return the tags of all parts but `O`; what is no IOB2 tag is left for `example`."""
         places = {self._place(part, paper=False) for part in PARTS} - {None}
         rows = (row for place in places if place for row in self._rows(*place))
-        return {str(tag)[2:] for row in rows for tag in self._read_tags(row)}
+        every = {str(tag) for row in rows for tag in self._read_tags(row)}
+        return {tag for tag in every if tag[:2] in ("B-", "I-") and tag[2:]}
 
     def _read_tags(self, row: Row) -> list[Any]:
         tags = row.value(self._tags)

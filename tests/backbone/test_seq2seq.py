@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from ptrun.backbone.base import DecoderInput, Prefix
-from tests.backbone.inputs import LENGTHS, text
+from tests.backbone.inputs import ANSWER, LENGTHS, text
 from tests.conftest import CLASSES
 
 PROMPT = 100
@@ -108,6 +108,35 @@ def test_a_prefix_has_no_position(tiny):
     mixed = scores.softmax(-1) @ torch.cat([value[row], kept], dim=1)
     expected = attention.o(mixed.transpose(0, 1).reshape(length, -1))
     torch.testing.assert_close(found[row, :length], expected, atol=1e-5, rtol=0)
+
+
+def test_a_cross_prefix_stands_before_what_is_read_of_the_encoder(tiny):
+    """Cross-attention of one decoder layer by hand: prefix and text, neither with a bias."""
+    backbone = tiny("t5")
+    shape, given = backbone.shape, text(backbone)
+    attention = backbone.model.decoder.block[0].layer[1].EncDecAttention
+    seen = []
+    handle = attention.register_forward_hook(
+        lambda _m, a, k, out: seen.append((a[0], k["key_value_states"], out[0])), with_kwargs=True
+    )
+    key, value = torch.randn(2, len(LENGTHS), shape.heads, 4, shape.head_size)
+    decoder = replace(given.decoder, cross=(Prefix(key, value), None))
+    backbone.forward(replace(given, decoder=decoder))
+    handle.remove()
+    hidden, read, found = seen[0]
+    row, length, answer = 1, LENGTHS[1], ANSWER[1]
+    query, own, kept = (
+        getattr(attention, n)(x).unflatten(-1, (shape.heads, -1)).transpose(0, 1)
+        for n, x in (
+            ("q", hidden[row, :answer]),
+            ("k", read[row, :length]),
+            ("v", read[row, :length]),
+        )
+    )
+    scores = query @ torch.cat([key[row], own], dim=1).transpose(1, 2)
+    mixed = scores.softmax(-1) @ torch.cat([value[row], kept], dim=1)
+    expected = attention.o(mixed.transpose(0, 1).reshape(answer, -1))
+    torch.testing.assert_close(found[row, :answer], expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["t5", "mt5"])

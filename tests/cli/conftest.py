@@ -1,4 +1,4 @@
-"""The installed command in a subprocess, from a folder of its own."""
+"""The installed command in a process of its own, from a folder of its own."""
 
 import os
 import subprocess
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.warm import Warm
+
 
 @dataclass
 class Command:
@@ -16,8 +18,13 @@ class Command:
     folder: Path
     data_dir: Path
     backbone: Path
+    warm: Warm
 
-    def __call__(self, *arguments, environment=None):
+    def __call__(self, *arguments):
+        return self.warm.run(arguments, self.folder)
+
+    def fresh(self, *arguments, environment=None):
+        """Run it as a shell does, imports and all."""
         return subprocess.run(
             self.line(*arguments),
             cwd=self.folder,
@@ -46,8 +53,15 @@ class Command:
         return sorted(self.folder.rglob("result.json"))
 
 
+@pytest.fixture(scope="session")
+def warm():
+    server = Warm()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def ptrun(tmp_path, data_dir, tiny_folder):
+def ptrun(tmp_path, data_dir, tiny_folder, warm):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    return Command(folder, data_dir, tiny_folder("bert"))
+    return Command(folder, data_dir, tiny_folder("bert"), warm)

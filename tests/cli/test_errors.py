@@ -25,7 +25,15 @@ WRONG = {
         ["300", "256 positions", "method.length=248 or less"],
     ),
     "impossible interval": (["method.layers=[2,9]"], ["[2, 9]", "first <= last <= 4"]),
+    "unknown stack": (
+        ["method.stacks=[encodr]", "backbone=pocket_t5"],
+        ["method.stacks", "one of 'encoder', 'decoder', 'cross'", "encodr"],
+    ),
     "missing device": (["hardware=gpu"], ["hardware.device=cuda", "hardware=cpu"]),
+    "bare pattern": (
+        ["task=csv", "task.pattern={text} is {mask}"],
+        ["task.pattern={text} is {mask}: not readable", "quotes", "'task.pattern=\"...\"'"],
+    ),
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
@@ -43,6 +51,9 @@ WRONG = {
     "unknown recipe": (["pretrain", "backbone=pocket_t6"], ["did you mean 'pocket_t5'?"]),
     "misspelt recipe": (["pretrain", "stepz=3"], ["pretrain.stepz", "did you mean 'steps'?"]),
     "no corpus": (["pretrain", "corpus=/nowhere"], ["corpus=/nowhere", "train.jsonl"]),
+    "unknown start": (["start=label"], ["start=label", "did you mean 'labels'?"]),
+    "words for a prefix": (["start=labels"], ["PTuningV2", "start=run:", "method=prompt_tuning"]),
+    "start of no run": (["start=run:lost"], ["start=run:lost", "prompt.safetensors", "outputs"]),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 
@@ -84,8 +95,8 @@ def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
 
 
 def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
-    done = ptrun("task=pocket_similarity", "backbone=bert_large_cased")
-    told = ["method=ptuning_v2 cannot answer task=pocket_similarity", "classification, tagging"]
+    done = ptrun("task=pocket_facts", "backbone=bert_large_cased")
+    told = ["method.readout=head cannot answer task=pocket_facts", "type method.readout=verbalizer"]
     check(ptrun, done, told)
 
 

@@ -28,6 +28,24 @@ def test_a_table_of_twenty_rows_trains_evaluates_and_reports(ptrun, table):
     assert all(method in shown for method in methods) and shown.count("csv_reviews") == 3
 
 
+def test_a_pattern_from_a_file_is_shown(ptrun, table):
+    words = "words: {negative: [bad], positive: [good]}"
+    (ptrun.folder / "p.yaml").write_text(f'pattern: "{{~text}} It was {{mask}}."\n{words}\n')
+    for given in ("task.pattern=@p.yaml", 'task.pattern="{~text} It was {mask}."'):
+        done = ptrun("check", *table, given)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip().splitlines()[-2] == "pvp own"
+        assert done.stdout.strip().endswith(". It was [MASK] . [SEP]")
+
+
+def test_a_pattern_that_does_not_fit_is_refused_before_training(ptrun, table):
+    (ptrun.folder / "p.txt").write_text("{~txt} It was {mask}.")
+    done = ptrun(*table, "task.pattern=@p.txt")
+    assert done.returncode == 1 and not ptrun.results() and not (ptrun.folder / "outputs").exists()
+    told = "ptrun: p.txt: pattern '{~txt} It was {mask}.': no field 'txt'; the example has text."
+    assert told in done.stderr.splitlines()
+
+
 def test_a_missing_column_is_told_in_two_lines(ptrun, table):
     done = ptrun(*table, "task.label=lable")
     assert done.returncode == 1 and not ptrun.results()

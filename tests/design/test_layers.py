@@ -20,9 +20,10 @@ LAYERS = [
     ("importing", "pretrain"),
     ("result",),
     ("store", "manifest", "report"),
+    ("start",),
     ("plan",),
     ("run", "summary"),
-    ("check",),
+    ("check", "grid"),
     ("cli",),
     ("__main__",),
 ]

@@ -21,8 +21,8 @@ METHODS = {
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
 
 
-def train(members):
-    fit = engine(members[0].method.backbone)
+def train(members, budget=40):
+    fit = engine(members[0].method.backbone, budget)
     fit.place([m.method for m in members])
     fit.fit(members)
     return members
@@ -39,7 +39,7 @@ def test_four_members_equal_their_four_solo_runs(tiny, data_dir, kind, name, tas
     backbone, data, make = tiny(kind), task(data_dir), METHODS[name]
     together = train([member(make, backbone, data, seed, lr=lr) for seed, lr in RUNS])
     for joint, (seed, lr) in zip(together, RUNS, strict=True):
-        (solo,) = train([member(make, backbone, data, seed, lr=lr)])
+        (solo,) = train([member(make, backbone, data, seed, lr=lr)], budget=10_000)  # one pass
         assert solo.step == joint.step == 20
         torch.testing.assert_close(
             torch.tensor(solo.journal.losses()), torch.tensor(joint.journal.losses()), **TOLERANCE
@@ -54,6 +54,20 @@ def test_members_may_differ_in_length_and_interval(tiny, data_dir):
         partial(PTuningV2, length=2),
         partial(PTuningV2, length=5, layers=[2, 3]),
         partial(PTuningV2, length=4, shift_positions=False),
+    ]
+    together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
+    for index, make in enumerate(makes):
+        (solo,) = train([member(make, backbone, data, index)])
+        for name, tensor in solo.learned.items():
+            torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
+
+
+def test_soft_prompts_may_differ_in_length_scale_and_embedding(tiny, data_dir):
+    backbone, data = tiny(), sst2(data_dir)
+    makes = [
+        partial(PromptTuning, length=2),
+        partial(PromptTuning, length=5, rescale=10.0),
+        partial(PromptTuning, length=4, double_embedding=True),
     ]
     together = train([member(make, backbone, data, i) for i, make in enumerate(makes)])
     for index, make in enumerate(makes):

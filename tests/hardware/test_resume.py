@@ -7,14 +7,19 @@ import pytest
 import torch
 
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.training import Memory, conll03, engine, member
 
 
 @pytest.mark.parametrize(
     "make",
-    [partial(PTuningV2, length=3, reparameterization="mlp", hidden=8), FineTuning],
-    ids=["ptuning_v2_mlp", "fine_tuning"],
+    [
+        partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
+        FineTuning,
+        partial(LoRA, rank=3, dropout=0.3),
+    ],
+    ids=["ptuning_v2_mlp", "fine_tuning", "lora"],
 )
 @pytest.mark.parametrize("stop", [1, 7, 12])
 def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):

@@ -9,6 +9,7 @@ import torch
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.store import RunStore, read_tensors
@@ -18,7 +19,11 @@ from tests.training import conll03, engine, member, sst2
 METHODS = {
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
+    "lora": partial(LoRA, rank=3),
+    "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
     "prompt_tuning": partial(PromptTuning, length=3),
+    "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
+    "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
@@ -31,9 +36,10 @@ KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2"
 # what 3 steps may leave: unused rows, key biases (softmax ignores them), and the self-attention of
 # a decoder that reads one token
 UNMOVED = ("position", "pooler", "token_type", ".key.bias", "k_proj.bias", "decoder.block")
+UNMOVED += ("lora.decoder_",)
 
 WITHOUT_POOLER = ("gpt2", "llama", "t5")
-CORE = ("fine_tuning", "prompt_tuning", "ptuning_v2")  # variants of a method: on BERT alone
+CORE = ("fine_tuning", "lora", "prompt_tuning", "ptuning_v2")  # variants of a method: on BERT alone
 CELLS = [
     pytest.param(kind, make, data, id=f"{kind}-{name}-{task}")
     for kind in KINDS
@@ -44,9 +50,9 @@ CELLS = [
 cell = pytest.mark.parametrize(("kind", "make", "data"), CELLS)
 
 
-def trained(make, backbone, data, **train):
+def trained(make, backbone, data, budget=40, **train):
     one = member(make, backbone, data, **train)
-    fit = engine(backbone)
+    fit = engine(backbone, budget)
     fit.place([one.method])
     fit.fit([one])
     return fit, one
@@ -55,7 +61,7 @@ def trained(make, backbone, data, **train):
 @cell
 def test_only_learned_tensors_move_and_all_of_them_do(tiny, data_dir, kind, make, data):
     backbone = tiny(kind)
-    before = {n: p.detach().clone() for n, p in backbone.model.named_parameters()}
+    before = {p: p.detach().clone() for p in backbone.model.parameters()}
     whole = checksum(backbone.model)
     start = {
         n: p.detach().clone() for n, p in member(make, backbone, data(data_dir)).learned.items()
@@ -64,12 +70,12 @@ def test_only_learned_tensors_move_and_all_of_them_do(tiny, data_dir, kind, make
     tuned = {id(p) for p in one.learned.values()}
     for name, parameter in backbone.model.named_parameters():
         if id(parameter) not in tuned:
-            assert torch.equal(parameter, before[name]), name
+            assert torch.equal(parameter, before[parameter]), name
     if not one.method.tunes_backbone:
         assert checksum(backbone.model) == whole
     moved = [n for n, p in one.learned.items() if not torch.equal(p, start[n])]
     still = set(one.learned) - set(moved)
-    assert not {n for n in still if not n.startswith("backbone.")}
+    assert not {n for n in still if not n.startswith(("backbone.", "lora.decoder_"))}
     assert all(any(part in n for part in UNMOVED) for n in still), still
 
 
@@ -108,8 +114,10 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     examples.load = lambda part: first
     before = _loss(backbone, member(make, backbone, examples))
     lr = 3e-3 if make in (FineTuning, METHODS["fine_tuning_trainable_pooler"]) else 5e-2
+    lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"]) else lr
     steps = 400 if make is METHODS["prompt_tuning"] else 100  # input vectors alone learn slowest
-    _, one = trained(make, backbone, examples, max_steps=steps, lr=lr, eval_every=steps)
+    whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass
+    _, one = trained(make, backbone, examples, lr=lr, **whole)
     assert _loss(backbone, one) < 0.75 * before
 
 

@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.prompt.prefix import DeepPrefix, prefix_parameters
-from tests.training import sst2
+from tests.training import conll03, sst2
 
 
 def published(name):
@@ -22,7 +22,9 @@ def published(name):
     [
         ("bert_base_cased", 100, 12, 1_843_200, 9_926_144),
         ("bert_large_cased", 100, 24, 4_915_200, 25_842_176),
+        ("bert_large_uncased", 100, 24, 4_915_200, 25_842_176),
         ("roberta_large", 100, 24, 4_915_200, 25_842_176),
+        ("deberta_xlarge", 100, 48, 9_830_400, 51_057_152),
     ],
 )
 def test_prefix_parameters_are_the_papers(data_dir, name, length, layers, embedding, mlp):
@@ -46,9 +48,71 @@ def test_the_binary_task_on_bert_large_learns_4917250_and_prompt_tuning_102400(d
     assert soft["prompt"] == 102_400
 
 
-def test_a_prefix_starts_with_standard_deviation_002():
-    torch.manual_seed(0)
-    assert float(DeepPrefix(50, 4, 4, 32).table.detach().std()) == pytest.approx(0.02, rel=0.02)
+@pytest.mark.parametrize(
+    ("length", "labels", "total"),
+    [(8, 2, 395_266), (128, 2, 6_293_506), (224, 106, 11_118_698)],
+    ids=["boolq", "rte", "conll05"],
+)
+def test_the_scripts_on_roberta_large_learn_as_many_as_they_say(data_dir, length, labels, total):
+    with torch.device("meta"):
+        made = PTuningV2(published("roberta_large"), labelled(data_dir, labels), length=length)
+    assert made.learned_parameters()["total"] == total
+
+
+def labelled(data_dir, count):
+    """Return a tagging task of so many labels; of two, one for whole texts."""
+    if count == 2:
+        return sst2(data_dir)
+    task = conll03(data_dir)
+    task.labels = [str(label) for label in range(count)]
+    return task
+
+
+T5 = "t5_base_lm_adapt"  # 12 layers each, 12 heads of 64
+
+
+@pytest.mark.parametrize(
+    ("stacks", "layers", "attentions"),
+    [
+        (None, None, 24),
+        (["encoder"], None, 12),
+        (["cross"], None, 12),
+        (["encoder", "decoder", "cross"], None, 36),
+        (["decoder", "cross"], [9, 12], 8),
+    ],
+)
+def test_an_encoder_decoder_learns_what_its_stacks_read(data_dir, stacks, layers, attentions):
+    backbone, task = published(T5), sst2(data_dir)
+    made = PTuningV2(backbone, task, length=10, stacks=stacks, layers=layers)
+    assert made.learned_parameters()["prompt"] == 10 * 2 * attentions * 768
+
+
+def test_tagging_reads_the_encoder_of_an_encoder_decoder_and_counts_no_more(data_dir):
+    made = PTuningV2(published(T5), conll03(data_dir), length=10)
+    assert made.learned_parameters()["prompt"] == 10 * 2 * 12 * 768
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "values", "message"),
+    [
+        ("bert", sst2, {"stacks": ["encoder"]}, r"tiny_bert0 \(masked\) has one stack"),
+        ("gpt2", sst2, {"stacks": ["decoder"]}, r"tiny_gpt20 \(causal\) has one stack"),
+        ("t5", sst2, {"stacks": []}, "name one or more of encoder, decoder, cross"),
+        ("t5", sst2, {"stacks": ["cross", "cross"]}, "name one or more"),
+        ("t5", conll03, {"stacks": ["encoder", "decoder"]}, r"use method.stacks=\[encoder\]"),
+        ("t5", sst2, {"layers": [1, 3]}, "first <= last <= 2, the layers of the decoder"),
+    ],
+)
+def test_stacks_that_are_not_there_or_not_read_are_refused(
+    tiny, data_dir, kind, data, values, message
+):
+    with pytest.raises(UserError, match=message):
+        PTuningV2(tiny(kind), data(data_dir), length=2, **values)
+
+
+def test_a_prefix_takes_no_room_from_an_encoder_decoder(tiny, data_dir):
+    made = PTuningV2(tiny("t5"), sst2(data_dir), length=20)
+    assert made.room() == made.backbone.shape.positions
 
 
 def test_a_folded_prefix_equals_what_its_mlp_made():

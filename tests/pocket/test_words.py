@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -61,9 +61,9 @@ def test_the_corpus_is_the_one_the_backbones_were_trained_on(split):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_is_made_in_three_seconds(task):
     world()
-    start = perf_counter()
+    start = process_time()
     assert all(TASKS[task](split) for split in SPLITS)
-    assert perf_counter() - start < 3
+    assert process_time() - start < 3
 
 
 @pytest.mark.parametrize("task", [name for name in TASKS if name != "pocket_facts"])

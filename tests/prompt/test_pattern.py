@@ -51,17 +51,10 @@ def test_the_border_starts_a_segment():
         ("lower_first", "The man", "the man"),
         ("lower_first", "", ""),
         ("capital", "the Man", "The Man"),
-        ("joiner", "cause", "because"),
-        ("joiner", "effect", "so"),
     ],
 )
 def test_filters(name, text, result):
     assert FILTERS[name](text) == result
-
-
-def test_joiner_takes_two_words_only():
-    with pytest.raises(UserError, match="joiner was given 'why'; it writes 'cause' and 'effect'"):
-        shown("{a|joiner}", {"a": "why"})
 
 
 def test_filters_apply_in_order_and_to_every_item():

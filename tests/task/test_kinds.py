@@ -8,6 +8,7 @@ import pytest
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.prompt.pvp import read_pvps
 from ptrun.task.extraction import Answer
 from ptrun.types import Prediction
 
@@ -127,6 +128,23 @@ def test_a_bad_row_is_named_with_file_and_line(local, name, change, message):
     task = local(name, [rows[1], {**rows[0], **change}])
     with pytest.raises(UserError, match=rf"\.jsonl:2: .*{message}"):
         task.load("train")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pvp_shows_an_example_as_the_task_gives_it(local, name):
+    task = local(name)
+    for example in task.load("train"):
+        pvps = read_pvps(task.pvps, task.labels).values()
+        able = [pvp for pvp in pvps if set(pvp.pattern.fields) <= example.fields.keys()]
+        assert all(pvp.render(example.fields) for pvp in able) and bool(able) == bool(pvps)
+
+
+def test_copa_joins_its_premise_to_the_answer(local):
+    task = local("copa")
+    pieces = read_pvps(task.pvps)["ptuning"].render(task.load("train")[0].fields)
+    said = " ".join(piece.text or f"<{piece.kind}>" for piece in pieces)
+    expected = "the wind blew or the fish swam ? The lamp went out because <soft> <masks> ."
+    assert said == expected
 
 
 def test_hub_spellings_of_a_label_mean_the_same(local):

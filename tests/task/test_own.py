@@ -137,7 +137,10 @@ def test_honest_carves_what_is_not_given(folder):
     parts = [alone.train, alone.dev, alone.test]
     assert [len(part) for part in parts] == [12, 3, 5]
     assert len({e.id for part in parts for e in part}) == 20
-    assert alone.origin == {"dev": "20% of train", "test": "25% of train"}
+    assert alone.origin == {
+        "dev": "20% of each class of train",
+        "test": "25% of each class of train",
+    }
     dev = Honest().split(own(dev="reviews.csv"), 1)
     assert [len(dev.train), len(dev.dev), len(dev.test)] == [15, 5, 20]
     assert not Paper().split(own(), 1).dev  # and a run then says what to type

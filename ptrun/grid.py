@@ -1,0 +1,156 @@
+"""`ptrun grid`: which method answers which kind of task on which backbone.
+
+A cell that is not allowed is refused by the same check a run makes. With `steps=N` each allowed
+cell whose data are at hand trains N steps on four examples and answers four others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Group
+from rich.table import Table
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build, schema
+from ptrun.config.compose import compose_run
+from ptrun.config.paths import options
+from ptrun.errors import UserError
+from ptrun.hardware.member import Member
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import Method, check_pair
+from ptrun.readout.choose import KINDS
+from ptrun.task.base import Task
+from ptrun.types import Example
+
+BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5")
+TASKS = {
+    "classification": "pocket_sentiment",
+    "regression": "pocket_similarity",
+    "choice": "pocket_choice",
+    "tagging": "pocket_ner",
+    "extraction": "pocket_qa",
+    "facts": "pocket_facts",
+    "multi": "pocket_multi",
+    "entity_choice": "record",
+    "span_check": "wsc",
+    "multispan": "pocket_multispan",
+}
+_FEW = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination: `refused` says why it is not allowed, `outcome` what became of it."""
+
+    method: str
+    backbone: str
+    kind: str
+    refused: str | None
+    outcome: str
+
+
+class _Nowhere:
+    """A journal that keeps nothing."""
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Forget a row."""
+
+    def save(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+    def restore(self) -> None:
+        """Return nothing."""
+
+
+def cells(
+    steps: int = 0,
+    backbones: Sequence[str] = BACKBONES,
+    tasks: Mapping[str, str] = TASKS,
+    overrides: Sequence[str] = (),
+) -> Iterator[Cell]:
+    """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
+    rows = [row for method in options("method") for row in _rows(method)]
+    nodes = {kind: _composed([f"task={task}", *overrides])["task"] for kind, task in tasks.items()}
+    for backbone in backbones:
+        for title, own in rows:
+            config = _composed([f"backbone={backbone}", *own, *overrides])
+            for kind, node in nodes.items():
+                yield _cell(title, backbone, kind, {**config, "task": node}, steps)
+
+
+def _composed(overrides: Sequence[str]) -> dict[str, Any]:
+    return compose_run(overrides).config
+
+
+def _rows(method: str) -> list[tuple[str, list[str]]]:
+    """Return a method's rows: one a read-out, where its file leaves that open."""
+    node = _composed([f"method={method}"])["method"]
+    if node.get("readout", "head") != "head":
+        return [(method, [f"method={method}"])]
+    chosen = [f"method={method}", "method.readout="]
+    return [(f"{method}, {r}", [chosen[0], chosen[1] + r]) for r in KINDS]
+
+
+def _cell(title: str, backbone: str, kind: str, config: dict[str, Any], steps: int) -> Cell:
+    own: PretrainedBackbone = build.build(config["backbone"])
+    task: Task = build.build(config["task"], config["data_dir"], None)
+    if kind == "multi" and "pooler" in config["method"]:  # one that all data sets can share
+        config = {**config, "method": {**config["method"], "pooler": "none"}}
+    try:
+        check_pair(build.target(config["method"]), config["method"], own, task)  # type: ignore[arg-type]
+    except UserError as error:
+        return Cell(title, backbone, kind, str(error).splitlines()[0], "-")
+    return Cell(title, backbone, kind, None, _tried(config, own, task, steps) if steps else "yes")
+
+
+def _tried(config: dict[str, Any], backbone: PretrainedBackbone, task: Task, steps: int) -> str:
+    """Train a few steps and answer; return the metric's value, or that there are no data."""
+    try:
+        train, test = (_some(task.load(part)) for part in ("train", "dev"))
+    except UserError:
+        return "no data"
+    torch.manual_seed(config["seed"])
+    method: Method = build.build(config["method"], backbone, task)
+    engine: TorchEngine = build.build(config["hardware"], backbone)
+    backbone.load(engine.weight_type(tuned=method.tunes_backbone))
+    engine.place([method])
+    features = method.encode(test)
+    train_config = schema.train_config({**config["train"], "max_steps": steps, "batch_size": _FEW})
+    member = Member(
+        method,
+        method.encode(train),
+        features,
+        lambda answers: task.score(answers, test),
+        task.metric,
+        train_config,
+        config["seed"],
+        _Nowhere(),
+    )
+    engine.fit([member])
+    score = task.score(engine.predict([method], [features])[0], test)[task.metric]
+    return f"failed: {member.failed}" if member.failed else f"{score:.0f}"
+
+
+def _some(examples: Sequence[Example]) -> Sequence[Example]:
+    """Return a few examples from all over, so that each data set of several has one."""
+    return examples[:: max(1, len(examples) // _FEW)][:_FEW]
+
+
+def shown(steps: int) -> Group:
+    """Return the table to print, and the reasons why cells are refused."""
+    found = list(cells(steps))
+    table = Table("method", "backbone", *TASKS, title=_title(steps), title_justify="left")
+    for title, backbone in dict.fromkeys((c.method, c.backbone) for c in found):
+        row = {c.kind: c.outcome for c in found if (c.method, c.backbone) == (title, backbone)}
+        table.add_row(title, backbone, *(row[kind] for kind in TASKS))
+    allowed = sum(cell.refused is None for cell in found)
+    count = f"{allowed} of {len(found)} cells are allowed; the others are refused by name:"
+    return Group(table, count, *dict.fromkeys(c.refused for c in found if c.refused))
+
+
+def _title(steps: int) -> str:
+    if not steps:
+        return "what can be combined (`ptrun grid steps=2` tries each)"
+    return f"each allowed cell: {steps} steps on {_FEW} examples, then its score on {_FEW} others"

@@ -1,0 +1,116 @@
+"""`start=`: where a prompt begins, as the configuration says it.
+
+| start             | the prompt begins as                                                        |
+|-------------------|-----------------------------------------------------------------------------|
+| `random`          | the method's own draw; the default                                          |
+| `normal[:STD]`    | N(0, STD^2); 0.02 if not given                                              |
+| `uniform[:BOUND]` | U(-BOUND, BOUND); 0.5 if not given (Lester et al. 2021 §3.2)                 |
+| `identical`       | one vector from N(0, 0.1^2) in every row: PPT's official random start       |
+| `labels`          | the label words in turn (PPT)                                               |
+| `vocabulary`      | words drawn evenly from the vocabulary by the model seed (PPT)              |
+| `top_1000`        | words of the first 1,000 ids, shuffled by the model seed (PPT)              |
+| `task_words`      | the commonest words of what train and dev read, shuffled so (PPT)           |
+| `text:WORDS`      | these words in turn                                                         |
+| `run:RUN`         | another run's prompt, by run id or folder (MPT-2)                           |
+
+Random starts and words need a method that learns input vectors; `run` is for every method, and
+leaves that run's head and a tuned backbone behind. Sizes are those of the vectors, whatever
+`method.rescale` is. A text with commas is typed as 'start="text:good, bad"'.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.start import another
+from ptrun.task.base import Task
+
+WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
+WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
+_SIZED, _NAMED = ("normal", "uniform"), ("text", "run")
+KINDS = ("random", *WITH_SIZE, *WORDS, "run")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a prompt begins.
+
+    Args:
+        kind: one of `KINDS`.
+        value: the text; else empty.
+        size: standard deviation or bound of a random start.
+        folder: of another run, and `digest` its prompt's content.
+    """
+
+    kind: str
+    value: str = ""
+    size: float = 0.0
+    folder: Path | None = None
+    digest: str = ""
+
+    def __str__(self) -> str:
+        """Return how it is typed; another run by what is taken from it, not by its place."""
+        if self.kind in _SIZED:
+            return f"{self.kind}:{self.size:g}"
+        return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
+
+
+def parse(text: str | None) -> Start:
+    """Return what a `start=` says, another run not yet looked for.
+
+    Raises:
+        UserError: there is no such start, or what follows the colon does not fit.
+    """
+    kind, colon, value = (text or "random").partition(":")
+    if kind not in KINDS:
+        raise UserError(unknown(f"start={text}", kind, KINDS))
+    if kind in _NAMED and not value.strip():
+        what = "words" if kind == "text" else "a run id or a run's folder"
+        raise UserError(f"start={text}: give {what} after the colon, start={kind}:...")
+    if kind not in (*_NAMED, *_SIZED) and colon:
+        raise UserError(f"start={text}: nothing may follow; type start={kind}.")
+    size = _size(kind, value) if kind in _SIZED and colon else WITH_SIZE.get(kind, 0.0)
+    return Start(kind, value.strip() if kind in _NAMED else "", size)
+
+
+def plan_start(
+    config: Mapping[str, Any],
+    method: type[Method],
+    task: Task,
+    bound: Mapping[str, str],
+) -> Start:
+    """Return the start of a run, checked as far as names tell; reads another run's prompt file.
+
+    Raises:
+        UserError: as `parse`; the method or the task cannot begin so; the other run is not there,
+            or has another backbone.
+    """
+    start = parse(config["start"])
+    if start.kind == "run":
+        folder = another.find(start.value, Path(config["outputs"]), config["name"])
+        digest = another.digest(another.prompts(folder, bound))
+        return Start("run", start.value, folder=folder, digest=digest)
+    if start.kind != "random" and not method.learns_vectors(config["method"]):
+        raise UserError(
+            f"start={config['start']}: {method.__name__} as configured learns no input vectors; "
+            "use start=random or start=run:..., or method=prompt_tuning\n"
+            "(or method=ptuning method.encoder=plain)."
+        )
+    if start.kind == "labels" and not task.labels and task.kind != "choice":
+        raise UserError(f"start=labels: task={task.name} has no labels; use start=vocabulary.")
+    return start
+
+
+def _size(kind: str, value: str) -> float:
+    try:
+        size = float(value)
+    except ValueError:
+        size = 0.0
+    if not (size > 0 and isfinite(size)):
+        raise UserError(f"start={kind}:{value}: give a number above 0, such as start={kind}:0.02.")
+    return size

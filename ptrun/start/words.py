@@ -1,0 +1,98 @@
+"""The words a prompt begins as, as token ids: label words, the vocabulary's, the task's, a text."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.prompt.spelling import Spelling, mask_ids
+from ptrun.readout.base import Features
+from ptrun.readout.label_words import LabelWords
+from ptrun.start.spec import Start
+
+_TOP = 1000
+_SENTINELS = 16  # more than the masks of any pattern
+
+
+@dataclass(frozen=True)
+class Source:
+    """What words may come from.
+
+    Args:
+        start: which words.
+        method: whose backbone and read-out know them.
+        rows: gives the encoded train and dev examples.
+        draw: decides what is drawn.
+    """
+
+    start: Start
+    method: Method
+    rows: Callable[[], Sequence[Features]]
+    draw: torch.Generator
+
+    def shuffled(self, ids: Sequence[int]) -> list[int]:
+        """Return ids in an order that the seed decides."""
+        order = torch.randperm(len(ids), generator=self.draw).tolist()
+        return [ids[place] for place in order]
+
+    def size(self) -> int:
+        """Return how many ids have both a token and an embedding."""
+        backbone = self.method.backbone
+        rows = backbone.model.get_input_embeddings().weight.shape[0]
+        return min(len(backbone.tokenizer()), int(rows))
+
+
+def word_ids(source: Source, length: int) -> list[int]:
+    """Return `length` token ids, from the first again where there are fewer.
+
+    Raises:
+        UserError: there are no such words.
+    """
+    found = _KINDS[source.start.kind](source, length)
+    if not found:
+        raise UserError(f"start={source.start}: no words to begin as; use start=vocabulary.")
+    return [found[place % len(found)] for place in range(length)]
+
+
+def _labels(source: Source, _length: int) -> list[int]:
+    """The verbalizer's words, label after label; where a head answers, the labels' names."""
+    method = source.method
+    if isinstance(method.readout, LabelWords):
+        return [i for words in method.readout.tokens.ids for word in words for i in word]
+    spelling = Spelling(method.backbone.tokenizer())
+    names = [str(label).replace("_", " ") for label in method.task.labels]
+    return [i for name in names for i in spelling.answer(name)]
+
+
+def _vocabulary(source: Source, length: int) -> list[int]:
+    return source.shuffled(range(source.size()))[:length]
+
+
+def _top(source: Source, length: int) -> list[int]:
+    return source.shuffled(range(min(_TOP, source.size())))[:length]
+
+
+def _task_words(source: Source, length: int) -> list[int]:
+    """The commonest tokens of all that is read, special tokens aside; ties by id."""
+    tokenizer = source.method.backbone.tokenizer()
+    special = {*tokenizer.all_special_ids, *mask_ids(tokenizer, _SENTINELS)[0]}
+    counts = Counter(i for f in source.rows() for row in f.rows for i in row.ids)
+    ranked = sorted(counts.keys() - special, key=lambda i: (-counts[i], i))
+    return source.shuffled(ranked[:length])
+
+
+def _text(source: Source, _length: int) -> list[int]:
+    spelling = Spelling(source.method.backbone.tokenizer())
+    return spelling.ids(source.start.value, spaced=False, opens=True)
+
+
+_KINDS: dict[str, Callable[[Source, int], list[int]]] = {
+    "labels": _labels,
+    "vocabulary": _vocabulary,
+    "top_1000": _top,
+    "task_words": _task_words,
+    "text": _text,
+}

@@ -1,0 +1,84 @@
+"""Several data sets as one task: one prompt learned on all of them, a head for each (MPT-2)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any, ClassVar
+
+from ptrun.errors import UserError
+from ptrun.task.base import Part, Task
+from ptrun.types import Example, Prediction
+
+_BORDER = ":"
+
+
+class Multi:
+    """The examples of several tasks, each marked by its task's name before its id.
+
+    Args:
+        data_dir, variant: not used; the tasks were built with them.
+        name: the name in tables and folders.
+        version: raise it when the list changes.
+        tasks: built tasks by name, two or more.
+    """
+
+    kind: ClassVar[str] = "multi"
+    metric = "mean"
+    fields: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    pvps: ClassVar[Mapping[str, Any]] = {}
+    descriptions: ClassVar[Mapping[str, str]] = {}
+    pvps_from: str | None = None
+    max_tokens: int | None = None
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        name: str,
+        version: int,
+        tasks: dict[str, Any],
+    ):
+        self.name, self.version = name, version
+        self.tasks: dict[str, Task] = tasks
+        if len(tasks) < 2 or any(_BORDER in own for own in tasks):
+            raise UserError(f"task {name}: tasks are {list(tasks)}; expected two or more names.")
+
+    def has(self, part: Part, *, paper: bool = False) -> bool:
+        """Return whether all the tasks have this part."""
+        return all(task.has(part, paper=paper) for task in self.tasks.values())
+
+    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+        """Return the examples of all tasks, task after task."""
+        return [
+            replace(example, id=f"{name}{_BORDER}{example.id}")
+            for name, task in self.tasks.items()
+            for example in task.load(part, paper=paper)
+        ]
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return the mean of the tasks' own metrics, which selects, and each task's metrics."""
+        owners = [member_of(example) for example in examples]
+        scores: dict[str, float] = {}
+        main = []
+        for name, task in self.tasks.items():
+            places = [i for i, owner in enumerate(owners) if owner == name]
+            if places:
+                own = task.score([predictions[i] for i in places], [examples[i] for i in places])
+                scores |= {f"{name}_{metric}": value for metric, value in own.items()}
+                main.append(own[task.metric])
+        return {"mean": fmean(main), **scores}
+
+    def digest(self) -> str:
+        """Return what identifies the data of all tasks."""
+        told = "\n".join(f"{name} {task.digest()}" for name, task in self.tasks.items())
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def member_of(example: Example) -> str:
+    """Return the name of the task an example of a `Multi` is from."""
+    return example.id.split(_BORDER, 1)[0]

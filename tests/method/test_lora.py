@@ -1,0 +1,242 @@
+"""LoRA against PEFT's own models on equal weights; what is shared, kept apart, and refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
+from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
+
+from ptrun.backbone.base import checksum
+from ptrun.backbone.family import FAMILY_OF
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import TARGETS, LoRA
+from ptrun.run import run
+from tests.backbone.inputs import KINDS, LENGTHS, text
+from tests.training import conll03, engine, member, sst2
+
+R = 3
+
+
+def moved(backbone, data_dir, **keys):
+    """Return a method with random low-rank tensors, in place in its backbone."""
+    torch.manual_seed(1)
+    method = LoRA(backbone, sst2(data_dir), rank=R, alpha=6, **keys)
+    for tensor in method.lora.parameters():
+        torch.nn.init.normal_(tensor, std=0.1)
+    engine(backbone).place([method])
+    return method
+
+
+def layers(backbone):
+    return {n: m for n, m in backbone.model.named_modules() if isinstance(m, LoraLayer)}
+
+
+def read(backbone, **changes):
+    with torch.no_grad():
+        return backbone.forward(replace(text(backbone), **changes)).hidden
+
+
+def peft_model(folder, method, backbone):
+    """Return PEFT's model of a folder, with a method's tensors copied into it by name."""
+    kind = backbone.config["model_type"]
+    model = getattr(transformers, backbone.architecture.library).from_pretrained(
+        folder, attn_implementation="eager"
+    )
+    config = LoraConfig(
+        r=R, lora_alpha=6, target_modules=list(TARGETS[kind]), fan_in_fan_out=kind == "gpt2"
+    )
+    made = get_peft_model(model, config).eval()
+    own = {n.replace("default.", ""): p for n, p in made.named_parameters() if "lora_" in n}
+    for names in method.shared:
+        low_rank = method.lora[names[0].replace(".", "_")]
+        for theirs, ours in (("lora_A", low_rank.down), ("lora_B", low_rank.up)):
+            own.pop(f"base_model.model.{names[0]}.{theirs}.weight").data.copy_(ours.weight)
+    assert not own
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind):
+    backbone = tiny(kind)
+    method = moved(backbone, data_dir)
+    theirs = peft_model(tiny_folder(kind), method, backbone)
+    given = text(backbone)
+    inputs = {"input_ids": given.ids, "attention_mask": given.mask.long()}
+    if given.decoder is not None:
+        inputs |= {"decoder_input_ids": given.decoder.ids}
+        inputs |= {"decoder_attention_mask": given.decoder.mask.long()}
+    out = theirs(**inputs, output_hidden_states=True)
+    states = out.decoder_hidden_states if given.decoder is not None else out.hidden_states
+    at = given.hidden_at
+    expected, ours = states[-1][at.rows, at.columns], backbone.forward(given).hidden
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
+    for hidden in (expected, ours):
+        hidden.square().mean().backward()
+    grads = {n: p.grad for n, p in theirs.named_parameters() if p.requires_grad}
+    assert sum(p.numel() for p in method.lora.parameters()) == sum(
+        g.numel() for g in grads.values()
+    )
+    for names in method.shared:
+        own = method.lora[names[0].replace(".", "_")].up.weight.grad
+        peft = grads[f"base_model.model.{names[0]}.lora_B.default.weight"]
+        torch.testing.assert_close(own, peft, atol=1e-5, rtol=1e-4)
+
+
+def test_the_default_targets_are_pefts_for_every_family():
+    assert TARGETS.keys() == FAMILY_OF.keys()
+    known = {kind: PEFTS[kind] for kind in TARGETS if kind in PEFTS}
+    assert set(TARGETS) - set(known) == {"albert"}
+    assert all(set(TARGETS[kind]) == set(known[kind]) for kind in known)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_starts_from_the_bare_backbone_and_leaves_it_bare(tiny, data_dir, kind):
+    backbone = tiny(kind)
+    bare, sum_, size = read(backbone), checksum(backbone.model), backbone.size()
+    method = LoRA(backbone, sst2(data_dir), rank=R)
+    engine(backbone).place([method])
+    assert layers(backbone) and torch.equal(read(backbone), bare)
+    with torch.no_grad():
+        for low_rank in method.lora.values():
+            low_rank.up.weight.normal_()
+    assert not torch.equal(read(backbone), bare)
+    assert checksum(backbone.model) == sum_ and backbone.size() == size
+    assert not any(p.requires_grad for p in backbone.model.parameters())
+    engine(backbone).place([FineTuning(backbone, sst2(data_dir))])
+    assert not layers(backbone) and torch.equal(read(backbone), bare)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_merged_into_the_weights_it_reads_the_same(tiny, data_dir, kind):
+    backbone = tiny(kind)
+    method = moved(backbone, data_dir)
+    apart = read(backbone)
+    engine(backbone).place([FineTuning(backbone, sst2(data_dir))])
+    bare = read(backbone)
+    with torch.no_grad():
+        for names in method.shared:
+            low_rank = method.lora[names[0].replace(".", "_")]
+            change = 6 / R * low_rank.up.weight @ low_rank.down.weight
+            weight = backbone.model.get_submodule(names[0]).weight
+            weight += change.T if kind == "gpt2" else change
+    torch.testing.assert_close(read(backbone), apart, atol=2e-5, rtol=1e-4)
+    assert (apart - bare).abs().max() > 1e-2
+
+
+def test_one_after_another_adapters_do_not_stack(tiny, data_dir):
+    backbone = tiny()
+    first = moved(backbone, data_dir)
+    once = read(backbone)
+    engine(backbone).place([first])
+    assert torch.equal(read(backbone), once)
+    second = LoRA(backbone, sst2(data_dir), rank=R)
+    engine(backbone).place([second])
+    assert len(layers(backbone)) == 2 * backbone.shape.layers
+    assert not any(isinstance(m.base_layer, LoraLayer) for m in layers(backbone).values())
+    assert not torch.equal(read(backbone), once)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("roberta_base", 24 * 8 * 2 * 768),  # Hu et al. 2022, Table 2: 0.3 M
+        ("roberta_large", 48 * 8 * 2 * 1024),  # 0.8 M
+        ("gpt2_medium", 24 * 8 * 4 * 1024),  # q, k and v in one map
+        ("albert_xxlarge_v2", 2 * 8 * 2 * 4096),  # one shared layer
+        ("t5_v1_1_base", (24 + 48) * 8 * 2 * 768),  # decoder layers attend twice
+    ],
+)
+def test_parameters_by_formula(data_dir, name, count):
+    from ptrun.backbone.pretrained import PretrainedBackbone
+
+    node = compose_run([f"backbone={name}"]).config["backbone"]
+    backbone = PretrainedBackbone(**{k: v for k, v in node.items() if k != "_target_"})
+    with torch.device("meta"):
+        counted = LoRA(backbone, sst2(data_dir)).learned_parameters()
+    assert counted["prompt"] == count and counted["backbone"] == 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "deberta-v2"])
+def test_dropout_depends_on_a_rows_key_alone(tiny, data_dir, kind):
+    backbone = tiny(kind)
+    moved(backbone, data_dir, dropout=0.5)
+    for module in backbone.model.modules():
+        if hasattr(module, "slot") and module.site < 3_000_000:
+            module.p = 0.0
+    keys = torch.arange(len(LENGTHS))
+    plain, dropped = read(backbone), read(backbone, keys=keys)
+    assert not torch.equal(plain, dropped)
+    assert torch.equal(dropped, read(backbone, keys=keys))
+    other = read(backbone, keys=torch.tensor([0, 1, 9]))
+    at = text(backbone).hidden_at.rows
+    assert torch.equal(dropped[at < 2], other[at < 2])
+    assert not torch.equal(dropped[at == 2], other[at == 2])
+
+
+def test_a_bf16_backbone_keeps_the_learned_tensors_fp32(tiny, data_dir):
+    backbone = tiny()
+    method = LoRA(backbone, sst2(data_dir), rank=R)
+    fit = engine(backbone)
+    fit.precision = "bf16"
+    fit.place([method])
+    assert read(backbone).dtype is torch.bfloat16
+    assert {p.dtype for p in method.learned().values()} == {torch.float32}
+
+
+def test_a_tagger_leaves_the_decoder_alone(tiny, data_dir):
+    names = LoRA(tiny("t5"), conll03(data_dir), rank=R).learned()
+    assert len(names) == 2 + 2 * 2 * 3 and not [n for n in names if "decoder" in n]
+
+
+def test_two_members_cannot_share_a_backbone(tiny, data_dir):
+    backbone, task = tiny(), sst2(data_dir)
+    two = [LoRA(backbone, task, rank=R) for _ in range(2)]
+    with pytest.raises(UserError, match="LoRA changes the backbone, so its runs cannot share one"):
+        engine(backbone).place(two)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "message"),
+    [
+        ("bert", {"rank": 0}, "method.rank is 0; use 1 or more"),
+        ("bert", {"alpha": 0}, "method.alpha is 0; use more than 0"),
+        ("bert", {"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
+        ("deberta-v2", {"dropout": 0.1}, "on a deberta-v2 backbone use 0"),
+        ("bert", {"targets": ["q_proj"]}, "has q_proj, but tiny_bert.* allowed: query, key"),
+        ("gpt2", {"targets": ["lm_head"]}, "has lm_head, but tiny_gpt2.* allowed: c_attn, c_proj"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tiny, data_dir, kind, keys, message):
+    with pytest.raises(UserError, match=message):
+        LoRA(tiny(kind), sst2(data_dir), **keys)
+
+
+def test_without_peft_it_says_what_to_install(tiny, data_dir, monkeypatch):
+    monkeypatch.setattr("ptrun.backbone.low_rank.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
+        LoRA(tiny(), sst2(data_dir))
+
+
+def test_targets_of_the_feed_forward_learn_too(tiny, data_dir):
+    backbone = tiny("llama")
+    one = member(
+        lambda b, t: LoRA(b, t, rank=R, targets=["up_proj"]), backbone, sst2(data_dir), max_steps=2
+    )
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    assert all(low_rank.up.weight.any() for low_rank in one.method.lora.values())
+
+
+def test_two_runs_verify_the_frozen_backbone_and_agree(tmp_path):
+    """The recipe itself: the second run repeats the first bit for bit, so nothing was left over."""
+    common = ["method=lora", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=3"]
+    runs = [run(compose_run([*common, f"outputs={tmp_path / name}"])) for name in "ab"]
+    assert all(r.manifest["backbone"]["frozen_verified"] for r in runs)
+    assert runs[0].metrics == runs[1].metrics
+    assert runs[0].learned_parameters["prompt"] == 8 * 8 * 2 * 128

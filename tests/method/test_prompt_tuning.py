@@ -1,0 +1,276 @@
+"""Prompt tuning against the library, PEFT and hand-written references; its other parameterisation.
+
+Tolerances: 1e-5 on logits and losses of equal weights; what training adds is said where it is.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+import transformers
+
+from ptrun.backbone.base import Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.prompt.soft import SoftPrompt
+from ptrun.task.classification import Classification
+from tests.conftest import CLASSES
+from tests.training import SPLITS, engine, member, sst2
+
+P = 5
+EQUAL = {"atol": 1e-5, "rtol": 0}
+WORDS = {"negative": ["bad"], "positive": ["good"]}
+CAUSAL, OTHER = "{~sentence} It was {mask}", "{~sentence} It was {mask}."
+
+
+def opinions(data_dir, pattern=OTHER):
+    """Six sentences with a pattern."""
+    return Classification(
+        str(data_dir),
+        name="sst2",
+        version=1,
+        source={"hub": "none"},
+        splits=SPLITS,
+        fields=["sentence"],
+        label="label",
+        labels={"negative": 0, "positive": 1},
+        pvps={"hybrid": {"pattern": pattern, "words": WORDS}},
+    )
+
+
+def pocket(kind):
+    backbone = PretrainedBackbone(name=f"pocket_{kind}", shipped=f"pocket_{kind}", dtype="fp32")
+    backbone.load()
+    return backbone
+
+
+def hybrid(backbone, task, **keys):
+    return PromptTuning(backbone, task, **{"length": P, "readout": "verbalizer", **keys})
+
+
+def batch_of(method, task):
+    return engine(method.backbone)._collate(method.encode(task.load("train")))
+
+
+def library(backbone, name):
+    return getattr(transformers, name).from_pretrained(backbone.folder, dtype=torch.float32).eval()
+
+
+def prompted(method, model, batch):
+    """Return prompt and text as embeddings and a mask, put together here."""
+    vectors = method.prompt.vectors().detach().expand(len(batch), -1, -1)
+    embedded = torch.cat([vectors, model.get_input_embeddings()(batch.ids)], dim=1)
+    return embedded, torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+@torch.no_grad()
+def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kind):
+    backbone, task = pocket(kind), opinions(data_dir, CAUSAL if kind == "gpt2" else OTHER)
+    method = hybrid(backbone, task)
+    batch = batch_of(method, task)
+    model = library(backbone, CLASSES[kind] if kind == "gpt2" else "BertForMaskedLM")
+    embedded, mask = prompted(method, model, batch)
+    logits = model(inputs_embeds=embedded, attention_mask=mask).logits
+    mask_id = backbone.tokenizer().mask_token_id
+    last = [len(row.ids) - 1 for row in batch.rows]
+    columns = last if kind == "gpt2" else [row.ids.index(mask_id) for row in batch.rows]
+    expected = logits[range(len(batch)), [P + column for column in columns]]
+    torch.testing.assert_close(backbone.forward(method.inputs(batch)).logits, expected, **EQUAL)
+
+
+@pytest.mark.parametrize("sentinel", [True, False], ids=["sentinel", "lm_adapted"])
+@torch.no_grad()
+def test_t5_learns_sentinel_and_word_alike_and_answers_any_word(data_dir, sentinel):
+    backbone, task = pocket("t5"), opinions(data_dir)
+    method = hybrid(backbone, task, sentinel=sentinel)
+    batch = batch_of(method, task)
+    tokenizer, model = backbone.tokenizer(), library(backbone, CLASSES["t5"])
+    words = [WORDS[e.target][0] for e in task.load("train")]
+    labels = [[i] for i in tokenizer.convert_tokens_to_ids([f"▁{word}" for word in words])]
+    mark = tokenizer.convert_tokens_to_ids("<extra_id_0>")
+    assert all((mark in row.ids) is sentinel for row in batch.rows)
+    assert all(tokenizer.eos_token_id not in row.ids for row in batch.rows)
+    if sentinel:
+        labels = [[mark, *label] for label in labels]
+    embedded, mask = prompted(method, model, batch)
+    out = model(inputs_embeds=embedded, attention_mask=mask, labels=torch.tensor(labels))
+    ours = backbone.forward(method.inputs(batch))
+    loss = method.loss(ours, batch) / len(batch.targets)
+    torch.testing.assert_close(loss, out.loss, **EQUAL)
+    assert batch.targets.tolist() == [id_ for label in labels for id_ in label]
+    told = tokenizer.convert_ids_to_tokens(out.logits[:, int(sentinel)].argmax(-1).tolist())
+    names = {f"▁{word}": label for label, (word,) in WORDS.items()}
+    assert [p.value for p in method.decode(ours, batch)] == [names.get(t, t) for t in told]
+
+
+@torch.no_grad()
+def test_t5_answers_a_word_that_is_no_label_where_it_is_likeliest(data_dir):
+    backbone, task = pocket("t5"), opinions(data_dir)
+    method = hybrid(backbone, task)
+    batch = batch_of(method, task)
+    output = backbone.forward(method.inputs(batch))
+    logits = torch.zeros_like(output.logits)
+    stray, good = backbone.tokenizer().convert_tokens_to_ids(["▁the", "▁good"])
+    logits[0::2, good], logits[1::2, stray] = 2.0, 1.0  # the sentinel's read is not the answer
+    logits[1, good] = 3.0
+    answers = [p.value for p in method.decode(replace(output, logits=logits), batch)]
+    assert answers == ["positive"] + ["▁the"] * (len(batch) - 1)
+    uniform = replace(output, logits=torch.zeros_like(logits))
+    loss = method.loss(uniform, batch) / len(batch.targets)
+    torch.testing.assert_close(loss, torch.tensor(float(logits.shape[1])).log())
+
+
+def peft_of(model, kind, method):
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(
+        task_type=kind, num_virtual_tokens=P, num_transformer_submodules=1
+    )
+    made = peft.get_peft_model(model, config)
+    table = made.prompt_encoder["default"].embedding.weight
+    table.data.copy_(method.prompt.vectors())
+    return made.eval()
+
+
+@torch.no_grad()
+def test_logits_equal_pefts_on_bert_whose_read_is_the_first_vector(tiny, data_dir):
+    """PEFT 0.21 reads position 0, a prompt vector, where we read [CLS]: reads are set to its."""
+    backbone, task = tiny(), sst2(data_dir)
+    method = PromptTuning(backbone, task, length=P)
+    batch = batch_of(method, task)
+    model = library(backbone, "BertForSequenceClassification")
+    model.classifier.load_state_dict(method.readout.linear.state_dict())
+    theirs = peft_of(model, "SEQ_CLS", method)(
+        input_ids=batch.ids, attention_mask=batch.mask.long(), token_type_ids=batch.types
+    ).logits
+    given = method.inputs(batch)
+    first = Positions(given.pooled_at.rows, torch.zeros_like(given.pooled_at.columns))
+    ours = method.readout.scores(backbone.forward(replace(given, pooled_at=first)), batch)
+    torch.testing.assert_close(ours, theirs, **EQUAL)
+
+
+@torch.no_grad()
+def test_logits_equal_pefts_on_gpt2(data_dir):
+    backbone, task = pocket("gpt2"), opinions(data_dir, CAUSAL)
+    method = hybrid(backbone, task)
+    batch = batch_of(method, task)
+    theirs = peft_of(library(backbone, CLASSES["gpt2"]), "CAUSAL_LM", method)(
+        input_ids=batch.ids, attention_mask=batch.mask.long()
+    ).logits
+    given = method.inputs(batch)
+    expected = theirs[given.logits_at.rows, given.logits_at.columns]
+    torch.testing.assert_close(backbone.forward(given).logits, expected, **EQUAL)
+
+
+@torch.no_grad()
+def test_logits_equal_pefts_on_t5(data_dir):
+    backbone, task = pocket("t5"), opinions(data_dir)
+    method = hybrid(backbone, task)
+    batch = batch_of(method, task)
+    theirs = peft_of(library(backbone, CLASSES["t5"]), "SEQ_2_SEQ_LM", method)(
+        input_ids=batch.ids, attention_mask=batch.mask.long(), decoder_input_ids=batch.decoder
+    ).logits
+    ours = backbone.forward(method.inputs(batch)).logits
+    torch.testing.assert_close(ours, theirs.flatten(0, 1), **EQUAL)
+
+
+@torch.no_grad()
+def test_double_embedding_is_the_released_codes(tiny, data_dir):
+    """P-tuning v2's code: the whole embedding layer, vectors before it, and then the model again.
+
+    Segments are given the first time alone; [CLS] is read behind the vectors.
+    """
+    backbone, task = tiny(), sst2(data_dir)
+    method = PromptTuning(backbone, task, length=P, double_embedding=True)
+    batch = batch_of(method, task)
+    batch = replace(batch, types=(torch.arange(batch.ids.shape[1]) % 2).expand_as(batch.ids))
+    model = library(backbone, "BertModel")
+    raw = model.embeddings(input_ids=batch.ids, token_type_ids=batch.types)
+    vectors = method.prompt.table.expand(len(batch), -1, -1)
+    mask = torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
+    read = model(inputs_embeds=torch.cat([vectors, raw], dim=1), attention_mask=mask)[0][:, P]
+    expected = model.pooler.activation(model.pooler.dense(read))
+    torch.testing.assert_close(backbone.forward(method.inputs(batch)).pooled, expected, **EQUAL)
+    once = PromptTuning(backbone, task, length=P)
+    once.load_exported(method.exported())
+    other = backbone.forward(once.inputs(batch)).pooled
+    assert not torch.allclose(other, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "electra", "albert"])
+@torch.no_grad()
+def test_other_encoders_embed_twice_as_their_library_does(tiny, data_dir, kind):
+    backbone, task = tiny(kind), sst2(data_dir)
+    method = PromptTuning(backbone, task, length=P, double_embedding=True)
+    batch = batch_of(method, task)
+    body = library(backbone, CLASSES[kind]).base_model
+    raw = body.embeddings(input_ids=batch.ids)
+    vectors = method.prompt.table.expand(len(batch), -1, -1)
+    mask = torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
+    read = body(inputs_embeds=torch.cat([vectors, raw], dim=1), attention_mask=mask)[0][:, P]
+    given = method.inputs(batch)
+    at = given.hidden_at or given.pooled_at
+    out = backbone.forward(replace(given, hidden_at=at, pooled_at=None))
+    torch.testing.assert_close(out.hidden, read, **EQUAL)
+
+
+@pytest.mark.parametrize("kind", ["deberta", "deberta-v2", "gpt2", "t5"])
+def test_double_embedding_is_refused_where_there_is_none(tiny, data_dir, kind):
+    with pytest.raises(UserError, match=f"double_embedding=true: tiny_{kind}.* is {kind}; use"):
+        PromptTuning(tiny(kind), sst2(data_dir), length=P, double_embedding=True)
+
+
+def rescaled(data_dir, rescale, lr, epsilon=1e-8, **train):
+    """Return a prompt's vectors after 20 steps, and how far they went on average."""
+    backbone, task = pocket("bert"), opinions(data_dir)
+    one = member(partial(hybrid, rescale=rescale), backbone, task, lr=lr, **train)
+    for group in one.optimizer.param_groups:
+        group["eps"] = epsilon
+    start = one.method.prompt.vectors().detach().clone()
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    vectors = one.method.prompt.vectors().detach()
+    return vectors, float((vectors - start).abs().mean())
+
+
+def test_a_prompt_rescaled_by_100_learns_as_one_with_100_times_the_rate(data_dir):
+    """20 steps of AdamW, no clipping, no decay; its epsilon, 1e-8, is the one difference: 2e-4."""
+    ours, moved = rescaled(data_dir, 100.0, 1e-3, clip=None)
+    theirs, _ = rescaled(data_dir, 1.0, 1e-1, clip=None)
+    assert moved > 0.2
+    torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=0)
+
+
+def test_decay_clipping_and_epsilon_are_then_a_hundredth(data_dir):
+    """20 steps that clip; rounding, and the 1e-6 that clipping adds to a norm: 1e-4."""
+    ours, moved = rescaled(data_dir, 100.0, 1e-3, clip=0.5, weight_decay=0.1)
+    scaled = {"clip": 0.005, "weight_decay": 0.001, "epsilon": 1e-10}
+    theirs, _ = rescaled(data_dir, 1.0, 1e-1, **scaled)
+    free, _ = rescaled(data_dir, 1.0, 1e-1, **{**scaled, "clip": 0.5})
+    assert moved > 0.2 and not torch.allclose(ours, free, atol=1e-1)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+def test_a_rescaled_prompt_starts_and_is_exported_as_its_vectors(tiny, data_dir):
+    backbone, task = tiny(), sst2(data_dir)
+    made = []
+    for rescale in (1.0, 100.0):
+        torch.manual_seed(3)
+        made.append(PromptTuning(backbone, task, length=P, rescale=rescale))
+    plain, large = made
+    torch.testing.assert_close(large.prompt.table * 100, plain.prompt.table)
+    out = large.exported()
+    assert torch.equal(out["prompt.table"], large.prompt.vectors())
+    plain.load_exported(out)
+    assert torch.equal(plain.prompt.table, out["prompt.table"])
+    again = PromptTuning(backbone, task, length=P, rescale=7.0)
+    again.load_exported(out)
+    torch.testing.assert_close(again.prompt.vectors(), out["prompt.table"])
+
+
+def test_a_rescale_of_nothing_is_refused():
+    with pytest.raises(UserError, match=r"method.rescale is 0.0; use more than 0"):
+        SoftPrompt(2, 4, rescale=0.0)

@@ -1,0 +1,83 @@
+"""P-tuning v2 with a verbalizer (Table 4): label words at the mask, the head of words frozen."""
+
+import pytest
+import torch
+
+from ptrun.backbone.base import checksum
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.task.classification import Classification
+from tests.training import SPLITS, engine, member
+
+KINDS = ["bert", "roberta", "albert", "deberta", "gpt2", "llama", "t5"]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+WORDS = "{~sentence} the film was {mask}"
+LETTERS = "{~sentence}?{words|letters}? it is {mask}"  # to bytes, only letters are one token
+BYTES = ("roberta", "deberta", "gpt2")
+
+
+def task_of(data_dir, kind, pattern=None):
+    words = {"negative": ["bad"], "positive": ["good"]}
+    pattern = pattern or (LETTERS if kind in BYTES else WORDS)
+    return Classification(
+        str(data_dir),
+        name="sst2",
+        version=1,
+        source={"hub": "none"},
+        splits=SPLITS,
+        fields=["sentence"],
+        label="label",
+        labels={"negative": 0, "positive": 1},
+        pvps={"ours": {"pattern": pattern, "words": words}},
+    )
+
+
+def words(backbone, task, **keys):
+    return PTuningV2(backbone, task, length=3, readout="verbalizer", **keys)
+
+
+@kinds
+def test_a_prefix_alone_is_learned(tiny, data_dir, kind):
+    backbone, task = tiny(kind), task_of(data_dir, kind)
+    whole = checksum(backbone.model)
+    one = member(words, backbone, task, max_steps=30, lr=5e-2, schedule="constant")
+    counts = one.method.learned_parameters()
+    assert counts["head"] == counts["backbone"] == 0 and counts["prompt"] == counts["total"] > 0
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    losses = one.journal.losses()
+    assert sum(losses[-5:]) < sum(losses[:5])
+    assert checksum(backbone.model) == whole
+    answers = fit.predict([one.method], [one.method.encode(task.load("test"))])[0]
+    assert len(answers) == 6
+
+
+@kinds
+def test_no_vectors_read_as_a_manual_prompt_does(tiny, data_dir, kind):
+    backbone, task = tiny(kind), task_of(data_dir, kind)
+    bare = PTuningV2(backbone, task, length=0, readout="verbalizer")
+    manual = ManualPrompt(backbone, task, readout="verbalizer")
+    features = bare.encode(task.load("train"))
+    assert [f.rows for f in features] == [f.rows for f in manual.encode(task.load("train"))]
+    batch = engine(backbone)._collate(features)
+    outputs = [backbone.forward(m.inputs(batch)).logits for m in (bare, manual)]
+    assert torch.equal(*outputs)
+    prefixed = words(backbone, task)
+    moved = backbone.forward(prefixed.inputs(batch)).logits.detach()
+    assert float((moved - outputs[0]).abs().max()) > 1e-4
+    assert [f.rows for f in prefixed.encode(task.load("train"))] == [f.rows for f in features]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "deberta"])
+def test_the_mask_is_read_where_it_stands_beside_a_prefix(tiny, data_dir, kind):
+    """A prefix has no place in the row: reads are the mask's own, wherever the pattern puts it."""
+    backbone = tiny(kind)
+    pattern = f"the {{mask}} film: {{~sentence}}{'{words|letters}' if kind in BYTES else ''}"
+    made = words(backbone, task_of(data_dir, kind, pattern))
+    mask = backbone.tokenizer().mask_token_id
+    for features in made.encode(made.task.load("train")):
+        row = features.rows[0]
+        assert row.reads == [row.ids.index(mask)] and row.ids.count(mask) == 1

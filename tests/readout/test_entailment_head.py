@@ -1,0 +1,133 @@
+"""Rows, targets and answers of the entailment read-out; the descriptions of the tasks."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.readout.base import collate
+from ptrun.readout.choose import check
+from ptrun.readout.entailment_head import EntailmentHead, described
+from ptrun.types import Example
+
+TASKS = ("mpqa", "subj", "cr", "mr", "glue_sst2", "glue_qnli", "glue_rte", "glue_mrpc", "glue_qqp")
+TASKS += ("sst2", "sst5", "trec", "ag_news", "pocket_sentiment", "pocket_topics", "pocket_pairs")
+
+
+def task(labels, descriptions, fields=("text",)):
+    return SimpleNamespace(
+        name="toy",
+        kind="classification",
+        labels=labels,
+        descriptions=descriptions,
+        fields=fields,
+        max_tokens=None,
+    )
+
+
+THREE = {"bad": "the film was dull", "fair": "in and of", "good": "the film was bright"}
+PAIR = {"yes": "Bob saw: {second}"}
+
+
+def rows(backbone, toy, example):
+    (features,) = EntailmentHead(backbone, toy).encode([example], 60)
+    decode = backbone.tokenizer().decode
+    return [decode(row.ids) for row in features.rows], features.targets
+
+
+def test_each_label_has_a_row_and_one_is_entailed(tiny):
+    toy = task(list(THREE), THREE)
+    texts, targets = rows(tiny(), toy, Example("1", {"text": "Ann saw a film"}, "fair"))
+    assert texts == [f"[CLS] Ann saw a film [SEP] {d} [SEP]" for d in THREE.values()]
+    assert targets == [0, 1, 0]
+
+
+def test_rows_stand_in_the_order_of_labels(tiny):
+    toy = task(["good", "bad"], {"bad": "dull", "good": "bright"})
+    texts, targets = rows(tiny(), toy, Example("1", {"text": "a film"}, "good"))
+    assert texts == ["[CLS] a film [SEP] bright [SEP]", "[CLS] a film [SEP] dull [SEP]"]
+    assert targets == [1, 0]
+
+
+def test_a_pair_is_premise_and_hypothesis(tiny):
+    toy = task(["yes", "no"], PAIR, ("first", "second"))
+    fields = {"first": "Ann met Bob {1}", "second": "Bob met {Ann}"}
+    texts, targets = rows(tiny("roberta"), toy, Example("1", fields, "no"))
+    assert texts == ["<s>Ann met Bob {1}</s></s>Bob saw: Bob met {Ann}</s>"] and targets == [0]
+
+
+def test_a_plain_description_follows_both_texts(tiny):
+    toy = task(["yes", "no"], {"yes": "good"}, ("first", "second"))
+    texts, _ = rows(tiny(), toy, Example("1", {"first": "Ann", "second": "Bob"}, "yes"))
+    assert texts == ["[CLS] Ann Bob [SEP] good [SEP]"]
+
+
+def decoded(backbone, toy, scores):
+    """Return the answer where the head finds these scores, `[rows, 2]`."""
+    head = EntailmentHead(backbone, toy)
+    example = Example("1", dict.fromkeys(toy.fields, "a film"), toy.labels[0])
+    batch = collate(head.encode([example], 60), None, torch.device("cpu"))
+    head.scores = lambda output, batch: torch.tensor(scores)
+    return head.decode(BackboneOutput(), batch)[0].value
+
+
+def test_the_likeliest_entailment_is_the_answer(tiny):
+    """By probability: the greatest score of `entailed` alone would be another label's."""
+    scores = [[1.0, 2.0], [3.0, 3.5], [-3.0, -1.0]]
+    odds = torch.tensor(scores).softmax(dim=1)[:, 1]
+    assert decoded(tiny(), task(list(THREE), THREE), scores) == list(THREE)[int(odds.argmax())]
+    assert int(odds.argmax()) == 2 and int(torch.tensor(scores)[:, 1].argmax()) == 1
+
+
+@pytest.mark.parametrize(("scores", "answer"), [([[0.0, 0.1]], "yes"), ([[0.1, 0.0]], "no")])
+@pytest.mark.parametrize("labels", [["yes", "no"], ["no", "yes"]])
+def test_one_description_answers_for_two_labels(tiny, labels, scores, answer):
+    assert decoded(tiny(), task(labels, {"yes": "good"}), scores) == answer
+
+
+def test_the_loss_is_binary_cross_entropy_a_row(tiny):
+    head = EntailmentHead(tiny(), task(list(THREE), THREE))
+    example = Example("1", {"text": "Ann saw a film"}, "fair")
+    batch = collate(head.encode([example], 60), None, torch.device("cpu"))
+    pooled = torch.randn(3, 32)
+    scores = pooled @ head.linear.weight.T + head.linear.bias
+    log = scores.log_softmax(dim=1)
+    expected = -(log[0, 0] + log[1, 1] + log[2, 0])
+    loss = head.loss(BackboneOutput(pooled=pooled), batch)
+    torch.testing.assert_close(loss, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "descriptions", "message"),
+    [
+        (["yes", "no"], {}, "describes no labels"),
+        (["yes", "no"], {"maybe": "so"}, "descriptions has maybe; its labels are yes, no"),
+        (["bad", "fair", "good"], {"bad": "dull", "fair": "so"}, "descriptions lacks good"),
+        (["yes", "no"], {"yes": "see {third}"}, "may quote first, second, and must leave one"),
+        (["yes", "no"], {"yes": "{first} {second}"}, "must leave one of them out"),
+        (["yes", "no"], {"yes": "{"}, "description of yes, '{': "),
+        (["yes", "no"], {"yes": "{}"}, "may quote first, second"),
+    ],
+)
+def test_misdescribed_labels_are_refused(labels, descriptions, message):
+    with pytest.raises(UserError, match=message):
+        described(task(labels, descriptions, ("first", "second")))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_tasks_of_the_paper_are_described(name):
+    made = build(compose_run([f"task={name}"]).config["task"], None, None)
+    forms = described(made)
+    assert len(forms) == (1 if len(made.labels) == 2 else len(made.labels))
+    if len(made.fields) == 2:  # a pair is a premise and a hypothesis already
+        assert all("{" in form for form in forms.values())
+
+
+def test_a_task_of_numbers_is_refused(tiny):
+    made = build(compose_run(["task=glue_stsb"]).config["task"], None, None)
+    with pytest.raises(UserError, match="cannot answer task=glue_stsb, which is regression"):
+        check(tiny(), made, {"readout": "entailment"}, soft=False)

@@ -1,0 +1,283 @@
+"""The rows that heads read, spelled out for the vocabularies of BERT and RoBERTa.
+
+They are the input formats of P-tuning v2, as in its released code. RoBERTa's words are GPT-2's, so
+its tokenizer is made of that vocabulary and RoBERTa's special tokens.
+"""
+
+import functools
+import itertools
+import json
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from ptrun.backbone import tokenizers
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.readout.choose import readout_for
+
+pytestmark = pytest.mark.shared
+SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
+
+
+def roberta(folder, *, words):
+    made = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.add_special_tokens([AddedToken(name, special=True) for name in ("<s>", "</s>")])
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=words)
+    end, start = (("</s>", made.token_to_id("</s>")), ("<s>", made.token_to_id("<s>")))
+    made.post_processor = processors.RobertaProcessing(end, start, add_prefix_space=words)
+    names = ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_input_names=names, **SPECIAL)
+
+
+@functools.cache
+def real(root, kind, words):
+    if kind == "roberta":
+        return roberta(root / "gpt2", words=words)
+    return tokenizers.load(root / "bert_cased", "bert", words=words)
+
+
+@pytest.fixture
+def backbone(tiny, shared):
+    """Return a tiny backbone that reads with a real vocabulary."""
+    root = shared / "models" / "tokenizers"
+    if not (root / "bert_cased").is_dir() or not (root / "gpt2").is_dir():
+        pytest.skip("no real vocabularies in the shared folder")
+
+    def make(kind):
+        made = tiny(kind)
+        made._tokenizers = {words: real(root, kind, words) for words in (False, True)}
+        return made
+
+    return make
+
+
+@pytest.fixture
+def head(tmp_path, backbone):
+    """Return the features of one row of a task, as its head reads them, and the tokenizer."""
+
+    def encode(kind, name, row, room=512, **changes):
+        config = {**compose_run([f"task={name}"]).config["task"], **changes}
+        folder = tmp_path / config["source"].get("folder", name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for split in ("train", "validation", "test"):
+            (folder / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+        task, read = build(config, str(tmp_path)), backbone(kind)
+        readout = readout_for(read, task, {"pooler": "none"}, soft=False)
+        return readout.encode(task.load("train"), room)[0], read
+
+    return encode
+
+
+def spelled(tokenizer, ids):
+    """Return tokens as one text: BERT's apart, byte-level ones as they were written."""
+    if tokenizer.mask_token:
+        return " ".join(tokenizer.convert_ids_to_tokens(ids)).replace(" ##", "")
+    return tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+def texts(features, tokenizer):
+    return [spelled(tokenizer, row.ids) for row in features.rows]
+
+
+PASSAGE = "Rain falls in Oslo."
+WIC = {"sentence1": "They lead.", "sentence2": "Lead is heavy.", "word": "lead", "label": 0}
+ASKED = "Does lead have the same meaning in both sentences"
+WSC = {"text": "The lamp fell because it was loose.", "span1_index": 0, "span2_index": 4}
+WSC |= {"span1_text": "The lamp", "span2_text": "it", "label": 1}
+COPA = {"premise": "The lamp went out.", "choice1": "Wind blew.", "choice2": "Fish swam."}
+RECORD = {"passage": "Ann met Bob.\n@highlight\nBob sold a boat.", "answers": ["Ann"]}
+RECORD |= {"query": "@placeholder bought it.", "entities": ["Ann", "Bob"]}
+FORMATS = {
+    "boolq": (
+        "boolq",
+        {"question": "does it rain", "passage": PASSAGE, "label": 1},
+        {},
+        ["[CLS] does it rain [SEP] Rain falls in Oslo . [SEP]"],
+        ["<s>does it rain</s></s>Rain falls in Oslo.</s>"],
+    ),
+    "cb": (
+        "cb",
+        {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0},
+        {},
+        ["[CLS] Rain falls in Oslo . [SEP] It rains . [SEP]"],
+        ["<s>Rain falls in Oslo.</s></s>It rains.</s>"],
+    ),
+    "rte": (
+        "rte",
+        {"premise": PASSAGE, "hypothesis": "It rains.", "label": 0},
+        {},
+        ["[CLS] Rain falls in Oslo . [SEP] It rains . [SEP]"],
+        ["<s>Rain falls in Oslo.</s></s>It rains.</s>"],
+    ),
+    "multirc": (
+        "multirc",
+        {"paragraph": PASSAGE, "question": "What falls?", "answer": "Rain", "label": 1},
+        {},
+        ["[CLS] Rain falls in Oslo . [SEP] What falls ? Rain [SEP]"],
+        ["<s>Rain falls in Oslo.</s></s>What falls? Rain</s>"],
+    ),
+    "wic template 1": (
+        "wic",
+        WIC,
+        {},
+        ["[CLS] lead : They lead . [SEP] lead : Lead is heavy . [SEP]"],
+        ["<s>lead: They lead.</s></s>lead: Lead is heavy.</s>"],
+    ),
+    "wic template 0": (
+        "wic",
+        WIC,
+        {"fields": ["asked"]},
+        [f"[CLS] They lead . Lead is heavy . {ASKED} ? [SEP]"],
+        [f"<s>They lead. Lead is heavy. {ASKED}?</s>"],
+    ),
+    "wsc template 0": (
+        "wsc",
+        WSC,
+        {},
+        ["[CLS] it : The lamp fell because it was loose . [SEP] The lamp [SEP]"],
+        ["<s>it: The lamp fell because it was loose.</s></s>The lamp</s>"],
+    ),
+    "wsc template 1": (
+        "wsc",
+        WSC,
+        {"fields": ["marked", "span1_text"]},
+        ["[CLS] The lamp fell because * it * was loose . [SEP] The lamp [SEP]"],
+        ["<s>The lamp fell because *it* was loose.</s></s>The lamp</s>"],
+    ),
+    "copa, cause": (
+        "copa",
+        {**COPA, "question": "cause", "label": 0},
+        {},
+        [
+            "[CLS] The lamp went out . because [SEP] Wind blew . [SEP]",
+            "[CLS] The lamp went out . because [SEP] Fish swam . [SEP]",
+        ],
+        [
+            "<s>The lamp went out. because</s></s>Wind blew.</s>",
+            "<s>The lamp went out. because</s></s>Fish swam.</s>",
+        ],
+    ),
+    "copa, effect": (
+        "copa",
+        {**COPA, "question": "effect", "label": 0},
+        {},
+        [
+            "[CLS] The lamp went out . so [SEP] Wind blew . [SEP]",
+            "[CLS] The lamp went out . so [SEP] Fish swam . [SEP]",
+        ],
+        [
+            "<s>The lamp went out. so</s></s>Wind blew.</s>",
+            "<s>The lamp went out. so</s></s>Fish swam.</s>",
+        ],
+    ),
+    "record": (
+        "record",
+        RECORD,
+        {},
+        [
+            "[CLS] Ann met Bob . - Bob sold a boat . [SEP] Ann bought it . [SEP]",
+            "[CLS] Ann met Bob . - Bob sold a boat . [SEP] Bob bought it . [SEP]",
+        ],
+        [
+            "<s>Ann met Bob.\n- Bob sold a boat.</s></s>Ann bought it.</s>",
+            "<s>Ann met Bob.\n- Bob sold a boat.</s></s>Bob bought it.</s>",
+        ],
+    ),
+    "sst2": (
+        "sst2",
+        {"sentence": "A fine film.", "label": "positive"},
+        {},
+        ["[CLS] A fine film . [SEP]"],
+        ["<s>A fine film.</s>"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize(("name", "row", "changes", "bert", "other"), FORMATS.values(), ids=FORMATS)
+def test_a_row_is_the_papers(head, kind, name, row, changes, bert, other):
+    features, read = head(kind, name, row, **changes)
+    tokenizer = read.tokenizer()
+    wanted = bert if kind == "bert" else other
+    assert texts(features, tokenizer) == wanted
+    for own in features.rows:
+        assert own.reads == [0]
+        if kind == "bert":  # the second text is segment 1, whose first token comes after [SEP]
+            border = own.ids.index(tokenizer.sep_token_id) + 1
+            assert own.types == [0] * border + [1] * (len(own.ids) - border)
+
+
+def test_entities_are_binary_examples_of_their_own(head):
+    assert head("bert", "record", RECORD)[0].targets == [1, 0]
+
+
+SUPERGLUE = ["boolq", "cb", "rte", "multirc", "wic", "wsc", "copa", "record"]
+
+
+def test_superglue_rows_have_128_tokens_and_the_longer_text_loses_its_end(head):
+    for name in SUPERGLUE:
+        assert compose_run([f"task={name}"]).config["task"]["max_tokens"] == 128
+    row = {"question": "does it rain", "passage": "rain " * 500, "label": 1}
+    features, read = head("bert", "boolq", row)
+    assert len(features.rows[0].ids) == 128
+    assert texts(features, read.tokenizer())[0].startswith("[CLS] does it rain [SEP] rain rain")
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("name", ["squad", "squad_v2"])
+def test_squads_windows_have_384_tokens_and_share_128(head, kind, name):
+    words = [f"word{i}" for i in range(400)]
+    words[130] = "Oslo"
+    context = " ".join(words)
+    answers = {"text": ["Oslo"], "answer_start": [context.index("Oslo")]}
+    row = {"question": "  Which town?", "context": context, "answers": answers}
+    features, read = head(kind, name, row)
+    tokenizer = read.tokenizer()
+    sep = tokenizer.sep_token_id
+    start = features.rows[0].ids.index(sep) + (1 if kind == "bert" else 2)
+    assert spelled(tokenizer, features.rows[0].ids[1:4]).replace(" ?", "?") == "Which town?"
+    inside = [own.ids[start:-1] for own in features.rows]
+    assert [len(own.ids) for own in features.rows[:-1]] == [384] * (len(inside) - 1)
+    assert all(own.ids[-1] == sep for own in features.rows) and len(inside) > 2
+    for before, after in itertools.pairwise(inside):
+        assert before[-128:] == after[:128] and before[-129:] != after[:129]
+    pairs = list(zip(features.targets[::2], features.targets[1::2], strict=True))
+    for own, (first, last) in zip(features.rows, pairs, strict=True):
+        seen = "Oslo" in tokenizer.decode(own.ids)
+        assert (first, last) == (0, 0) or seen
+        if seen:
+            assert tokenizer.decode(own.ids[first : last + 1]).strip() == "Oslo"
+
+
+SRL = {"tokens": ["Unbelievably", "Ann", "sold", "boats", "."], "predicate_index": 2}
+SRL |= {"srl_tags": ["O", "B-A0", "B-V", "B-A1", "O"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("bert", "[CLS] Unbelievably Ann sold boats . [SEP] sold [SEP]"),
+        ("roberta", "<s> Unbelievably Ann sold boats .</s> sold</s>"),
+    ],
+)
+def test_roles_are_read_at_first_sub_tokens_and_the_predicate_behind_a_border(head, kind, text):
+    features, read = head(kind, "conll05_wsj", SRL)
+    tokenizer = read.tokenizer(words=True)
+    assert texts(features, tokenizer) == [text]
+    (own,) = features.rows
+    assert len(features.targets) == len(own.reads) == len(SRL["tokens"])
+    first = [tokenizer.convert_ids_to_tokens(own.ids[i]).lstrip("Ġ") for i in own.reads]
+    assert all(w.startswith(t) for t, w in zip(first, SRL["tokens"], strict=True))
+    assert max(own.reads) < own.ids.index(tokenizer.sep_token_id)
+    assert own.reads[1] - own.reads[0] > 1  # the first word has several tokens, read once
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_names_are_read_once_a_word_unless_it_is_cut_off(head, kind):
+    row = {"tokens": ["Oslo", "unbelievably", "met", "Ann"], "ner_tags": ["B-LOC", "O", "O", "O"]}
+    whole, _ = head(kind, "conll03", row)
+    assert len(whole.targets) == 4
+    short, _ = head(kind, "conll03", row, room=len(whole.rows[0].ids) - 1)
+    assert short.targets == whole.targets[:3] and len(short.rows[0].ids) < len(whole.rows[0].ids)

@@ -1,0 +1,99 @@
+"""What `start=` may say, how it enters a run's identity, and what is refused before loading."""
+
+from pathlib import Path
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.plan import plan
+from ptrun.start.spec import parse
+
+SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "random"),
+        ("random", "random"),
+        ("normal", "normal:0.02"),
+        ("normal:0.5", "normal:0.5"),
+        ("uniform", "uniform:0.5"),
+        ("identical", "identical"),
+        ("task_words", "task_words"),
+        ("text: good: or bad ", "text:good: or bad"),
+    ],
+)
+def test_a_start_is_told_in_one_way(text, told):
+    assert str(parse(text)) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "vocabluary",
+            r"start=vocabluary: unknown; did you mean 'vocabulary'\? Allowed",
+        ),
+        ("text:", "start=text:: give words after the colon, start=text:..."),
+        ("run: ", "give a run id or a run's folder after the colon, start=run:..."),
+        ("labels:good", "start=labels:good: nothing may follow; type start=labels."),
+        ("normal:wide", r"start=normal:wide: give a number above 0, such as start=normal:0.02"),
+        ("uniform:-1", "start=uniform:-1: give a number above 0"),
+        ("normal:", "start=normal:: give a number above 0"),
+    ],
+)
+def test_a_wrong_start_is_explained(text, message):
+    with pytest.raises(UserError, match=message):
+        parse(text)
+
+
+def planned(*overrides):
+    return plan(compose_run([*SOFT, *overrides]))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method=ptuning_v2", "start=labels"],
+        ["method=ptuning", "start=vocabulary"],
+        ["method=ptuning", "method.encoder=mlp", "start=text:good film"],
+        ["method=fine_tuning", "start=task_words"],
+        ["method=manual_prompt", "start=normal"],
+        ["method=ptuning_v2", "start=identical"],
+    ],
+    ids=lambda o: " ".join(o),
+)
+def test_words_and_random_vectors_need_a_method_that_learns_input_vectors(overrides):
+    with pytest.raises(UserError, match="as configured learns no input vectors; use start=random"):
+        planned(*overrides)
+
+
+def test_the_plain_encoder_of_ptuning_learns_input_vectors():
+    assert planned("method=ptuning", "method.encoder=plain", "start=labels").start.kind == "labels"
+
+
+def test_labels_are_refused_where_a_task_has_none():
+    with pytest.raises(UserError, match="start=labels: task=pocket_facts has no labels"):
+        planned("task=pocket_facts", "method.readout=verbalizer", "start=labels")
+
+
+def test_a_start_enters_the_identity_of_a_run():
+    starts = ["labels", "text:good film", "text:good plot", "normal", "normal:0.5"]
+    ids = [planned(f"start={start}").run_id for start in starts]
+    assert len({*ids, planned().run_id}) == 6
+    assert planned("start=random").run_id == planned().run_id
+    assert planned("start=normal:0.02").run_id == ids[3]
+
+
+def test_another_run_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(UserError, match="start=run:lost: no finished run there; give a folder"):
+        planned("start=run:lost", f"outputs={tmp_path}")
+
+
+def test_words_with_spaces_and_paths_can_be_typed():
+    assert compose_run(["start=text:good film"]).config["start"] == "text:good film"
+    assert compose_run(['start="text:good, bad"']).config["start"] == "text:good, bad"
+    given = f"run:{Path('outputs/runs/a-b-s1-0f')}"
+    assert compose_run([f"start={given}"]).config["start"] == given
