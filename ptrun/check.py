@@ -87,6 +87,7 @@ def _labels(examples: Sequence[Example]) -> str:
     """Return the most frequent targets with their counts."""
     targets = [e.target if isinstance(e.target, list) else [e.target] for e in examples]
     counts = Counter(str(t) for own in targets for t in own if isinstance(t, str | int))
+    counts.update(["no answer"] * targets.count([]))
     told = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
     return escape(", ".join(told)) + (" …" if len(counts) > _CLASSES else "")
 
@@ -106,13 +107,21 @@ def _line(tokenizer: Any, features: Features, example: Example) -> str:
 
 
 def _marked(tokenizer: Any, row: Row) -> str:
-    """Return a row's tokens, those that are read reversed, learned vectors as such."""
+    """Return a row's tokens, those that are read reversed, learned vectors as such.
+
+    A decoder's tokens follow behind an arrow. Where every token of a text is read none is marked.
+    """
     tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
-    for place in row.reads if row.decoder is None else ():
-        tokens[place] = f"[reverse]{tokens[place]}[/reverse]"
     for place in row.softs:
         tokens[place] = "[bold]<soft>[/bold]"
-    return " ".join(tokens)
+    if row.decoder is None:
+        return _reversed(tokens, row.reads if len(row.reads) < len(tokens) else [])
+    decoder = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.decoder)]
+    return f"{' '.join(tokens)} → {_reversed(decoder, row.reads)}"
+
+
+def _reversed(tokens: list[str], reads: Sequence[int]) -> str:
+    return " ".join(f"[reverse]{t}[/reverse]" if i in reads else t for i, t in enumerate(tokens))
 
 
 def _patterns(method: Method, part: Part) -> list[str]:

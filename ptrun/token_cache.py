@@ -1,19 +1,22 @@
 """Tokenized examples kept between runs: one JSON file for each (tokenizer, read-out, examples).
 
 A sweep over seeds reads the same rows again and again. The name of a file is a hash of everything
-its content depends on, so a changed text, label, length or tokenizer makes another file.
+its content depends on, so a changed text, label, length, tokenizer or read-out makes another file,
+and so does changed code.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ptrun.method.base import Method
 from ptrun.readout.base import Features, Row
+from ptrun.readout.head import decoder_start
 from ptrun.types import Example
 
 _LEAST = 500
@@ -30,7 +33,7 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[F
     made = method.encode(examples)
     folder.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps([asdict(f) for f in made]))
+    part.write_text(json.dumps(made, default=vars))
     part.replace(file)
     return made
 
@@ -38,13 +41,25 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[F
 def _key(method: Method, examples: Sequence[Example]) -> str:
     readout, task = method.readout, method.task
     told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
+    told.pop("training", None)  # whether a module trains changes no row
     pvp = str(getattr(readout, "pvp", None))
-    facts = [type(readout).__name__, told, pvp, method.backbone.family, method.room()]
+    facts = [_code(), type(readout).__name__, told, pvp, method.backbone.family, method.room()]
     facts += [task.max_tokens, list(task.labels), list(task.fields), dict(task.descriptions)]
+    facts += [decoder_start(method.backbone)]
     hashed = hashlib.sha256(json.dumps([*facts, method.backbone.tokenizer_digest()]).encode())
     for e in examples:
         hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())
     return hashed.hexdigest()[:24]
+
+
+@cache
+def _code() -> str:
+    """Return what identifies the code that makes rows, and the library that tokenizes."""
+    hashed = hashlib.sha256(version("tokenizers").encode())
+    for package in ("readout", "prompt", "backbone"):
+        for file in sorted((Path(__file__).parent / package).glob("*.py")):
+            hashed.update(file.read_bytes())
+    return hashed.hexdigest()
 
 
 def _read(row: dict[str, Any]) -> Features:

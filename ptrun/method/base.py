@@ -16,6 +16,7 @@ from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 _LEAST_TOKENS = 8  # fewer than this after the prompt, and no example fits
+_TOGETHER = 512  # examples that are tokenized at once
 
 
 class Method(nn.Module):
@@ -69,8 +70,10 @@ class Method(nn.Module):
         return left
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Return the rows of tokens of each example."""
-        return self.readout.encode(examples, self.room())
+        """Return the rows of tokens of each example, some hundred at a time: memory is bounded."""
+        room = self.room()
+        parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
+        return [features for part in parts for features in self.readout.encode(part, room)]
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.prompt.filters import FILTERS
 from ptrun.prompt.rendering import Piece, render
 from ptrun.prompt.slots import GAPS, LISTS, Border, Field, Hole, Part, Written, read_slot
 
@@ -71,6 +72,13 @@ class Pattern:
         """Return the filter that writes a list of this name out, or None."""
         found = [slot.ending for slot in self._slots() if slot.name == name]
         return next((ending for ending in found if ending in LISTS), None)
+
+    def filtered(self, name: str, text: str) -> str:
+        """Return a text as the first slot of this name writes it; unchanged if there is none."""
+        slot = next((slot for slot in self._slots() if slot.name == name), None)
+        for key in slot.filters if slot else ():
+            text = FILTERS[key](text)
+        return text
 
     def spaced_listing(self, name: str) -> bool:
         """Return whether a word begins before the list of this name: a space, or its segment."""

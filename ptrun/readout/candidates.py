@@ -1,6 +1,8 @@
 """Scoring written candidates: how likely the head finds each one's words in the pattern's gap.
 
-One row a candidate. Its score is the mean log-probability of its tokens.
+One row a candidate, spelled as the pattern writes it where the pattern lists options. Its score is
+the mean log-probability of its tokens; P-tuning's released code learns by the mean, and answers by
+the sum.
 """
 
 from collections.abc import Sequence
@@ -109,7 +111,8 @@ class Candidates(Cloze):
 
     def _features(self, example: Example, room: int) -> Features:
         texts, right = _candidates(example)
-        words = [self.encoder.spelling.answer(text) for text in texts]
+        spelled = [self.pvp.pattern.filtered("options", text) for text in texts]
+        words = [self.encoder.spelling.answer(text) for text in spelled]
         rows = [self._row(example, own, room) for own in words]
         keys = list(range(len(texts))) if "options" in example.fields else texts
         facts = {"words": words, "right": right, "answers": keys}
@@ -123,7 +126,8 @@ class Candidates(Cloze):
         if made.decoder is None:
             at = made.reads[-1]
             reads = list(range(at, at + len(words)))
-            return Row([*made.ids, *words[:-1]], made.types, reads, made.softs)
+            types = made.types and [*made.types, *made.types[-1:] * (len(words) - 1)]
+            return Row([*made.ids, *words[:-1]], types, reads, made.softs)
         at = made.reads[-1]
         reads = list(range(at, at + len(words)))
         return Row(made.ids, None, reads, made.softs, [*made.decoder, *words[:-1]])

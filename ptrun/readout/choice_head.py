@@ -1,14 +1,17 @@
 """A head that compares the options of a question, each read in a row of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.readout.base import Batch, Features
+from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.head import summed_up, texts
 from ptrun.readout.pooled_head import PooledHead, Pooler
 from ptrun.task.base import Task
@@ -27,7 +30,16 @@ class ChoiceHead(PooledHead):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row an option; the longer text of the two is shortened first."""
-        return [self._features(e, self.room(room)) for e in examples]
+        options = [self.options(e) for e in examples]
+        first = [e.fields[self.task.fields[0]] for e in examples]
+        before = [text for text, own in zip(first, options, strict=True) for _ in own]
+        after = [option for own in options for option in own]
+        rows = texts(self.backbone.tokenizer(), [before, after], self.room(room))
+        places = iter(range(len(after)))
+        return [
+            Features(e.id, self._rows(rows, places, len(own)), self.targets(e), self.facts(e))
+            for e, own in zip(examples, options, strict=True)
+        ]
 
     def options(self, example: Example) -> list[str]:
         """Return the second text of each row."""
@@ -41,8 +53,8 @@ class ChoiceHead(PooledHead):
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy over each example's options, summed, `[]`."""
         scores = batch.by_example(self.scores(output, batch)[:, 0])
-        pairs = zip(scores, batch.targets, strict=True)
-        return torch.stack([functional.cross_entropy(own, target) for own, target in pairs]).sum()
+        padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
+        return functional.cross_entropy(padded, batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the index of the likeliest option of each example."""
@@ -54,12 +66,8 @@ class ChoiceHead(PooledHead):
         """Return the option at an index."""
         return Prediction(features.id, best)
 
-    def _features(self, example: Example, room: int) -> Features:
-        options = self.options(example)
-        first = [example.fields[self.task.fields[0]]] * len(options)
-        rows = texts(self.backbone.tokenizer(), [first, options], room)
-        own = [summed_up(self.backbone, rows, i) for i in range(len(options))]
-        return Features(example.id, own, self.targets(example), self.facts(example))
+    def _rows(self, rows: Any, places: Iterator[int], count: int) -> list[Row]:
+        return [summed_up(self.backbone, rows, i) for i in islice(places, count)]
 
     def facts(self, example: Example) -> dict[str, list[str]]:
         """Return what decoding needs."""

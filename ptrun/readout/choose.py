@@ -35,6 +35,7 @@ KINDS = {
     "entailment": ("classification",),
 }
 """Kinds of task by the read-out that answers them."""
+_INSTEAD = "choose another task (ptrun list task)"
 
 
 class Reading(TypedDict, total=False):
@@ -71,14 +72,16 @@ def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: b
         return
     if task.kind not in KINDS[chosen]:
         other = next((name for name, kinds in KINDS.items() if task.kind in kinds), None)
-        hint = f"type method.readout={other}" if other else "no read-out answers that yet"
+        hint = f"type method.readout={other}" if other else f"no read-out does yet; {_INSTEAD}"
         raise UserError(
             f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; {hint}."
         )
     if chosen == "entailment":
         described(task)
     if chosen == "verbalizer":
-        _check_words(backbone, task, _pvp(backbone, task, reading, soft=soft))
+        pvp = _pvp(backbone, task, reading, soft=soft)
+        _check_words(backbone, task, pvp)
+        _check_among(pvp, reading)
 
 
 def readout_for(
@@ -153,3 +156,12 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
         )
     if task.kind == "classification" and pvp.words is None:
         raise UserError(f"pattern {pvp.name} of task={task.name} has no label words.")
+
+
+def _check_among(pvp: PVP, reading: Reading) -> None:
+    """Refuse one word of the vocabulary as the answer where several masks are read."""
+    if reading.get("among") == "vocabulary" and (pvp.rule == "mean" or pvp.pattern.masks > 1):
+        raise UserError(
+            f"method.among=vocabulary reads one token, but pattern {pvp.name} reads several masks; "
+            "type method.among=labels, or name another method.pattern."
+        )

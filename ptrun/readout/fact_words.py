@@ -40,9 +40,9 @@ class FactWords(Cloze):
         self.shifted = shifted_label and backbone.family == "causal"
 
     def can_answer(self, example: Example) -> bool:
-        """Return whether the object is one token, and an allowed one."""
-        ids = self._ids(example.target)
-        return len(ids) == 1 and (self.allowed is None or ids[0] in self.allowed.tolist())
+        """Return whether the object is one known token, and an allowed one."""
+        token = self._token(example.target)
+        return token is not None and (self.allowed is None or token in self._allowed)
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -50,8 +50,12 @@ class FactWords(Cloze):
         words = getattr(self.task, "vocabulary", None)
         if words is None:
             return None
-        ids = [self._ids(word) for word in words]
-        return torch.tensor(sorted({own[0] for own in ids if len(own) == 1}))
+        found = {self._token(word) for word in words}
+        return torch.tensor(sorted(token for token in found if token is not None))
+
+    @cached_property
+    def _allowed(self) -> frozenset[int]:
+        return frozenset(() if self.allowed is None else self.allowed.tolist())
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example."""
@@ -83,12 +87,20 @@ class FactWords(Cloze):
         answer = made.reads[-1]
         reads = [answer - 1, answer] if self.shifted else [answer]
         row = Row(made.ids, made.types, reads, made.softs, made.decoder)
-        return Features(example.id, [row], [self._ids(example.target)[0]], {"word": example.target})
+        target = (self.encoder.spelling.answer(example.target) or [0])[0]
+        return Features(example.id, [row], [target], {"word": example.target})
 
     def _word(self, features: Features, token: int) -> str:
+        """Return the word of a token; another token than the object's never reads as the object."""
+        gold = str(features.facts["word"])
         if token == features.targets[0]:
-            return str(features.facts["word"])
-        return self.encoder.spelling.tokens([token])[0].lstrip("Ġ▁")
+            return gold
+        written = self.encoder.spelling.tokens([token])[0]
+        word = written.lstrip("Ġ▁")
+        return f"other token: {written}" if word == gold else word
 
-    def _ids(self, word: str) -> list[int]:
-        return self.encoder.spelling.answer(word) or [0]
+    def _token(self, word: str) -> int | None:
+        """Return the token that is the word, or None: it has several, or is unknown."""
+        ids = self.encoder.spelling.answer(word)
+        known = len(ids) == 1 and ids[0] != self.backbone.tokenizer().unk_token_id
+        return ids[0] if known else None

@@ -97,12 +97,21 @@ class LabelWords(Cloze):
         return scores.masked_fill(places >= there[:, None], -torch.inf)
 
     def _answer(self, features: Features, best: int) -> Prediction:
-        """Return the label of an index or word; a word that is no label's stands for itself."""
-        labels = self.tokens.labels
+        """Return the label of an index or word; any other word is a wrong answer of its own."""
+        options = features.facts["options"]
         if self.among == "vocabulary":
-            owners = {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
-            if best not in owners:
-                stray = self.encoder.spelling.tokens([best])[0]
-                return Prediction(features.id, -1 if features.facts["options"] else stray)
-            best = owners[best]
-        return Prediction(features.id, best if features.facts["options"] else labels[best])
+            label = self._owners.get(best)
+            if label is None:
+                return Prediction(features.id, -1 if options else self._stray(best))
+            best = label
+        return Prediction(features.id, best if options else self.tokens.labels[best])
+
+    @cached_property
+    def _owners(self) -> dict[int, int]:
+        """The label of each label word's token."""
+        return {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
+
+    def _stray(self, token: int) -> str:
+        """Return a word that is no label word, so written that it is no label's name either."""
+        word = self.encoder.spelling.tokens([token])[0]
+        return f"other word: {word}" if word in self.tokens.labels else word

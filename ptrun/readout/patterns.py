@@ -8,6 +8,9 @@ from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
+_TEXTS = ("choice", "entity_choice", "span_check")
+"""Kinds of task whose answers may be texts of the example."""
+
 
 def choose(task: Task, family: str, *, soft: bool, name: str | None = None) -> PVP:
     """Return a pattern of a task; `soft` says whether it has learned vectors.
@@ -18,9 +21,10 @@ def choose(task: Task, family: str, *, soft: bool, name: str | None = None) -> P
     pvps = read_pvps(task.pvps, task.labels)
     if name is not None:
         return _named(pvps, task, family, soft=soft, name=name)
-    found = next((pvp for pvp in pvps.values() if not _misfit(pvp, family, soft=soft)), None)
+    misfits = {n: _misfit(pvp, task, family, soft=soft) for n, pvp in pvps.items()}
+    found = next((pvps[n] for n, wrong in misfits.items() if not wrong), None)
     if found is None:
-        told = "; ".join(f"{n}: {_misfit(p, family, soft=soft)}" for n, p in pvps.items())
+        told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
         raise UserError(
             f"task={task.name} has no pattern for this method on a {family} backbone "
             f"({told or 'it has none at all'}).\n{_advice(soft=soft)}"
@@ -33,8 +37,8 @@ def _named(pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name
         raise UserError(
             f"method.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
         )
-    if wrong := _misfit(pvps[name], family, soft=soft):
-        fit = [n for n, pvp in pvps.items() if not _misfit(pvp, family, soft=soft)]
+    if wrong := _misfit(pvps[name], task, family, soft=soft):
+        fit = [n for n, pvp in pvps.items() if not _misfit(pvp, task, family, soft=soft)]
         raise UserError(
             f"method.pattern={name} {wrong}; of task={task.name} these suit: "
             f"{', '.join(fit) or 'none'}.\n{_advice(soft=soft)}"
@@ -42,7 +46,7 @@ def _named(pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name
     return pvps[name]
 
 
-def _misfit(pvp: PVP, family: str, *, soft: bool) -> str | None:
+def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool) -> str | None:
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
@@ -52,6 +56,17 @@ def _misfit(pvp: PVP, family: str, *, soft: bool) -> str | None:
         return "does not end in {mask}, where a causal backbone is read"
     if family != "masked" and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
         return "reads several masks, which a masked backbone alone has"
+    if task.kind in _TEXTS and pvp.verbalizer(1) is None:
+        return _misfit_of_texts(pvp, task, family)
+    return None
+
+
+def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
+    """Return why a pattern does not suit where the answers are texts of the example."""
+    if task.kind == "span_check" and family != "masked":
+        return "is answered by filling masks in, which a masked backbone alone has"
+    if family == "masked" and not pvp.pattern.many_masks:
+        return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
 
 

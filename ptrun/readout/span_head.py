@@ -1,22 +1,71 @@
 """A head that finds one span of a context, or none (SQuAD)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.readout.base import Batch, Features, Row
-from ptrun.readout.head import Head, tokens
+from ptrun.readout.head import Head, columns, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 _BEST = 20  # starts and ends that are paired, as the official script
 _LONGEST = 30  # tokens of an answer
 _STRIDE = 128  # tokens that neighbouring windows share
+
+Span = tuple[float, int, int]
+"""Score, minus the first character, the character after the last: of equals the earliest wins."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the tokens of a window stand in the context.
+
+    Args:
+        null: the position that stands for "no answer here".
+        begin: the position of the first token of the context.
+        starts, ends: characters of the context at which each of its tokens starts and ends.
+    """
+
+    null: int
+    begin: int
+    starts: list[int]
+    ends: list[int]
+
+    def target(self, example: Example) -> list[int]:
+        """Return the first answer's first and last position, or twice the null position."""
+        if not example.target:
+            return [self.null, self.null]
+        start, end = example.target[0].start, example.target[0].start + len(example.target[0].text)
+        places = enumerate(zip(self.starts, self.ends, strict=True), start=self.begin)
+        inside = [i for i, (first, last) in places if first < end and last > start]
+        if not inside or self.starts[0] > start or self.ends[-1] < end:
+            return [self.null, self.null]
+        return [inside[0], inside[-1]]
+
+    def spans(self, scores: Tensor) -> list[Span]:
+        """Return the likeliest answers, from scores `[T, 2]` of starts and ends."""
+        firsts, lasts = (_likeliest(scores[:, side]) for side in (0, 1))
+        return [
+            (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
+            for a, first in firsts
+            for b, last in lasts
+            if self._holds(a, b)
+        ]
+
+    def _holds(self, first: int, last: int) -> bool:
+        """Return whether an answer may stand from one position to another."""
+        if not self.begin <= first <= last < min(first + _LONGEST, self.begin + len(self.starts)):
+            return False
+        written = self.starts[first - self.begin] < self.ends[last - self.begin]
+        return written and (first, last) != (self.null, self.null)
 
 
 class SpanHead(Head):
@@ -35,100 +84,100 @@ class SpanHead(Head):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize question and context in overlapping windows."""
-        return [self._features(example, self.room(room)) for example in examples]
+        asked, contexts = columns(examples, self.task.fields)
+        rows = _windows(self.backbone.tokenizer(), asked, contexts, self.room(room))
+        windows: list[list[int]] = [[] for _ in examples]
+        for i, example in enumerate(rows["overflow_to_sample_mapping"]):
+            windows[example].append(i)
+        return [self._features(e, rows, own) for e, own in zip(examples, windows, strict=True)]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
-        windows = self._windows(output, batch)
-        targets = batch.targets.view(-1, 2)
-        losses = [
-            functional.cross_entropy(own.T, target, reduction="sum")
-            for own, target in zip(windows, targets, strict=True)
-        ]
-        return torch.stack(losses).sum()
+        scores = self._split(self.scores(output, batch), batch)
+        padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
+        return functional.cross_entropy(padded, batch.targets.view(-1, 2), reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the best span of each example's windows, "" where none is likelier."""
-        windows = iter(self._windows(output, batch))
+        scores = iter(self._split(self.scores(output, batch).cpu(), batch))
         return [
-            Prediction(f.id, self._answer(f, [next(windows) for _ in f.rows]))
+            Prediction(f.id, self._answer(f, [next(scores) for _ in f.rows]))
             for f in batch.features
         ]
 
-    def _windows(self, output: BackboneOutput, batch: Batch) -> list[Tensor]:
+    def _split(self, scores: Tensor, batch: Batch) -> list[Tensor]:
         """Return start and end scores `[T, 2]` of each window."""
-        return list(torch.split(self.scores(output, batch), [len(row.ids) for row in batch.rows]))
+        return list(torch.split(scores, [len(row.reads) for row in batch.rows]))
 
-    def _answer(self, features: Features, windows: list[Tensor]) -> str:
-        null, offsets = features.facts["null"], features.facts["offsets"]
-        nulls = [float(w[at].sum()) for w, at in zip(windows, null, strict=True)]
-        spans = [
-            span
-            for window, own in zip(windows, offsets, strict=True)
-            for span in _spans(window.float().cpu(), own)
-        ]
-        best = max(spans, default=None)
-        if best is None or (self.unanswerable and min(nulls) > best[0]):
+    def _answer(self, features: Features, scores: list[Tensor]) -> str:
+        """Return the best answer; of a task that has such questions "" if null is likelier.
+
+        The null score is the least over windows, as in the official script.
+        """
+        windows = [Window(*own) for own in features.facts["windows"]]
+        pairs = list(zip(windows, scores, strict=True))
+        null = min(sum(own[window.null].tolist()) for window, own in pairs)
+        best = max((s for window, own in pairs for s in window.spans(own)), default=None)
+        if best is None or (self.unanswerable and null > best[0]):
             return ""
         text: str = features.facts["context"][-best[1] : best[2]]
         return text
 
-    def _features(self, example: Example, room: int) -> Features:
-        question, context = (example.fields[field] for field in self.task.fields)
-        rows = _windows_of(self.backbone.tokenizer(), question.lstrip(), context, room)
-        count = len(rows["input_ids"])
-        own = [Row(*tokens(rows, i), list(range(len(rows["input_ids"][i])))) for i in range(count)]
-        offsets = [_of_context(rows, i) for i in range(count)]
-        last = self.backbone.family != "masked"
-        null = [len(row.ids) - 1 if last else 0 for row in own]
-        targets = [_target(o, n, example) for o, n in zip(offsets, null, strict=True)]
-        facts = {"context": context, "offsets": offsets, "null": null}
-        return Features(example.id, own, [index for pair in targets for index in pair], facts)
+    def _features(self, example: Example, rows: Any, own: Sequence[int]) -> Features:
+        context = example.fields[self.task.fields[1]]
+        windows = [_window(rows, i, context, self.backbone.family) for i in own]
+        targets = [place for window in windows for place in window.target(example)]
+        facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
+        return Features(example.id, [_row(rows, i) for i in own], targets, facts)
 
 
-def _windows_of(tokenizer: Any, question: str, context: str, room: int) -> Any:
-    """Tokenize a question with each window of its context; a question keeps half a row at most."""
-    asked = tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
-    if len(asked["input_ids"]) > room // 2:
-        question = question[: asked["offset_mapping"][room // 2][0]]
-    left = room - tokenizer.num_special_tokens_to_add(pair=True) - room // 2
+def _windows(tokenizer: Any, asked: Sequence[str], contexts: Sequence[str], room: int) -> Any:
+    """Tokenize questions with each window of their contexts; a question has half a row at most."""
+    around = tokenizer.num_special_tokens_to_add(pair=True)
+    longest = min(room // 2, room - around - 1)
     return tokenizer(
-        question,
-        context,
+        _shortened(tokenizer, asked, longest),
+        list(contexts),
         truncation="only_second",
         max_length=room,
-        stride=min(_STRIDE, 3 * left // 4),
+        stride=min(_STRIDE, 3 * (room - around - longest) // 4),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )
 
 
-def _of_context(rows: Any, i: int) -> list[list[int] | None]:
-    """Return each token's place in the context, None for all others."""
-    pairs = zip(rows.sequence_ids(i), rows["offset_mapping"][i], strict=True)
-    return [list(place) if text == 1 else None for text, place in pairs]
+def _shortened(tokenizer: Any, texts: Sequence[str], longest: int) -> list[str]:
+    """Return texts without spaces before them, cut to a number of tokens."""
+    bare = [text.lstrip() for text in texts]
+    given = tokenizer(bare, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    return [
+        text if len(places) <= longest else text[: min(places[longest][0], places[longest - 1][1])]
+        for text, places in zip(bare, given["offset_mapping"], strict=True)
+    ]
 
 
-def _target(offsets: list[list[int] | None], null: int, example: Example) -> tuple[int, int]:
-    """Return the first answer's first and last token in a window, or its null position twice."""
-    if not example.target:
-        return null, null
-    start, end = example.target[0].start, example.target[0].start + len(example.target[0].text)
-    inside = [i for i, o in enumerate(offsets) if o and o[0] < end and o[1] > start]
-    known = [o for o in offsets if o]
-    if not inside or known[0][0] > start or known[-1][1] < end:
-        return null, null
-    return inside[0], inside[-1]
+def _window(rows: Any, i: int, context: str, family: str) -> Window:
+    """Return a window; a token's own space, which some tokenizers count to it, is left out."""
+    texts = rows.sequence_ids(i)
+    begin = texts.index(1) if 1 in texts else 0
+    places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
+    starts = [_after_space(context, start, end) for start, end in places]
+    null = 0 if family == "masked" else max(0, len(texts) - 1)
+    return Window(null, begin, starts, [end for _, end in places])
 
 
-def _spans(scores: Tensor, offsets: list[list[int] | None]) -> list[tuple[float, int, int]]:
-    """Return (score, -first character, last character) of the likeliest pairs of start and end."""
-    count = min(_BEST, len(offsets))
-    starts, ends = (scores[:, i].topk(count).indices.tolist() for i in (0, 1))
-    pairs = [(s, e) for s in starts for e in ends if s <= e < s + _LONGEST]
-    found = []
-    for start, end in pairs:
-        first, last = offsets[start], offsets[end]
-        if first and last:
-            found.append((float(scores[start, 0] + scores[end, 1]), -first[0], last[1]))
-    return found
+def _after_space(context: str, start: int, end: int) -> int:
+    while start < end and context[start].isspace():
+        start += 1
+    return start
+
+
+def _row(rows: Any, i: int) -> Row:
+    ids, types = tokens(rows, i)
+    return Row(ids, types, list(range(len(ids))))
+
+
+def _likeliest(scores: Tensor) -> list[tuple[int, float]]:
+    """Return the positions of the highest scores `[T]`, with their scores."""
+    best = scores.topk(min(_BEST, len(scores)))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))

@@ -1,0 +1,104 @@
+"""Which read-out answers a task, and what is refused by name before anything is loaded."""
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.readout import choose
+from ptrun.readout.base import collate
+from tests.readout.reading import CPU, task
+
+CHOSEN = {
+    ("sst2", "head"): "LabelHead",
+    ("glue_stsb", "head"): "NumberHead",
+    ("race_middle", "head"): "ChoiceHead",
+    ("record", "head"): "EntityHead",
+    ("conll03", "head"): "TokenHead",
+    ("squad", "head"): "SpanHead",
+    ("sst2", "verbalizer"): "LabelWords",
+    ("race_middle", "verbalizer"): "LabelWords",
+    ("copa", "verbalizer"): "Candidates",
+    ("record", "verbalizer"): "Candidates",
+    ("wsc", "verbalizer"): "Fill",
+    ("lama", "verbalizer"): "FactWords",
+}
+
+
+@pytest.mark.parametrize(("name", "readout"), CHOSEN)
+def test_a_task_s_kind_and_pattern_choose(tiny, name, readout):
+    reads = choose.readout_for(tiny(), task(name, "none"), {"readout": readout}, soft=False)
+    assert type(reads).__name__ == CHOSEN[name, readout]
+
+
+def refused(backbone, data, soft=False, **reading):
+    with pytest.raises(UserError) as told:
+        choose.check(backbone, data, reading, soft=soft)
+    assert len(str(told.value).splitlines()) <= 3
+    return str(told.value)
+
+
+def test_what_no_read_out_answers_is_said(tiny):
+    told = refused(tiny(), task("quoref", "none"))
+    assert told == (
+        "method.readout=head cannot answer task=quoref, which is multispan; no read-out does yet; "
+        "choose another task (ptrun list task)."
+    )
+    told = refused(tiny(), task("glue_stsb", "none"), readout="verbalizer")
+    assert told.endswith("which is regression; type method.readout=head.")
+    told = refused(tiny(), task("lama", "none"))
+    assert told.endswith("which is facts; type method.readout=verbalizer.")
+
+
+def test_masks_are_filled_by_masked_backbones_alone(tiny):
+    wsc = task("wsc", "none", pvps={"own": {"pattern": "{~marked} {masks}"}})
+    told = refused(tiny("gpt2"), wsc, readout="verbalizer")
+    assert "own is answered by filling masks in, which a masked backbone alone has" in told
+    told = refused(tiny("t5"), wsc, readout="verbalizer", pattern="own")
+    assert "method.pattern=own is answered by filling masks in" in told
+
+
+def test_texts_of_several_tokens_need_masks(tiny):
+    one = {"own": {"pattern": "{~asked} {mask}"}}
+    for name in ("copa", "wsc"):
+        told = refused(tiny(), task(name, "none", pvps=one), readout="verbalizer")
+        assert "own has one {mask}, but its answers are texts of several tokens" in told
+    both = {**one, "more": {"pattern": "{~asked} {masks}"}}
+    data = task("copa", "none", pvps=both)
+    reads = choose.readout_for(tiny(), data, {"readout": "verbalizer"}, soft=False)
+    assert reads.pvp.name == "more"
+
+
+def test_one_word_of_the_vocabulary_is_read_at_one_mask(tiny):
+    words = {"negative": ["bad"], "positive": ["good"]}
+    long = {"own": {"pattern": "{~sentence} {masks}", "words": words, "rule": "mean"}}
+    data = task("sst2", "none", pvps=long)
+    told = refused(tiny(), data, readout="verbalizer", among="vocabulary")
+    assert "method.among=vocabulary reads one token, but pattern own reads several" in told
+    choose.check(tiny(), data, {"readout": "verbalizer", "among": "labels"}, soft=False)
+
+
+@pytest.mark.parametrize("name", ["copa", "record", "lama", "race_middle", "sst2", "cb", "wsc"])
+def test_what_is_not_refused_can_be_encoded(tiny, data_dir, name):
+    """Every shipped pattern of a task with local rows: as many reads as words."""
+    if not (data_dir / name).is_dir():
+        pytest.skip(f"no rows of {name}")
+    data, backbone = task(name, data_dir), tiny()
+    for pattern, node in data.pvps.items():
+        for soft in (False, True):
+            reading = {"readout": "verbalizer", "pattern": pattern}
+            try:
+                reads = choose.readout_for(backbone, data, reading, soft=soft)
+            except UserError as error:
+                fits = ("{soft" in node["pattern"]) == soft and "mask" in node["pattern"]
+                assert not fits, error
+                continue
+            made = _encoded(reads, data)
+            batch = collate(made, None, CPU) if made else ()
+            assert not made or len(batch.reads.rows) >= len(batch)
+
+
+def _encoded(reads, data):
+    try:
+        return reads.encode(data.load("train")[:2], 64)
+    except UserError as error:  # a word or template that the tiny vocabulary or row lacks
+        assert any(part in str(error) for part in ("vocabulary", "tokens", "field")), error
+        return []

@@ -1,0 +1,167 @@
+"""Label words through the head: their softmax, the vocabulary's, and where each family reads."""
+
+import pytest
+import torch
+import transformers
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.prompt.pvp import read_pvp
+from ptrun.readout.base import collate
+from ptrun.readout.label_words import LabelWords
+from ptrun.types import Example
+from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
+from tests.training import sst2
+
+TWO = {"negative": ["bad", "dull"], "positive": ["good", "bright"]}
+ONE = {"negative": ["bad"], "positive": ["good"]}
+PATTERN = "{~sentence} film was {mask}."
+
+
+def words(backbone, data, pattern=PATTERN, words=ONE, rule="single", **options):
+    pvp = read_pvp("own", {"pattern": pattern, "words": words, "rule": rule})
+    return LabelWords(backbone, data, pvp, **options)
+
+
+def ids(backbone, text):
+    return backbone.tokenizer()(text, add_special_tokens=False)["input_ids"]
+
+
+def mask_logits(tiny_folder, batch):
+    """Return the library's logits `[K, V]` at the positions read."""
+    model = transformers.BertForMaskedLM.from_pretrained(tiny_folder("bert")).eval()
+    types = {"token_type_ids": batch.types}
+    with torch.no_grad():
+        all_ = model(input_ids=batch.ids, attention_mask=batch.mask.long(), **types).logits
+    return all_[batch.reads.rows, batch.reads.columns]
+
+
+def direct(reads, examples, logits, scores):
+    """Check loss and answers against label scores `[B, C]` computed by hand."""
+    labels = list(reads.pvp.words)
+    targets = torch.tensor([labels.index(e.target) for e in examples])
+    loss, answers = loss_and_answers(reads, examples)
+    assert abs(loss - float(functional.cross_entropy(scores, targets))) < 1e-5
+    assert answers == [labels[i] for i in scores.argmax(dim=-1)]
+
+
+def test_a_label_scores_the_mean_logit_of_its_words(tiny, tiny_folder, data_dir):
+    data, backbone = sst2(data_dir), tiny()
+    reads, examples = words(backbone, data, words=TWO), data.load("train")
+    logits = mask_logits(tiny_folder, read(reads, examples)[0])
+    columns = [logits[:, ids(backbone, " ".join(own))].mean(dim=1) for own in TWO.values()]
+    direct(reads, examples, logits, torch.stack(columns, dim=1))
+
+
+def test_the_first_token_of_a_long_word_stands_for_it(tiny, tiny_folder, data_dir):
+    data, backbone = sst2(data_dir), tiny()
+    long = {"negative": ["baddull"], "positive": ["goodish"]}
+    reads, examples = words(backbone, data, words=long, rule="first"), data.load("train")
+    logits = mask_logits(tiny_folder, read(reads, examples)[0])
+    first = [ids(backbone, own[0])[0] for own in long.values()]
+    direct(reads, examples, logits, logits[:, first])
+
+
+def test_every_token_of_a_long_word_has_a_mask(tiny, tiny_folder, data_dir):
+    data, backbone = sst2(data_dir), tiny()
+    long = {"negative": ["bad"], "positive": ["goods"]}
+    pattern = PATTERN.replace("mask", "masks")
+    reads = words(backbone, data, pattern, long, "mean")
+    examples = data.load("train")
+    batch = read(reads, examples)[0]
+    assert len(batch.reads.rows) == 2 * len(examples)
+    logits = mask_logits(tiny_folder, batch).view(len(examples), 2, -1)
+    good = ids(backbone, "goods")
+    positive = (logits[:, 0, good[0]] + logits[:, 1, good[1]]) / 2
+    negative = logits[:, 0, ids(backbone, "bad")[0]]
+    direct(reads, examples, logits, torch.stack([negative, positive], dim=1))
+
+
+def test_letters_go_no_further_than_the_options(tiny, data_dir):
+    """One question of four options and one of two, D the likeliest letter of all."""
+    data, backbone = task("race_middle", data_dir), tiny()
+    pvp = read_pvp("own", {"pattern": "{question}{options|letters} The film is {mask}"})
+    reads, examples = LabelWords(backbone, data, pvp), data.load("train")[:2]
+    examples[1].fields["options"][:] = ["in Oslo", "in Rome"]
+    batch = collate(reads.encode(examples, 64), None, CPU)
+    logits = torch.zeros(2, backbone.model.config.vocab_size)
+    letters = [ids(backbone, letter)[0] for letter in "ABCD"]
+    logits[:, letters] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    output = BackboneOutput(logits=logits)
+    assert [p.value for p in reads.decode(output, batch)] == [3, 1]
+    right = [logits[0, letters].log_softmax(0)[0], logits[1, letters[:2]].log_softmax(0)[1]]
+    assert examples[0].target == 0 and examples[1].target == 1
+    assert abs(float(reads.loss(output, batch)) + float(sum(right))) < 1e-5
+
+
+@pytest.mark.parametrize("word", ["film", "plot", "dull", "good"])
+def test_another_word_is_never_a_label(tiny, word):
+    """Labels are called `film` and `plot`: the head saying so is not answering so."""
+    backbone = tiny()
+    data = task("sst2", "none", labels={"film": 0, "plot": 1}, pvps={})
+    reads = words(backbone, data, words={"film": ["good"], "plot": ["bad"]}, among="vocabulary")
+    example = Example("x", {"sentence": "a film"}, "film")
+    batch = collate(reads.encode([example], 64), None, CPU)
+    logits = torch.zeros(1, backbone.model.config.vocab_size)
+    logits[0, ids(backbone, word)[0]] = 1
+    answer = reads.decode(BackboneOutput(logits=logits), batch)[0].value
+    assert (answer == "film") if word == "good" else (answer not in data.labels and word in answer)
+
+
+def test_a_question_s_other_words_are_no_option(tiny, data_dir):
+    data, backbone = task("race_middle", data_dir), tiny()
+    pvp = read_pvp("own", {"pattern": "{question}{options|letters} The film is {mask}"})
+    reads = LabelWords(backbone, data, pvp, among="vocabulary")
+    batch = collate(reads.encode(data.load("train")[:1], 64), None, CPU)
+    for word, answer in (("film", -1), ("C", 2)):
+        logits = torch.zeros(1, backbone.model.config.vocab_size)
+        logits[0, ids(backbone, word)[0]] = 1
+        assert reads.decode(BackboneOutput(logits=logits), batch)[0].value == answer
+
+
+@pytest.mark.parametrize("sentinel", [True, False])
+def test_t5_learns_the_sentinel_and_the_word_as_the_library_does(
+    tiny, tiny_folder, data_dir, sentinel
+):
+    """PPT section 2: decoder input [start, sentinel], labels [sentinel, word], answer at 1."""
+    data, backbone = sst2(data_dir), tiny("t5")
+    reads = words(backbone, data, among="vocabulary", sentinel=sentinel)
+    examples = data.load("train")
+    batch = read(reads, examples)[0]
+    mark = [backbone.tokenizer().mask_token_id] if sentinel else []
+    wanted = torch.tensor([[*mark, ids(backbone, ONE[e.target][0])[0]] for e in examples])
+    model = transformers.T5ForConditionalGeneration.from_pretrained(tiny_folder("t5")).eval()
+    with torch.no_grad():
+        theirs = model(input_ids=batch.ids, attention_mask=batch.mask.long(), labels=wanted)
+    loss, answers = loss_and_answers(reads, examples)
+    assert batch.targets.tolist() == wanted.flatten().tolist()
+    assert abs(loss - float(theirs.loss)) < 1e-5
+    said = backbone.tokenizer().convert_ids_to_tokens(theirs.logits[:, -1].argmax(dim=-1))
+    names = {"bad": "negative", "good": "positive"}
+    assert answers == [names.get(word, word) for word in said]
+    assert (batch.ids == backbone.tokenizer().mask_token_id).any() == sentinel
+
+
+def test_a_left_to_right_model_is_read_at_the_token_before_the_answer():
+    backbone, data = pocket("pocket_gpt2"), task("pocket_sentiment")
+    reads = words(backbone, data, "{~sentence} It was {mask}", among="labels")
+    examples = data.load("train")[:5]
+    batch, output = read(reads, examples, room=128)
+    model = transformers.GPT2LMHeadModel.from_pretrained(backbone.folder, dtype=torch.float32)
+    for row, logits in zip(batch.rows, output.logits, strict=True):
+        with torch.no_grad():
+            last = model(input_ids=torch.tensor([row.ids])).logits[0, -1]
+        torch.testing.assert_close(logits, last, atol=1e-4, rtol=1e-4)
+        assert row.reads == [len(row.ids) - 1]
+
+
+@pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5"])
+@pytest.mark.parametrize("among", ["labels", "vocabulary"])
+def test_others_in_the_batch_change_nothing(name, among):
+    backbone, data = pocket(name), task("pocket_sentiment")
+    reads = words(backbone, data, "{~sentence} It was {mask}", among=among)
+    examples = sorted(data.load("train")[:6], key=lambda e: len(e.fields["sentence"]))
+    together = loss_and_answers(reads, examples)
+    alone = [loss_and_answers(reads, [e]) for e in examples[::-1]][::-1]
+    assert together[1] == [own[0] for _, own in alone]
+    assert abs(together[0] - sum(loss for loss, _ in alone) / 6) < 1e-4
