@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
@@ -22,6 +23,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
+    if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
+        task["vocabulary"] = Path(task["vocabulary"]).name
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
 
 
