@@ -1,6 +1,5 @@
 """Tables over one more key than the seed: mean and std over patterns, and the best on dev."""
 
-
 import pytest
 
 from ptrun.cells import merged
