@@ -45,3 +45,8 @@ def asked(method, examples, device="cpu"):
     readout = method.readout
     rows = [readout.row(readout.pieces(example), method.room()) for example in examples]
     return collate([Features(str(i), [row], [0]) for i, row in enumerate(rows)], None, device)
+
+
+def rows_of(name, folder, *overrides):
+    """Return a task over the six rows that the tests have of it, train and test the same."""
+    return task(name, folder, f"task.source.folder={name}", "task.splits.test=test", *overrides)
