@@ -23,7 +23,8 @@ ptrun: config-driven experiments in prompt tuning
   ptrun [KEY=VALUE ...]       one run; bare `ptrun` trains offline in seconds
   ptrun -m KEY=A,B ...        a sweep over comma-separated values
   ptrun list [GROUP]          the options of a group, or of all
-  ptrun report DIR            mean, std and n for each method and task below DIR
+  ptrun report DIR [over=KEY] mean, std and n for each method and task below DIR; over the
+                              values of a key: over=method.pattern, with the best on dev
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
@@ -125,9 +126,11 @@ def _report(arguments: Sequence[str]) -> None:
 
     from ptrun.report import table
 
-    if len(arguments) != 1:
-        raise UserError("report takes one folder: ptrun report outputs")
-    shown = table(Path(arguments[0]))
+    keys = [argument.removeprefix("over=") for argument in arguments if argument[:5] == "over="]
+    folders = [argument for argument in arguments if argument[:5] != "over="]
+    if len(folders) != 1 or len(keys) > 1:
+        raise UserError("report takes one folder: ptrun report outputs [over=method.pattern]")
+    shown = table(Path(folders[0]), *keys)
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
 

@@ -38,12 +38,21 @@ def divide(method: Method, split: Split) -> list[Part]:
     Raises:
         UserError: nothing is left.
     """
-    kept = _answerable(method, split)
+    kept = _teaching(method, _answerable(method, split))
     left_out = len(split.test) - len(kept.test)
     if left_out:
-        _LOG.warning("%d of %d test examples are not one token", left_out, len(split.test))
+        _LOG.warning(
+            "%d of %d test examples are left out: their answer is not one token, or not an "
+            "allowed one",
+            *(left_out, len(split.test)),
+        )
     if not kept.test:
-        raise UserError(f"backbone={method.backbone.name}: no answer of the task is one token.")
+        raise UserError(
+            f"backbone={method.backbone.name}: no answer of the task is one token, or none is "
+            "allowed."
+        )
+    if split.train and not kept.train:
+        raise UserError(f"none of the {len(split.train)} training examples can teach this method.")
     if not getattr(method, "per_relation", False):
         return [Part("", kept, left_out)]
     names = list(dict.fromkeys(str(e.group) for e in kept.test))
@@ -65,6 +74,12 @@ def _answerable(method: Method, split: Split) -> Split:
         return [e for e in examples if can(e)]
 
     return replace(split, train=kept(split.train), dev=kept(split.dev), test=kept(split.test))
+
+
+def _teaching(method: Method, split: Split) -> Split:
+    """Return the split with what the read-out learns from: all of train, a part, or more."""
+    chosen = getattr(method.readout, "teaching", None)
+    return split if chosen is None else replace(split, train=chosen(split.train))
 
 
 def _of(split: Split, name: str) -> Split:

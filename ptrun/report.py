@@ -1,107 +1,108 @@
-"""Result files to one table: mean, standard deviation and number of seeds for each cell."""
+"""Result files to one table: mean, standard deviation and number of seeds for each cell.
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+ptrun report outputs
+ptrun report outputs over=method.pattern      # mean and std over patterns, and the best on dev
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from ptrun import result
+from ptrun.aggregate import best_on_dev, mean_std
+from ptrun.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.errors import UserError
-from ptrun.types import RunResult
 
-_NAMES = ("task", "method", "backbone", "setting", "protocol")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The runs that differ in their seed alone."""
-
-    names: tuple[str, ...]
-    differs: str
-    """The settings that tell this cell from others of the same names."""
-    runs: Sequence[RunResult]
-
-    def values(self, part: str) -> list[float]:
-        """Return the selecting metric of each finished run on `dev` or `test`."""
-        done = [run for run in self.runs if run.status == "finished"]
-        return [run.metrics[part][run.metric] for run in done if run.metrics[part]]
+_COLUMNS = ("dev", "test", "n", "failed", "learned")
+_SEEDS = "mean ± standard deviation over seeds (n - 1); failed runs are not in the mean"
+_OVER = (
+    "mean ± standard deviation (n - 1) over n values of {key}, each the mean of its seeds;\n"
+    "best on dev: the test score of the values whose dev score is highest"
+)
 
 
-def cells(results: Sequence[RunResult]) -> list[Cell]:
-    """Group results by everything but their seed."""
-    groups: dict[str, list[RunResult]] = {}
-    for run in results:
-        groups.setdefault(run.group, []).append(run)
-    names = {group: tuple(runs[0].names[n] for n in _NAMES) for group, runs in groups.items()}
-    found = []
-    for group, runs in groups.items():
-        rivals = [groups[other][0] for other in groups if names[other] == names[group]]
-        found.append(Cell(names[group], _differences(runs[0], rivals), runs))
-    return sorted(found, key=lambda cell: (cell.names, cell.differs))
-
-
-def table(root: Path) -> Table:
-    """Return the table of all runs below a folder.
+def table(root: Path, over: str | None = None) -> Table:
+    """Return the table of all runs below a folder; `over` makes one row of the values of a key.
 
     Raises:
-        UserError: the folder is not there, or holds no result.
+        UserError: the folder is not there, or holds no result, or no result has the key.
     """
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are below `outputs`.")
     results = result.read_all(root)
     if not results:
         raise UserError(f"report {root}: no result.json or failure.json below it.")
-    shown = Table(title=str(root), title_justify="left")
-    for name in (*_NAMES, "differs in", "metric"):
-        shown.add_column(name, overflow="fold")
-    for name in ("dev", "test", "n", "failed", "learned"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for cell in cells(results):
-        shown.add_row(*_row(cell))
-    shown.caption = "mean ± standard deviation over seeds (n - 1); failed runs are not in the mean"
-    shown.caption_justify = "left"
-    return shown
+    if over is None:
+        return _table(root, _COLUMNS, [_row(cell) for cell in cells(results)], _SEEDS)
+    rows = [_merged_row(row) for row in merged(results, over)]
+    return _table(root, (*_COLUMNS, "best on dev"), rows, _OVER.format(key=over))
 
 
 def spread(values: Sequence[float]) -> str:
     """Return `mean ± std` (sample standard deviation, ddof 1), the mean alone for one value."""
     if not values:
         return "-"
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
+    found = mean_std(values)
+    return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
+
+
+def _table(
+    root: Path, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str
+) -> Table:
+    shown = Table(title=str(root), title_justify="left")
+    for name in (*NAMES, "differs in", "metric"):
+        shown.add_column(name, overflow="fold")
+    for name in columns:
+        shown.add_column(name, justify="right", no_wrap=name != "best on dev", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    shown.caption, shown.caption_justify = caption, "left"
+    return shown
 
 
 def _row(cell: Cell) -> list[str]:
-    first = cell.runs[0]
-    failed = sum(run.status != "finished" for run in cell.runs)
     return [
         *cell.names,
         cell.differs,
-        first.metric,
+        cell.runs[0].metric,
         spread(cell.values("dev")),
         spread(cell.values("test")),
         str(len(cell.values("test"))),
-        str(failed) if failed else "",
-        f"{first.learned_parameters['total']:,}",
+        str(cell.failed or ""),
+        _learned([cell]),
     ]
 
 
-def _differences(run: RunResult, rivals: Sequence[RunResult]) -> str:
-    """Return `key=value` for each setting in which the rivals are not all alike."""
-    flats = [_flat(rival.config) for rival in rivals]
-    own = _flat(run.config)
-    keys = [key for key in own if key != "seed" and len({str(f.get(key)) for f in flats}) > 1]
-    return " ".join(f"{key}={own[key]}" for key in keys)
+def _merged_row(row: Merged) -> list[str]:
+    own = list(row.cells.values())
+    tests = [mean_std(cell.values("test")).mean for cell in own if cell.values("test")]
+    devs = [mean_std(cell.values("dev")).mean for cell in own if cell.values("dev")]
+    return [
+        *row.names,
+        row.differs,
+        own[0].runs[0].metric,
+        spread(devs),
+        spread(tests),
+        str(len(tests)),
+        str(sum(cell.failed for cell in own) or ""),
+        _learned(own),
+        _best(row),
+    ]
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+def _best(row: Merged) -> str:
+    """Return the test score of the best value on dev, and which it is; `-` without dev scores."""
+    known = {value: cell for value, cell in row.cells.items() if cell.values("dev")}
+    if not known:
+        return "-"
+    devs = [mean_std(cell.values("dev")).mean for cell in known.values()]
+    tests = [mean_std(cell.values("test")).mean for cell in known.values()]
+    values = [value for value, dev in zip(known, devs, strict=True) if dev == max(devs)]
+    return f"{best_on_dev(devs, tests):.2f} ({', '.join(values)})"
+
+
+def _learned(own: Sequence[Cell]) -> str:
+    """Return the number of learned parameters, or from which to which."""
+    counts = {run.learned_parameters["total"] for cell in own for run in cell.runs}
+    return " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))

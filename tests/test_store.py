@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from ptrun import result
+from ptrun.cells import cells
 from ptrun.errors import UserError
-from ptrun.report import cells, spread
+from ptrun.report import spread
 from ptrun.store import RunStore, read_tensors, set_aside
 from ptrun.tracking.none import NoTracker
 from ptrun.types import RunResult

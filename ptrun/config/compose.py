@@ -79,7 +79,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
     task = content["task"]
-    for part in ("train", "dev", "test"):  # the files of `task=csv`
+    for part in ("train", "dev", "test", "vocabulary"):  # files of `task=csv`, of facts
         if isinstance(task.get(part), str):
             task[part] = os.path.expanduser(task[part])
     if isinstance(task.get("train"), str):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
@@ -25,6 +26,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
         kept.pop("start", None)
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
+    if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
+        task["vocabulary"] = Path(task["vocabulary"]).name
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
 
 

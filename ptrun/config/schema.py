@@ -30,7 +30,8 @@ class Optimizer(StrEnum):
 class Ties(StrEnum):
     """Which of equally good evaluations is kept.
 
-    `last_in_all` is the last that is as good or better in every metric of the task.
+    `last_in_all` is the last that is as good or better in every metric of the task; progress is
+    then to be better in every one.
     """
 
     first = "first"

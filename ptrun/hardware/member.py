@@ -132,19 +132,27 @@ class Member:
                 **metrics,
             }
         )
-        progress = metrics[self.metric] > self.best_value
+        progress = self._gains(metrics)
         self.stale = 0 if progress or not self.select_best else self.stale + 1
         if not self.select_best or self._keeps(metrics):
             self.best = {name: p.detach().clone() for name, p in self.learned.items()}
             self.best_step, self.best_value = self.step, metrics[self.metric]
             self.best_metrics = metrics
 
+    def _gains(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether an evaluation is better than the best one, by every judge."""
+        if not self.best_metrics:
+            return metrics[self.metric] > self.best_value
+        return all(metrics[name] > self.best_metrics[name] for name in self._judges(metrics))
+
     def _keeps(self, metrics: Mapping[str, float]) -> bool:
         """Return whether an evaluation takes the place of the best one."""
         if not self.best_metrics or self.train.ties is Ties.first:
-            return metrics[self.metric] > self.best_value
-        names = list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
-        return all(metrics[name] >= self.best_metrics[name] for name in names)
+            return self._gains(metrics)
+        return all(metrics[name] >= self.best_metrics[name] for name in self._judges(metrics))
+
+    def _judges(self, metrics: Mapping[str, float]) -> list[str]:
+        return list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
 
     def finish(self) -> None:
         """Put the selected tensors in place."""

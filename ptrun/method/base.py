@@ -23,10 +23,12 @@ class Method(nn.Module):
     """A prompt, a read-out and a scope; it never calls the backbone, the engine does.
 
     Sub-classes say what they add in `inputs`, and in `prompt_positions` how much of the backbone's
-    length that takes. `soft` says whether their patterns have learned vectors in them.
+    length that takes. `soft` says whether their patterns have learned vectors in them, `readouts`
+    which read-outs they have, the first if none is named.
     """
 
     soft: ClassVar[bool] = False
+    readouts: ClassVar[Sequence[str]] = ("head", "verbalizer")
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq")
     tunes_backbone: bool = False
 
@@ -34,6 +36,7 @@ class Method(nn.Module):
         super().__init__()
         self._backbone = [backbone]  # a list keeps the backbone out of the module tree
         self.task = task
+        reading.setdefault("readout", self.readouts[0])  # type: ignore[typeddict-item]
         self.readout = choose.readout_for(backbone, task, reading, soft=self.soft)
 
     @property
@@ -151,4 +154,10 @@ def check_pair(
             f"{backbone.name} is {backbone.family}."
         )
     reading = {key: node[key] for key in Reading.__annotations__ if key in node}
+    chosen = reading.setdefault("readout", method.readouts[0])
+    if chosen not in method.readouts:
+        raise UserError(
+            f"method.readout={chosen}: {method.__name__} reads through "
+            f"{' or '.join(method.readouts)} alone."
+        )
     choose.check(backbone, task, reading, soft=method.soft)  # type: ignore[arg-type]

@@ -3,9 +3,15 @@
 Liu et al. 2021, "GPT Understands, Too", §3. Two regimes: on LAMA the backbone is frozen and each
 relation has a prompt of its own; on SuperGLUE the backbone is tuned with the prompt
 (`tune_backbone: true`). The vectors take the place of raw word embeddings, so the model adds
-positions once; words around the slots are anchors. Departs from the released code, which puts the
-mask before the subject on LAMA: the order is the pattern's (`ptuning` is the paper's,
-`ptuning_code` the code's).
+positions once; words around the slots are anchors.
+
+Departs from the released code, by default:
+- on LAMA the mask comes after the subject, as printed; the code's order is
+  `method.pattern=ptuning_code` (the authors saw no difference);
+- a left-to-right backbone learns at the position that answers; the code learns at the one before,
+  by mistake: `method.shifted_label=true`;
+- ALBERT gets segment ids in patterns with `||`; the code gives it none.
+COPA, WSC: see `ptrun.readout.candidates` and `ptrun.readout.fill`.
 """
 
 from collections.abc import Mapping
@@ -39,6 +45,7 @@ class PTuning(Method):
     """
 
     soft = True
+    readouts = ("verbalizer",)
 
     def __init__(
         self,

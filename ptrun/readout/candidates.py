@@ -1,8 +1,7 @@
 """Scoring written candidates: how likely the head finds each one's words in the pattern's gap.
 
-One row a candidate, spelled as the pattern writes it where the pattern lists options. Its score is
-the mean log-probability of its tokens; P-tuning's released code learns by the mean, and answers by
-the sum.
+One row a candidate, spelled as the pattern writes it where the pattern lists options, with as many
+masks as it has tokens.
 """
 
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 Objective = Literal["margin", "softmax"]
+Scored = Literal["sum", "mean"]
 
 
 class Candidates(Cloze):
@@ -29,13 +29,19 @@ class Candidates(Cloze):
 
     A masked backbone reads all tokens at once while it learns; to answer it fills the masks one by
     one, the likeliest right token first (PET). Other families read each token after those before.
+    Departs from the released code of P-tuning in one thing: there both options are learned in one
+    row, whose masks are those of the longer one; here each learns in the row it is answered in.
 
     Args:
         backbone, task, pvp: as in `Cloze`.
         objective: `margin` is P-tuning's for COPA, the mean over wrong candidates of
             max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens; here of one example, where
             the released code takes the mean over the batch first. `softmax` is cross-entropy over
-            candidates.
+            candidates, each scored by the mean over its tokens.
+        scored: by what an answer is chosen: the `sum` of the log-probabilities of its tokens (PET,
+            P-tuning), which favours short ones, or their `mean`.
+        swapped: also learn from each example with its options in reverse order (P-tuning and PET
+            on COPA, whose pattern writes both out).
     """
 
     def __init__(
@@ -45,9 +51,16 @@ class Candidates(Cloze):
         pvp: PVP,
         *,
         objective: Objective = "margin",
+        scored: Scored = "sum",
+        swapped: bool = False,
     ):
         super().__init__(backbone, task, pvp)
-        self.objective = objective
+        self.objective, self.scored, self.swapped = objective, scored, swapped
+
+    def teaching(self, examples: Sequence[Example]) -> list[Example]:
+        """Return the examples that are learned from, swapped ones after them."""
+        more = examples if self.swapped and self.task.kind == "choice" else []
+        return [*examples, *map(_reversed, more)]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row a candidate."""
@@ -63,7 +76,7 @@ class Candidates(Cloze):
         logs = batch.by_example(self._log_probabilities(output, batch))
         if self.backbone.family == "masked":
             return [self._fill(f, own) for f, own in zip(batch.features, logs, strict=True)]
-        return [_best(f, _means(f, own)) for f, own in zip(batch.features, logs, strict=True)]
+        return [self._best(f, _sums(f, own)) for f, own in zip(batch.features, logs, strict=True)]
 
     def _scored(self, output: BackboneOutput, batch: Batch) -> list[tuple[Features, Tensor]]:
         logs = batch.by_example(self._log_probabilities(output, batch))
@@ -106,8 +119,13 @@ class Candidates(Cloze):
         facts = {**features.facts, "words": left, "totals": totals}
         if any(left):
             return replace(features, rows=rows, facts=facts)
-        sizes = torch.tensor(features.facts["sizes"])
-        return _best(features, torch.tensor(totals) / sizes)
+        return self._best(features, torch.tensor(totals))
+
+    def _best(self, features: Features, sums: Tensor) -> Prediction:
+        """Return the candidate that scores best, from the sums of its tokens' log-probabilities."""
+        sizes = torch.tensor(features.facts["sizes"], device=sums.device)
+        scores = sums / sizes if self.scored == "mean" else sums
+        return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
 
     def _features(self, example: Example, room: int) -> Features:
         texts, right = _candidates(example)
@@ -122,15 +140,12 @@ class Candidates(Cloze):
     def _row(self, example: Example, words: list[int], room: int) -> Row:
         if self.backbone.family == "masked":
             return self.row(self.pieces(example), room, len(words))
-        made = self.row(self.pieces(example), room - len(words))
-        if made.decoder is None:
-            at = made.reads[-1]
-            reads = list(range(at, at + len(words)))
-            types = made.types and [*made.types, *made.types[-1:] * (len(words) - 1)]
-            return Row([*made.ids, *words[:-1]], types, reads, made.softs)
+        made = self.row(self.pieces(example), self.room(room) - len(words))
         at = made.reads[-1]
         reads = list(range(at, at + len(words)))
-        return Row(made.ids, None, reads, made.softs, [*made.decoder, *words[:-1]])
+        if made.decoder is not None:
+            return Row(made.ids, None, reads, made.softs, [*made.decoder, *words[:-1]])
+        return Row([*made.ids[: at + 1], *words[:-1]], None, reads, made.softs)
 
 
 def _candidates(example: Example) -> tuple[list[str], list[int]]:
@@ -141,13 +156,20 @@ def _candidates(example: Example) -> tuple[list[str], list[int]]:
     return list(example.fields["options"]), [example.target]
 
 
-def _means(features: Features, logs: Tensor) -> Tensor:
+def _reversed(example: Example) -> Example:
+    options = list(example.fields["options"])
+    fields = {**example.fields, "options": options[::-1]}
+    return Example(f"{example.id}-swapped", fields, len(options) - 1 - example.target)
+
+
+def _sums(features: Features, logs: Tensor) -> Tensor:
+    """Return the summed log-probabilities of each candidate's tokens."""
     sizes = [len(own) for own in features.facts["words"]]
-    return torch.stack([own.mean() for own in torch.split(logs, sizes)])
+    return torch.stack([own.sum() for own in torch.split(logs, sizes)])
 
 
-def _best(features: Features, scores: Tensor) -> Prediction:
-    return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
+def _means(features: Features, logs: Tensor) -> Tensor:
+    return _sums(features, logs) / torch.tensor(features.facts["sizes"], device=logs.device)
 
 
 def _filled(row: Row, read: int, word: int) -> Row:

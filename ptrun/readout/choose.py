@@ -7,7 +7,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
-from ptrun.readout.candidates import Candidates, Objective
+from ptrun.readout.candidates import Candidates, Objective, Scored
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
@@ -46,8 +46,8 @@ class Reading(TypedDict, total=False):
     language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
     verbalizers: `pattern`, one of the task's by name, null for the first that suits; `among`
     (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
-    `objective` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
-    (`ptrun.readout.fact_words`).
+    `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
+    (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment"]
@@ -55,6 +55,8 @@ class Reading(TypedDict, total=False):
     pattern: str | None
     among: Among | Literal["auto"]
     objective: Objective
+    scored: Scored
+    swapped: bool
     sentinel: bool
     shifted_label: bool
 
@@ -136,7 +138,14 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel)
     if task.kind == "span_check":
         return Fill(backbone, task, pvp)
-    return Candidates(backbone, task, pvp, objective=reading.get("objective", "margin"))
+    return Candidates(
+        backbone,
+        task,
+        pvp,
+        objective=reading.get("objective", "margin"),
+        scored=reading.get("scored", "sum"),
+        swapped=reading.get("swapped", False),
+    )
 
 
 def _pvp(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> PVP:

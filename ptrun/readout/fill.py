@@ -1,5 +1,6 @@
 """Span verification by filling in: whom does the head itself name in the pronoun's place (WSC)?"""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,11 +20,15 @@ _RIGHT, _WRONG = "same", "different"
 class Fill(Cloze):
     """Learns the noun phrase's tokens at the masks; answers by the words it would put there.
 
-    Only examples where the noun phrase is right have loss terms. To answer, the mask it is surest
-    of is filled first, then the next; `same` if all words found are in the noun phrase or the other
-    way round (P-tuning §2b). There is one mask more than tokens, its target the padding token; the
-    released code draws 0 to 3 more anew each time it trains.
+    Only examples where the noun phrase is right teach. To answer, the mask it is surest of is
+    filled first, then the next; `same` if all words found are in the noun phrase or the other way
+    round (P-tuning §2b), so no words are too. There is one mask more than tokens, its target the
+    padding token; the released code draws 0 to 3 more when it writes its training examples out.
     """
+
+    def teaching(self, examples: Sequence[Example]) -> list[Example]:
+        """Return the examples that are learned from."""
+        return [example for example in examples if example.target == _RIGHT]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example."""
@@ -62,9 +67,9 @@ class Fill(Cloze):
 
     def _answer(self, named: list[int], noun: str) -> str:
         tokenizer = self.backbone.tokenizer()
-        said = set(tokenizer.decode(named, skip_special_tokens=True).lower().split())
-        gold = set(noun.lower().split())
-        return _RIGHT if said and (said <= gold or gold <= said) else _WRONG
+        said = _words(tokenizer.decode(named, skip_special_tokens=True))
+        gold = _words(noun)
+        return _RIGHT if said <= gold or gold <= said else _WRONG
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
@@ -73,3 +78,8 @@ class Fill(Cloze):
         pad = self.backbone.tokenizer().pad_token_id or 0
         targets = [*words, *[pad] * _EXTRA] if example.target == _RIGHT else []
         return Features(example.id, [row], targets, {"noun": noun, "found": {}})
+
+
+def _words(text: str) -> set[str]:
+    """Return its words, letters alone."""
+    return set(re.findall(r"[^\W\d_]+", text.lower()))

@@ -1,10 +1,13 @@
 """Fact probing: one word completes a fact, relation by relation (LAMA)."""
 
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.task.base import PARTS
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.ranking import precision_at_1
 from ptrun.task.shown import shown
@@ -13,6 +16,8 @@ from ptrun.types import Example, Prediction
 
 TEMPLATES = "templates"
 """An optional file beside the splits: one row a relation, with its `predicate_id`."""
+OBJECTS = "objects"
+"""As `vocabulary`: the answers are the objects of the task itself."""
 SEARCHED = ("lpaqa", "autoprompt")
 """The templates it may hold, found by search (LPAQA, AutoPrompt); fields of the examples then."""
 
@@ -26,6 +31,10 @@ class Facts(Dataset):
         relations: those that are used; null is all.
         common_vocabulary: leave out facts whose object is not in the vocabulary that all models
             share; the files say so in `obj_in_common_vocab`.
+        vocabulary: which words may be answered: a file of one word a line (LAMA's lists of 29k and
+            34k words, by which the papers restrict P@1), or `objects`, the distinct objects of
+            train, dev and test: a closed list, on which P@1 is higher. Facts whose object is not
+            among them are left out. Null: any token of the backbone's, the hardest of the three.
     """
 
     kind: ClassVar[str] = "facts"
@@ -39,10 +48,35 @@ class Facts(Dataset):
         *,
         relations: list[str] | None = None,
         common_vocabulary: bool = False,
+        vocabulary: str | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.relations, self._common = relations, common_vocabulary
+        self._allowed = vocabulary
+
+    @cached_property
+    def vocabulary(self) -> Sequence[str] | None:
+        """The words that may be answered, each once; None is any.
+
+        Raises:
+            UserError: there is no such file, or it has no word.
+        """
+        if self._allowed is None:
+            return None
+        if self._allowed == OBJECTS:
+            parts = [self.load(part) for part in PARTS if self.has(part)]
+            return sorted({str(example.target) for part in parts for example in part})
+        words = [line.strip() for line in self._list().decode("utf-8").splitlines()]
+        if not any(words):
+            raise UserError(f"task.vocabulary={self._allowed}: the file has no word.")
+        return list(dict.fromkeys(word for word in words if word))
+
+    def digest(self) -> str:
+        """Return what identifies the data: with the content of a vocabulary's file."""
+        if self._allowed in (None, OBJECTS):
+            return super().digest()
+        return hashlib.sha256(super().digest().encode() + self._list()).hexdigest()[:16]
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
@@ -75,6 +109,15 @@ class Facts(Dataset):
                 raise UserError(f"{row.where}: a second row of {relation}; keep one a relation.")
             found[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
         return found
+
+    def _list(self) -> bytes:
+        file = Path(str(self._allowed))
+        if not file.is_file():
+            raise UserError(
+                f"task.vocabulary={file}: no such file; name one with a word a line, "
+                f"type task.vocabulary={OBJECTS}, or null for any token."
+            )
+        return file.read_bytes()
 
     def _places(self) -> set[tuple[Source, str]]:
         more = {(self._source, TEMPLATES)} if self._source.exists(TEMPLATES) else set()

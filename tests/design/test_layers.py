@@ -18,7 +18,7 @@ LAYERS = [
     ("method", "setting", "protocol", "tracking"),
     ("hardware", "token_cache", "parts"),
     ("importing", "pretrain"),
-    ("result",),
+    ("result", "cells"),
     ("store", "manifest", "report"),
     ("start",),
     ("plan",),

@@ -1,0 +1,231 @@
+"""P-tuning: vectors in the place of word embeddings, in both of the paper's regimes."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.backbone.base import BackboneInput, checksum
+from ptrun.errors import UserError
+from ptrun.method.base import Method, check_pair
+from ptrun.method.ptuning import PTuning
+from tests.facts import ROWS, asked, backbone, facts, task
+from tests.training import engine, member
+
+FAMILIES = ["bert", "albert", "roberta", "gpt2", "t5"]
+
+
+def plain(kind, tiny, folder):
+    """Return a tiny backbone prompted on facts by nine vectors (six of GPT-2) of no encoder."""
+    torch.manual_seed(0)
+    return PTuning(tiny(kind), facts(folder), encoder="plain")
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert", "roberta", "gpt2"])
+def test_raw_word_embeddings_are_the_ids_and_finished_ones_are_not(tiny, tmp_path, kind):
+    loaded, batch = tiny(kind), asked(plain(kind, tiny, tmp_path), facts(tmp_path).load("test"))
+    ids = BackboneInput(mask=batch.mask, ids=batch.ids, types=batch.types, logits_at=batch.reads)
+
+    def logits(embeddings):
+        return loaded.forward(replace(ids, ids=None, embeddings=embeddings)).logits
+
+    expected = loaded.forward(ids).logits
+    torch.testing.assert_close(logits(loaded.embed(batch.ids)), expected, atol=1e-5, rtol=0)
+    assert (logits(finished(loaded, kind, batch)) - expected).abs().max() > 0.1
+
+
+def finished(loaded, kind, batch):
+    """Return the whole output of the embedding layer: positions added, and its norm."""
+    if kind == "gpt2":
+        places = torch.arange(batch.ids.shape[1])
+        return loaded.embed(batch.ids) + loaded.model.transformer.wpe(places)
+    return getattr(loaded.model, kind).embeddings(batch.ids, token_type_ids=batch.types)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_vectors_of_a_word_are_the_discrete_pattern(tiny, tmp_path, kind):
+    method, examples = plain(kind, tiny, tmp_path), facts(tmp_path).load("test")
+    batch, word = asked(method, examples), 9
+    method.prompt.table.data.copy_(method.backbone.embed(torch.tensor(word)))
+    written = batch.ids.scatter(1, batch.softs, word)
+    discrete = Method.inputs(method, replace(batch, ids=written))
+    ours, theirs = (method.backbone.forward(g).logits for g in (method.inputs(batch), discrete))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("kind", "width"), [("bert", 32), ("albert", 12), ("gpt2", 32)])
+def test_rows_have_the_width_of_embeddings_and_land_in_order_whatever_the_padding(
+    tiny, tmp_path, kind, width
+):
+    method, examples = plain(kind, tiny, tmp_path), facts(tmp_path).load("test")
+    made = method.prompt()
+    assert made.shape == ({"gpt2": 6}.get(kind, 9), width)
+    for count in range(1, len(examples) + 1):
+        batch = asked(method, examples[:count])
+        given = method.inputs(batch)
+        rows = torch.arange(count)[:, None]
+        assert torch.equal(given.embeddings[rows, batch.softs], made.expand(count, -1, -1))
+        assert given.mask[rows, batch.softs].all() and (batch.softs.diff(dim=1) > 0).all()
+        flagged = torch.zeros_like(batch.mask).index_put((rows, batch.softs), torch.tensor(True))
+        assert flagged.sum() == count * len(made)
+        words = method.backbone.embed(batch.ids)
+        assert torch.equal(given.embeddings[~flagged], words[~flagged])
+
+
+def test_positions_of_a_subject_of_two_tokens_in_both_orders(tiny, tmp_path):
+    loaded, examples = tiny(), facts(tmp_path).load("test")[2:3]
+    paper, code = (
+        asked(PTuning(loaded, facts(tmp_path), pattern=p), examples)
+        for p in ("ptuning", "ptuning_code")
+    )
+    assert paper.softs.tolist() == [[1, 2, 3, 6, 7, 8, 10, 11, 12]]
+    assert paper.reads.columns.tolist() == [9] and paper.ids.shape == (1, 14)
+    assert code.softs.tolist() == [[1, 2, 3, 5, 6, 7, 10, 11, 12]]
+    assert code.reads.columns.tolist() == [4] and code.ids.shape == (1, 14)
+    assert paper.ids[0, 4:6].tolist() == code.ids[0, 8:10].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "task_name", "encoder", "parameters"),
+    [
+        ("bert_base_cased", "lama", "lstm", 8_278_272),
+        ("bert_large_cased", "lama", "lstm", 14_707_712),
+        ("gpt2_medium", "lama", "lstm", 14_704_640),
+        ("gpt2_xl", "lama", "lstm", 35_878_400),
+        ("albert_xxlarge_v2", "rte", "lstm", 708_992),
+        ("albert_xxlarge_v2", "wsc", "lstm", 709_120),
+        ("albert_xxlarge_v2", "boolq", "mlp", 33_152),
+    ],
+)
+def test_presets_learn_as_many_parameters_as_the_papers(name, task_name, encoder, parameters):
+    hidden = "half" if task_name == "lama" else "full"
+    with torch.device("meta"):
+        made = PTuning(backbone(name), task(task_name, "."), encoder=encoder, hidden=hidden)
+    assert made.learned_parameters() == {
+        "prompt": parameters,
+        "head": 0,
+        "backbone": 0,
+        "total": parameters,
+    }
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_on_lama_the_backbone_is_bitwise_unchanged_and_tuned_both_change(tiny, tmp_path, tuned):
+    loaded = tiny()
+    before = checksum(loaded.model)
+    one = member(partial(PTuning, tune_backbone=tuned), loaded, facts(tmp_path), max_steps=1)
+    start = {name: p.detach().clone() for name, p in one.learned.items()}
+    assert {name.split(".")[0] for name in one.learned} == {"prompt", *["backbone"] * tuned}
+    held = {id(p) for group in one.optimizer.param_groups for p in group["params"]}
+    assert held == {id(p) for p in one.learned.values()}
+    fit = engine(loaded)
+    fit.place([one.method])
+    fit.fit([one])
+    assert (checksum(loaded.model) != before) is tuned
+    moved = {n.split(".")[0] for n, p in one.learned.items() if not torch.equal(p, start[n])}
+    assert moved == {"prompt", *["backbone"] * tuned}
+
+
+@pytest.fixture(scope="module")
+def pocket_gpt2():
+    loaded = backbone("pocket_gpt2")
+    loaded.load()
+    return loaded
+
+
+def gradients(loaded, **reading):
+    """Return the gradient of each of the six prompt rows of a left-to-right backbone."""
+    data = task("pocket_facts", None)
+    torch.manual_seed(0)
+    method = PTuning(loaded, data, encoder="plain", **reading)
+    examples = [e for e in data.load("train")[:200] if method.readout.can_answer(e)][:8]
+    batch = engine(loaded)._collate(method.encode(examples))
+    method.loss(loaded.forward(method.inputs(batch)), batch).backward()
+    return method.prompt.table.grad.abs().sum(dim=1)
+
+
+def test_every_row_of_gpt_learns_and_the_released_label_leaves_the_last_without(pocket_gpt2):
+    right, released = gradients(pocket_gpt2), gradients(pocket_gpt2, shifted_label=True)
+    assert len(right) == 6 and (right > 0).all()
+    assert (released[:5] > 0).all() and released[5] == 0
+
+
+def test_gpt_logits_equal_those_of_peft(pocket_gpt2):
+    """Vectors before the text: PEFT's P-tuning of the same checkpoint, to 1e-5."""
+    peft = pytest.importorskip("peft")
+    from transformers import GPT2LMHeadModel
+
+    from tests.prompt.test_encoder import copied
+
+    pattern = "task.pvps={front: {pattern: '{soft:3} {sub_label} {mask}'}}"
+    data = task("pocket_facts", None, pattern)
+    method = PTuning(pocket_gpt2, data, pattern="front")
+    batch = asked(method, data.load("test")[:1])
+    config = peft.PromptEncoderConfig(
+        task_type="CAUSAL_LM",
+        num_virtual_tokens=3,
+        encoder_hidden_size=pocket_gpt2.shape.hidden_size // 2,
+        encoder_reparameterization_type="LSTM",
+        encoder_dropout=0.0,
+    )
+    model = GPT2LMHeadModel.from_pretrained(pocket_gpt2.folder, dtype=torch.float32)
+    theirs = peft.get_peft_model(model, config)
+    copied(method.prompt, theirs.eval().prompt_encoder["default"])
+    expected = theirs(batch.ids[:, 3:]).logits[:, -1]
+    found = pocket_gpt2.forward(method.inputs(batch)).logits
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert", "t5"])
+@pytest.mark.parametrize("tuned", [False, True])
+def test_saved_vectors_answer_as_the_encoder_did_in_any_order(tiny, tmp_path, kind, tuned):
+    make = partial(PTuning, tune_backbone=tuned)
+    loaded, data = tiny(kind), facts(tmp_path)
+    one = member(make, loaded, data, max_steps=4)
+    fit = engine(loaded)
+    fit.place([one.method])
+    fit.fit([one])
+    features = one.method.encode(data.load("test"))
+    answers = fit.predict([one.method], [features])[0]
+    kept = {name: tensor.clone() for name, tensor in one.method.exported().items()}
+    assert kept["prompt.vectors"].shape == (9, loaded.shape.embedding_size)
+    assert any(name.startswith("backbone.") for name in kept) is tuned
+    fresh_backbone = tiny(kind)
+    fresh = make(fresh_backbone, data)
+    fresh.load_exported(kept)
+    again = engine(fresh_backbone, 1).predict([fresh], [features[::-1]])[0]
+    assert again[::-1] == answers
+
+
+def test_one_prompt_learns_four_facts(tiny, tmp_path):
+    """The loss without dropout falls by half; a random frozen backbone is what bounds it."""
+    loaded, data = tiny(), facts(tmp_path, rows=[*ROWS[:3], ("P1", "a film", "Rome")])
+    before = loss_of(loaded, member(PTuning, loaded, data))
+    one = member(PTuning, loaded, data, max_steps=100, eval_every=100)
+    fit = engine(loaded)
+    fit.place([one.method])
+    fit.fit([one])
+    assert loss_of(loaded, one) < before / 2
+
+
+@torch.no_grad()
+def loss_of(loaded, one):
+    batch = engine(loaded)._collate(one.features)
+    loss = one.method.loss(loaded.forward(one.method.inputs(batch)), batch)
+    return float(loss) / len(batch.targets)
+
+
+@pytest.mark.parametrize(
+    ("name", "task_name", "node", "message"),
+    [
+        ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: PTuning reads through verb"),
+        ("gpt2", "copa", {}, "task=copa has no pattern for this method on a causal backbone"),
+        ("t5_v1_1_base", "wsc", {}, "filling masks, which t5_v1_1_base"),
+        ("bert_base_cased", "rte", {"pattern": "manual1"}, r"manual1 has no \{soft\} slot; .*ptun"),
+        ("electra_base", "rte", {}, "electra_base has no language-model head"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_loading(name, task_name, node, message):
+    with pytest.raises(UserError, match=message):
+        check_pair(PTuning, node, backbone(name), task(task_name, "."))

@@ -1,0 +1,177 @@
+"""Candidates: scores are the library's, COPA's margin and decode are the paper's."""
+
+import math
+
+import pytest
+import torch
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.ptuning import PTuning
+from ptrun.parts import divide
+from ptrun.readout.base import Features
+from ptrun.types import Prediction, Split
+from tests.facts import rows_of
+from tests.training import engine
+
+CLASSES = {"bert": "BertForMaskedLM", "gpt2": "GPT2LMHeadModel", "t5": "T5ForConditionalGeneration"}
+LAST = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
+
+
+def made(tiny, data_dir, kind="bert", **reading):
+    """Return a method on COPA; a left-to-right backbone reads options at a pattern's end."""
+    data = rows_of("copa", data_dir, *([LAST] if kind == "gpt2" else []))
+    return ManualPrompt(tiny(kind), data, **reading)
+
+
+def library(tiny_folder, kind):
+    import transformers
+
+    return getattr(transformers, CLASSES[kind]).from_pretrained(tiny_folder(kind)).eval()
+
+
+@torch.no_grad()
+def logits_of(model, kind, row):
+    """Return the library's logits at the tokens that a row reads."""
+    given = {"input_ids": torch.tensor([row.ids])}
+    if row.decoder is not None:
+        given["decoder_input_ids"] = torch.tensor([row.decoder])
+    return model(**given).logits[0, row.reads]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_log_probabilities_equal_the_librarys_under_teacher_forcing(
+    tiny, tiny_folder, data_dir, kind
+):
+    method, model = made(tiny, data_dir, kind), library(tiny_folder, kind)
+    features = method.encode(method.task.load("test"))
+    batch = engine(method.backbone)._collate(features)
+    ours = method.readout._log_probabilities(method.backbone.forward(method.inputs(batch)), batch)
+    theirs = [
+        logits_of(model, kind, row).log_softmax(-1)[range(len(words)), words]
+        for f in features
+        for row, words in zip(f.rows, f.facts["words"], strict=True)
+    ]
+    torch.testing.assert_close(ours, torch.cat(theirs), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("scored", ["sum", "mean"])
+def test_answers_of_left_to_right_reading_follow_the_score(
+    tiny, tiny_folder, data_dir, kind, scored
+):
+    method, model = made(tiny, data_dir, kind, scored=scored), library(tiny_folder, kind)
+    features = method.encode(method.task.load("test"))
+    expected = []
+    for f in features:
+        logs = [
+            logits_of(model, kind, row).log_softmax(-1)[range(len(words)), words]
+            for row, words in zip(f.rows, f.facts["words"], strict=True)
+        ]
+        values = [float(getattr(own, scored)()) for own in logs]
+        expected.append(values.index(max(values)))
+    answers = engine(method.backbone).predict([method], [features])[0]
+    assert [p.value for p in answers] == expected
+
+
+def test_a_left_to_right_row_is_the_text_and_then_the_option(tiny, data_dir):
+    method = made(tiny, data_dir, "gpt2")
+    example = method.task.load("test")[0]
+    (features,) = method.encode([example])
+    row, words = features.rows[0], features.facts["words"][0]
+    text = method.readout.row(method.readout.pieces(example), 64)
+    assert row.reads[0] == text.reads[0] and len(row.reads) == len(words) > 1
+    assert row.ids == [*text.ids[: text.reads[0] + 1], *words[:-1]]
+    assert [row.ids[at] for at in row.reads[1:]] == words[:-1]
+
+
+@torch.no_grad()
+def filled(model, row, words):
+    """Return PET's score by a loop of its own: the likeliest right token first, then the next."""
+    ids, left, total = list(row.ids), dict(zip(row.reads, words, strict=True)), 0.0
+    while left:
+        given = {"input_ids": torch.tensor([ids])}
+        chances = model(**given).logits[0].softmax(-1)
+        at = max(left, key=lambda place: float(chances[place, left[place]]))
+        total += math.log(float(chances[at, left[at]]))
+        ids[at] = left.pop(at)
+    return total
+
+
+def test_masks_are_filled_one_by_one_as_a_loop_by_hand_does(
+    tiny, tiny_folder, data_dir, monkeypatch
+):
+    method, model = made(tiny, data_dir), library(tiny_folder, "bert")
+    features = method.encode(method.task.load("test"))
+    sums = {}
+    best = method.readout._best
+
+    def noted(own: Features, values):
+        sums[own.id] = values
+        return best(own, values)
+
+    monkeypatch.setattr(method.readout, "_best", noted)
+    answers = engine(method.backbone).predict([method], [features])[0]
+    for f, answer in zip(features, answers, strict=True):
+        expected = [
+            filled(model, row, words) for row, words in zip(f.rows, f.facts["words"], strict=True)
+        ]
+        torch.testing.assert_close(sums[f.id], torch.tensor(expected), atol=1e-4, rtol=1e-5)
+        assert answer == Prediction(f.id, expected.index(max(expected)))
+
+
+def loss(method, gap, right=0):
+    """Return the loss of one example whose first option's CE is lower by `gap` than the other's."""
+    features = method.encode(method.task.load("test")[:1])
+    (one,) = features
+    words = one.facts["words"]
+    one.facts["right"][:] = [right]
+    logits = [
+        wanted(token, -3.0 + gap * (option == 0)) for option in (0, 1) for token in words[option]
+    ]
+    batch = engine(method.backbone)._collate(features)
+    return float(method.loss(BackboneOutput(logits=torch.stack(logits)), batch))
+
+
+def wanted(token, log_probability, size=200):
+    """Return logits that give a token this log-probability and the others equal shares."""
+    rest = math.log((1 - math.exp(log_probability)) / (size - 1))
+    logits = torch.full((size,), rest)
+    logits[token] = log_probability
+    return logits
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"), [(0.0, 1.0), (0.4, 0.6), (1.0, 0.0), (1.5, 0.0), (-0.5, 1.5)]
+)
+def test_the_margin_is_one_at_equality_and_nothing_beyond_a_gap_of_one(
+    tiny, data_dir, gap, expected
+):
+    method = made(tiny, data_dir)
+    assert loss(method, gap) == pytest.approx(expected, abs=1e-5)
+    assert loss(method, gap, right=1) == pytest.approx(max(0, 1 + gap), abs=1e-5)  # flipped
+
+
+def test_softmax_is_cross_entropy_over_options(tiny, data_dir):
+    method = made(tiny, data_dir, objective="softmax")
+    assert loss(method, 0.0) == pytest.approx(math.log(2), abs=1e-5)
+    assert loss(method, 1.0) == pytest.approx(math.log(1 + math.exp(-1)), abs=1e-5)
+
+
+def test_swapped_copies_double_what_teaches_and_nothing_else(tiny, data_dir):
+    data = rows_of("copa", data_dir)
+    split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
+    plain, swapped = (
+        divide(PTuning(tiny(), data, swapped=own), split)[0].split for own in (False, True)
+    )
+    assert (len(plain.train), len(swapped.train)) == (6, 12)
+    assert swapped.dev == split.dev and swapped.test == split.test
+    assert len({e.id for e in swapped.train}) == 12
+    for first, second in zip(split.train, swapped.train[6:], strict=True):
+        assert second.fields["options"] == first.fields["options"][::-1]
+        assert second.fields["options"][second.target] == first.fields["options"][first.target]
+    texts = [
+        PTuning(tiny(), data).encode([own[0]])[0].rows[0].ids
+        for own in (split.train, swapped.train[6:])
+    ]
+    assert texts[0] != texts[1]

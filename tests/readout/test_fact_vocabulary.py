@@ -1,0 +1,150 @@
+"""Facts: which words may be answered, which facts count, and where each family is read."""
+
+import pytest
+import torch
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.errors import UserError
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.ptuning import PTuning
+from ptrun.parts import divide
+from ptrun.types import Split
+from tests.facts import ROWS, backbone, facts, task
+from tests.training import engine
+
+
+def ranked(method, *words):
+    """Return logits that rank these words first, in order."""
+    logits = torch.zeros(method.backbone.config["vocab_size"])
+    for place, word in enumerate(words):
+        logits[method.backbone.tokenizer().convert_tokens_to_ids(word)] = 9.0 - place
+    return logits
+
+
+def answer(method, logits):
+    features = method.encode(method.task.load("test")[:1])
+    batch = engine(method.backbone)._collate(features)
+    return method.decode(BackboneOutput(logits=logits[None]), batch)[0].value
+
+
+def test_a_word_outside_the_list_does_not_count_even_where_it_ranks_first(tiny, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("Oslo\nRome\n\ngood\nnot one token\n")
+    free = ManualPrompt(tiny(), facts(tmp_path))
+    listed = ManualPrompt(tiny(), facts(tmp_path, f"task.vocabulary={words}"))
+    closed = ManualPrompt(tiny(), facts(tmp_path, "task.vocabulary=objects"))
+    logits = ranked(free, "the", "dull", "Rome", "Oslo")
+    assert [answer(m, logits) for m in (free, listed, closed)] == ["the", "Rome", "dull"]
+    assert listed.task.vocabulary == ["Oslo", "Rome", "good", "not one token"]
+    assert closed.task.vocabulary == ["Oslo", "Rome", "bad", "dull", "good"]
+
+
+def test_facts_whose_object_is_no_allowed_token_are_not_counted(tiny, tmp_path):
+    rows = [*ROWS, ("P1", "film", "unlisted"), ("P1", "plot", "☃"), ("P1", "Ann", "saw")]
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(["Oslo", "Rome", "good", "dull", "bad", "unlisted", "☃"]))
+    data = facts(tmp_path, f"task.vocabulary={words}", rows=rows)
+    method = ManualPrompt(tiny(), data)
+    test = data.load("test")
+    assert [method.readout.can_answer(e) for e in test] == [True] * 6 + [False] * 3
+    (part,) = divide(method, Split([], [], test, {}))
+    assert len(part.split.test) == 6 and part.left_out == 3
+
+
+def test_each_relation_is_a_part_of_its_own_where_prompts_are_learned(tiny, tmp_path):
+    data = facts(tmp_path, rows=[*ROWS, *ROWS])
+    split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
+    parts = divide(PTuning(tiny(), data), split)
+    assert [(p.name, len(p.split.train), len(p.split.test)) for p in parts] == [
+        ("P1", 6, 6),
+        ("P2", 6, 6),
+    ]
+    (whole,) = divide(PTuning(tiny(), data, tune_backbone=True), split)
+    assert len(whole.split.train) == 12
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("task.vocabulary=nowhere.txt", "task.vocabulary=nowhere.txt: no such file"),
+        ("task.vocabulary={empty}", "the file has no word"),
+    ],
+)
+def test_a_missing_or_empty_list_is_named(tmp_path, override, message):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    with pytest.raises(UserError, match=message):
+        data = facts(tmp_path, override.format(empty=empty))
+        data.digest()
+        print(data.vocabulary)
+
+
+def test_a_list_without_a_word_of_the_backbone_is_refused(tiny, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("many tokens\n")
+    with pytest.raises(UserError, match="none of its 1 words is one token of backbone=tiny_bert"):
+        method = ManualPrompt(tiny(), facts(tmp_path, f"task.vocabulary={words}"))
+        print(method.readout.allowed)
+
+
+def test_the_list_is_part_of_what_identifies_the_data(tmp_path):
+    words = tmp_path / "words.txt"
+    digests = [facts(tmp_path).digest()]
+    for text in ("Oslo\n", "Oslo\nRome\n"):
+        words.write_text(text)
+        digests.append(facts(tmp_path, f"task.vocabulary={words}").digest())
+    assert len(set(digests)) == 3
+
+
+def test_a_token_inside_a_word_is_not_the_word(tmp_path):
+    """GPT-2 has tokens for a word after a space and within one; only the first is the answer."""
+    loaded = backbone("pocket_gpt2")
+    loaded.load()
+    data = task("pocket_facts", None)
+    method = ManualPrompt(loaded, data)
+    example = next(e for e in data.load("test") if method.readout.can_answer(e))
+    features = method.encode([example])[0]
+    assert method.readout._word(features, features.targets[0]) == example.target
+    whole = loaded.tokenizer().get_vocab()
+    inside = {t: i for t, i in whole.items() if not t.startswith("Ġ") and f"Ġ{t}" in whole}
+    token = next(iter(inside))
+    assert method.readout._word(features, inside[token]) == f"##{token}"
+    assert method.readout._word(features, whole[f"Ġ{token}"]) == token
+
+
+@pytest.mark.parametrize("sentinel", [True, False])
+def test_t5_is_read_after_its_sentinel_or_at_its_first_token(sentinel):
+    """Logits are the library's under teacher forcing, to 1e-5; loss and answer follow them."""
+    from transformers import T5ForConditionalGeneration
+
+    loaded = backbone("pocket_t5")
+    loaded.load()
+    data = task("pocket_facts", None)
+    method = ManualPrompt(loaded, data, sentinel=sentinel)
+    examples = [e for e in data.load("test")[:300] if method.readout.can_answer(e)][:3]
+    features = method.encode(examples)
+    start = loaded.config["decoder_start_token_id"]
+    mark = loaded.tokenizer().convert_tokens_to_ids("<extra_id_0>")
+    row = features[0].rows[0]
+    assert row.decoder == ([start, mark] if sentinel else [start])
+    assert row.reads == [int(sentinel)] and (mark in row.ids) is sentinel
+    theirs = T5ForConditionalGeneration.from_pretrained(loaded.folder, dtype=torch.float32)
+    expected = []
+    for one in features:
+        (own,) = one.rows
+        given = {
+            "input_ids": torch.tensor([own.ids]),
+            "decoder_input_ids": torch.tensor([own.decoder]),
+        }
+        expected.append(theirs.eval()(**given).logits[0, -1])
+    expected = torch.stack(expected)
+    batch = engine(loaded)._collate(features)
+    output = loaded.forward(method.inputs(batch))
+    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+    golds = [method.readout.encoder.spelling.answer(e.target)[0] for e in examples]
+    loss = -expected.log_softmax(-1)[range(len(golds)), golds].sum()
+    torch.testing.assert_close(method.loss(output, batch), loss, atol=1e-4, rtol=0)
+    right = [
+        p.value == e.target for p, e in zip(method.decode(output, batch), examples, strict=True)
+    ]
+    assert right == [int(a) == g for a, g in zip(expected.argmax(-1), golds, strict=True)]
