@@ -18,6 +18,7 @@ from ptrun.config import build
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.parts import usable
 from ptrun.plan import plan, split_of
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP, read_pvps
@@ -53,7 +54,7 @@ def check(composed: Composed) -> Group:
     planned = plan(composed)
     config = composed.config
     method = build.build(config["method"], planned.backbone, planned.task)
-    split, _ = split_of(planned)
+    split = usable(method, split_of(planned)[0])
     free = copy(planned.task)
     free.max_tokens = None
     unlimited = build.build(config["method"], planned.backbone, free).readout

@@ -31,9 +31,30 @@ class Part:
 def divide(method: Method, split: Split) -> list[Part]:
     """Return the parts of a split; a method says by `per_relation` that it learns each on its own.
 
-    Examples whose answer the read-out cannot give (a fact's object of several tokens) are left out,
-    as LAMA does; a relation that then has nothing to learn from, select on or report is left out
-    whole. Both are told.
+    A relation that has nothing to learn from, select on or report is left out whole, and told.
+
+    Raises:
+        UserError: nothing is left.
+    """
+    kept = usable(method, split)
+    left_out = len(split.test) - len(kept.test)
+    if not getattr(method, "per_relation", False):
+        return [Part("", kept, left_out)]
+    names = list(dict.fromkeys(str(e.group) for e in kept.test))
+    parts = [Part(name, _of(kept, name)) for name in names]
+    whole = [part for part in parts if part.split.train and part.split.dev]
+    for name in sorted({part.name for part in parts} - {part.name for part in whole}):
+        _LOG.warning("relation %s has no train or dev examples and is left out", name)
+    if not whole:
+        raise UserError("no relation has train, dev and test examples; use another setting.")
+    return whole
+
+
+def usable(method: Method, split: Split) -> Split:
+    """Return the examples a read-out can answer, and learns from.
+
+    Those whose answer it cannot give (a fact's object of several tokens) are left out, as LAMA
+    does, and counted aloud.
 
     Raises:
         UserError: nothing is left.
@@ -53,16 +74,7 @@ def divide(method: Method, split: Split) -> list[Part]:
         )
     if split.train and not kept.train:
         raise UserError(f"none of the {len(split.train)} training examples can teach this method.")
-    if not getattr(method, "per_relation", False):
-        return [Part("", kept, left_out)]
-    names = list(dict.fromkeys(str(e.group) for e in kept.test))
-    parts = [Part(name, _of(kept, name)) for name in names]
-    whole = [part for part in parts if part.split.train and part.split.dev]
-    for name in sorted({part.name for part in parts} - {part.name for part in whole}):
-        _LOG.warning("relation %s has no train or dev examples and is left out", name)
-    if not whole:
-        raise UserError("no relation has train, dev and test examples; use another setting.")
-    return whole
+    return kept
 
 
 def _answerable(method: Method, split: Split) -> Split:
