@@ -28,7 +28,7 @@ class Method(nn.Module):
     """
 
     soft: ClassVar[bool] = False
-    readouts: ClassVar[Sequence[str]] = ("head", "verbalizer")
+    readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq")
     tunes_backbone: bool = False
 

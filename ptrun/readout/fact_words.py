@@ -97,8 +97,8 @@ class FactWords(Cloze):
         reads = [answer - 1, answer] if self.shifted else [answer]
         row = Row(made.ids, made.types, reads, made.softs, made.decoder)
         token = self._token(str(example.target))
-        assert token is not None, "facts that cannot be answered are left out before"
-        return Features(example.id, [row], [token], {"word": example.target})
+        target = -1 if token is None else token  # never learned from: `can_answer` leaves it out
+        return Features(example.id, [row], [target], {"word": example.target})
 
     def _word(self, features: Features, token: int) -> str:
         """Return the word of a token; `##` before one that begins no word, in any tokenizer."""

@@ -52,10 +52,10 @@ def test_a_fact_has_the_templates_of_its_relation(local):
 @pytest.mark.parametrize(
     ("pvp", "texts"),
     [
-        ("lpaqa", ["Arlo", ", a town in", "mask", "."]),
-        ("lpaqa_gpt", ["Arlo", ", a town in", "mask"]),
-        ("autoprompt", ["Arlo", "en lamp river", "mask", "."]),
-        ("autoprompt_gpt", ["Arlo", "en lamp river", "mask"]),
+        ("lpaqa", ["Ann", ", a town in", "mask", "."]),
+        ("lpaqa_gpt", ["Ann", ", a town in", "mask"]),
+        ("autoprompt", ["Ann", "en lamp river", "mask", "."]),
+        ("autoprompt_gpt", ["Ann", "en lamp river", "mask"]),
     ],
 )
 def test_each_pattern_writes_its_template(local, pvp, texts):
@@ -70,7 +70,7 @@ def test_a_pattern_without_its_template_says_which_file_to_add(local, pvp):
     missing = rf"no field '{name}'; .*templates.jsonl\[.gz\] beside .*\{{predicate_id: P1, {name}:"
     with pytest.raises(UserError, match=missing):
         written(task, pvp, example)
-    assert written(task, "original", example) == ["Arlo", "is a town in", "mask", "."]
+    assert written(task, "original", example) == ["Ann", "is a town in", "mask", "."]
 
 
 def test_the_digest_follows_the_templates(local):

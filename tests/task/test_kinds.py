@@ -75,7 +75,7 @@ def test_six_rows_load_and_gold_scores_100(local, name):
         ("wsc", 2, {"marked": "Ann told Bob that *she* was late.", "span1_text": "Ann"}, "same"),
         ("wsc", 3, {"marked": "Eve saw the other boat before *it* sank."}, "same"),
         ("wsc", 5, {"marked": "Ann met Eve when *she,* the guest, arrived."}, "different"),
-        ("lama", 3, {"sub_label": "Ann Lee", "template": "[X] was born in [Y] ."}, "Arlo"),
+        ("lama", 3, {"sub_label": "Ann Lee", "template": "[X] was born in [Y] ."}, "Ann"),
         ("srl_up_de", 4, {"predicate": "kam"}, ["O", "O", "O", "B-A1", "B-V", "O"]),
     ],
 )  # fmt: skip

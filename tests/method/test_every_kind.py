@@ -1,0 +1,136 @@
+"""Every method on every kind of task it answers, on one backbone of each family: shared promises.
+
+Only what is learned moves; what is saved answers the same in a fresh method; batch size, order and
+company change no answer; four examples are learned. `test_grid` has more families and two kinds.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.backbone.base import checksum
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning import PTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.training import engine, member
+
+FAMILIES = ["bert", "llama", "t5"]
+WORDS = {"negative": ["bad"], "positive": ["good"]}
+OWN = {
+    "sst2": {
+        "hard": ("{~sentence} was {mask}", WORDS),
+        "soft": ("{~sentence} {soft:2} {mask}", WORDS),
+    },
+    "copa": {
+        "hard": ("{~premise} {question} {masks}", None),
+        "soft": ("{~premise} {soft} {masks}", None),
+    },
+    "lama": {
+        "hard": ("{sub_label} in {mask}", None),
+        "soft": ("{soft:2} {sub_label} {soft} {mask}", None),
+    },
+}
+HEADS = ["glue_stsb", "copa", "squad", "record"]
+CLOZES = list(OWN)
+METHODS = {
+    "fine_tuning": (FineTuning, HEADS),
+    "prompt_tuning": (partial(PromptTuning, length=3), HEADS),
+    "ptuning_v2": (partial(PTuningV2, length=3), HEADS),
+    "lora": (partial(LoRA, rank=2, alpha=4.0, dropout=0.0), HEADS),
+    "fine_tuning, words": (partial(FineTuning, readout="verbalizer"), CLOZES),
+    "prompt_tuning, words": (partial(PromptTuning, length=3, readout="verbalizer"), CLOZES),
+    "ptuning": (partial(PTuning, readout="verbalizer"), CLOZES),
+    "ptuning_v2, words": (partial(PTuningV2, length=3, readout="verbalizer"), CLOZES),
+    "manual_prompt": (partial(ManualPrompt, readout="verbalizer"), CLOZES),
+}
+CELLS = [
+    pytest.param(kind, name, task, id=f"{kind}-{name}-{task}")
+    for kind in FAMILIES
+    for name, (_, tasks) in METHODS.items()
+    for task in tasks
+]
+
+
+def task_of(data_dir, name):
+    config = compose_run([f"task={name}"]).config["task"]
+    pvps = {
+        n: {"pattern": p, **({"words": w} if w else {})} for n, (p, w) in OWN.get(name, {}).items()
+    }
+    return build({**config, "source": {"folder": name}, "pvps": pvps}, str(data_dir))
+
+
+def same(left, right):
+    """Return whether answers are equal; numbers to 1e-4 of rounding."""
+    pairs = [(a.value, b.value) for a, b in zip(left, right, strict=True)]
+    if isinstance(pairs[0][0], float):
+        return all(a == pytest.approx(b, abs=1e-4) for a, b in pairs)
+    return left == right
+
+
+def placed(one):
+    fit = engine(one.method.backbone, 10_000)
+    fit.place([one.method])
+    return fit
+
+
+def answers(method, examples, budget):
+    fit = engine(method.backbone, budget)
+    return fit.predict([method], [method.encode(examples)])[0]
+
+
+@pytest.mark.parametrize(("kind", "name", "task"), CELLS)
+def test_a_cell_keeps_the_promises(tiny, data_dir, kind, name, task):
+    make, data = METHODS[name][0], task_of(data_dir, task)
+    one = member(make, tiny(kind), data, max_steps=2)
+    backbone, method = one.method.backbone, one.method
+    fit = placed(one)
+    tuned = {id(p) for p in one.learned.values()}
+    still = {
+        n: p.detach().clone() for n, p in backbone.model.named_parameters() if id(p) not in tuned
+    }
+    before, whole = (
+        {n: p.detach().clone() for n, p in one.learned.items()},
+        checksum(backbone.model),
+    )
+    fit.fit([one])
+    now = dict(backbone.model.named_parameters())
+    assert all(torch.equal(now[n], p) for n, p in still.items())
+    assert method.tunes_backbone or checksum(backbone.model) == whole
+    assert not one.learned or any(not torch.equal(p, before[n]) for n, p in one.learned.items())
+    examples = data.load("test")
+    told = answers(method, examples, 10_000)
+    assert same(answers(method, examples[::-1], 1)[::-1], told)
+    fresh = make(tiny(kind), data)
+    engine(fresh.backbone).place([fresh])
+    fresh.load_exported(method.exported())
+    assert same(answers(fresh, examples, 10_000), told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "task"), [c for c in CELLS if c.values[1] != "manual_prompt"]
+)
+def test_a_cell_learns_four_examples(tiny, data_dir, kind, name, task):
+    """The loss without dropout falls by a tenth; what a random frozen backbone allows is little."""
+    data = task_of(data_dir, task)
+    first = data.load("train")[:4]
+    data.load = lambda part: first
+    tunes = name.startswith("fine_tuning")
+    count = 60 if tunes else 200
+    steps = {"max_steps": count, "eval_every": count, "lr": 3e-3 if tunes else 5e-2}
+    one = member(METHODS[name][0], tiny(kind), data, **steps)
+    fit = placed(one)
+    before = loss(fit, one)
+    fit.fit([one])
+    assert loss(fit, one) < 0.9 * before
+
+
+@torch.no_grad()
+def loss(fit, one):
+    batch = fit._collate(one.features)
+    return float(one.method.loss(one.method.backbone.forward(one.method.inputs(batch)), batch))
