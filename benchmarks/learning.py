@@ -140,10 +140,12 @@ def table(rows: list[dict]) -> str:
     lines.append("|---|---|---|---|---|---|---|")
     for row in rows:
         spread = f"{row['mean']:.2f}" + (f" ± {row['std']:.2f}" if row["std"] is not None else "")
-        says = f"{row['says']} | {'holds' if row['holds'] else 'DOES NOT HOLD'}"
+        says = " | "
+        if "holds" in row:
+            says = f"{row['says']} | {'holds' if row['holds'] else 'DOES NOT HOLD'}"
         lines.append(
             f"| {row['claim']} | {row['row']} | {row['metric']} {spread} | {row['learned']:,} | "
-            f"{row['seconds']:.0f} | {says if 'holds' in row else ' | '} |"
+            f"{row['seconds']:.0f} | {says} |"
         )
     return "\n".join(lines) + "\n"
 
