@@ -5,7 +5,7 @@ cell whose data are at hand trains N steps on four examples and answers four oth
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ from ptrun.errors import UserError
 from ptrun.hardware.member import Member
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, check_pair
+from ptrun.parts import usable
 from ptrun.readout.choose import KINDS
 from ptrun.task.base import Task
-from ptrun.types import Example
+from ptrun.types import Example, Split
 
 BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5")
 TASKS = {
@@ -108,29 +109,32 @@ def _cell(title: str, backbone: str, kind: str, config: dict[str, Any], steps: i
 def _tried(config: dict[str, Any], backbone: PretrainedBackbone, task: Task, steps: int) -> str:
     """Train a few steps and answer; return the metric's value, or that there are no data."""
     try:
-        train, test = (_some(task.load(part)) for part in ("train", "dev"))
+        train, dev = task.load("train"), task.load("dev")
     except UserError:
         return "no data"
-    torch.manual_seed(config["seed"])
+    torch.manual_seed(1)
     method: Method = build.build(config["method"], backbone, task)
     engine: TorchEngine = build.build(config["hardware"], backbone)
     backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
-    features = method.encode(test)
-    train_config = schema.train_config({**config["train"], "max_steps": steps, "batch_size": _FEW})
-    member = Member(
+    kept = usable(method, Split(train, dev, dev, {}))
+    few = replace(kept, train=_some(kept.train), dev=_some(kept.dev))
+    member = _member(method, few, {**config["train"], "max_steps": steps, "batch_size": _FEW})
+    engine.fit([member])
+    return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
+
+
+def _member(method: Method, split: Split, train: dict[str, Any]) -> Member:
+    return Member(
         method,
-        method.encode(train),
-        features,
-        lambda answers: task.score(answers, test),
-        task.metric,
-        train_config,
-        config["seed"],
+        method.encode(split.train),
+        method.encode(split.dev),
+        lambda answers: method.task.score(answers, split.dev),
+        method.task.metric,
+        schema.train_config(train),
+        1,
         _Nowhere(),
     )
-    engine.fit([member])
-    score = task.score(engine.predict([method], [features])[0], test)[task.metric]
-    return f"failed: {member.failed}" if member.failed else f"{score:.0f}"
 
 
 def _some(examples: Sequence[Example]) -> Sequence[Example]:

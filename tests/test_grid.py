@@ -1,0 +1,27 @@
+"""`ptrun grid`: every allowed cell trains and answers, every other is refused by name."""
+
+import pytest
+
+from ptrun.config.paths import options
+from ptrun.grid import BACKBONES, TASKS, cells
+
+REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_dir):
+    """Word by word: SuperGLUE's two kinds have six made-up rows each, the others pocket tasks."""
+    for name in ("record", "wsc"):
+        (data_dir / "superglue").mkdir(exist_ok=True)
+        (data_dir / name).rename(data_dir / "superglue" / name)
+    found = list(cells(2, [backbone], overrides=[f"data_dir={data_dir}"]))
+    assert {cell.kind for cell in found} == set(TASKS)
+    for cell in found:
+        if cell.refused:
+            assert any(word in cell.refused for word in REFUSALS), cell
+        else:
+            assert float(cell.outcome) <= 100, cell
+    rows = {cell.method.partition(",")[0] for cell in found}
+    assert rows == set(options("method"))
+    allowed = [cell for cell in found if not cell.refused]
+    assert len(allowed) > 20, "heads of six kinds for each of the methods that have them"
