@@ -33,7 +33,9 @@ class Memory:
         return [row["loss"] for row in self.rows if row["event"] == "step"]
 
 
-def sst2(data_dir: Path) -> Classification:
+def sst2(data_dir: Path, pattern: str | None = None) -> Classification:
+    """Return six opinions, with a pattern and the words bad and good."""
+    words = {"negative": ["bad"], "positive": ["good"]}
     return Classification(
         str(data_dir),
         name="sst2",
@@ -43,6 +45,7 @@ def sst2(data_dir: Path) -> Classification:
         fields=["sentence"],
         label="label",
         labels={"negative": 0, "positive": 1},
+        pvps={"own": {"pattern": pattern, "words": words}} if pattern else None,
     )
 
 

@@ -15,29 +15,13 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.prompt.soft import SoftPrompt
-from ptrun.task.classification import Classification
 from tests.conftest import CLASSES
-from tests.training import SPLITS, engine, member, sst2
+from tests.training import engine, member, sst2
 
 P = 5
 EQUAL = {"atol": 1e-5, "rtol": 0}
 WORDS = {"negative": ["bad"], "positive": ["good"]}
 CAUSAL, OTHER = "{~sentence} It was {mask}", "{~sentence} It was {mask}."
-
-
-def opinions(data_dir, pattern=OTHER):
-    """Six sentences with a pattern."""
-    return Classification(
-        str(data_dir),
-        name="sst2",
-        version=1,
-        source={"hub": "none"},
-        splits=SPLITS,
-        fields=["sentence"],
-        label="label",
-        labels={"negative": 0, "positive": 1},
-        pvps={"hybrid": {"pattern": pattern, "words": WORDS}},
-    )
 
 
 def pocket(kind):
@@ -68,7 +52,7 @@ def prompted(method, model, batch):
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 @torch.no_grad()
 def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kind):
-    backbone, task = pocket(kind), opinions(data_dir, CAUSAL if kind == "gpt2" else OTHER)
+    backbone, task = pocket(kind), sst2(data_dir, CAUSAL if kind == "gpt2" else OTHER)
     method = hybrid(backbone, task)
     batch = batch_of(method, task)
     model = library(backbone, CLASSES[kind] if kind == "gpt2" else "BertForMaskedLM")
@@ -84,7 +68,7 @@ def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kin
 @pytest.mark.parametrize("sentinel", [True, False], ids=["sentinel", "lm_adapted"])
 @torch.no_grad()
 def test_t5_learns_sentinel_and_word_alike_and_answers_any_word(data_dir, sentinel):
-    backbone, task = pocket("t5"), opinions(data_dir)
+    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
     method = hybrid(backbone, task, sentinel=sentinel)
     batch = batch_of(method, task)
     tokenizer, model = backbone.tokenizer(), library(backbone, CLASSES["t5"])
@@ -108,7 +92,7 @@ def test_t5_learns_sentinel_and_word_alike_and_answers_any_word(data_dir, sentin
 
 @torch.no_grad()
 def test_t5_answers_a_word_that_is_no_label_where_it_is_likeliest(data_dir):
-    backbone, task = pocket("t5"), opinions(data_dir)
+    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
     method = hybrid(backbone, task)
     batch = batch_of(method, task)
     output = backbone.forward(method.inputs(batch))
@@ -153,7 +137,7 @@ def test_logits_equal_pefts_on_bert_whose_read_is_the_first_vector(tiny, data_di
 
 @torch.no_grad()
 def test_logits_equal_pefts_on_gpt2(data_dir):
-    backbone, task = pocket("gpt2"), opinions(data_dir, CAUSAL)
+    backbone, task = pocket("gpt2"), sst2(data_dir, CAUSAL)
     method = hybrid(backbone, task)
     batch = batch_of(method, task)
     theirs = peft_of(library(backbone, CLASSES["gpt2"]), "CAUSAL_LM", method)(
@@ -166,7 +150,7 @@ def test_logits_equal_pefts_on_gpt2(data_dir):
 
 @torch.no_grad()
 def test_logits_equal_pefts_on_t5(data_dir):
-    backbone, task = pocket("t5"), opinions(data_dir)
+    backbone, task = pocket("t5"), sst2(data_dir, OTHER)
     method = hybrid(backbone, task)
     batch = batch_of(method, task)
     theirs = peft_of(library(backbone, CLASSES["t5"]), "SEQ_2_SEQ_LM", method)(
@@ -224,7 +208,7 @@ def test_double_embedding_is_refused_where_there_is_none(tiny, data_dir, kind):
 
 def rescaled(data_dir, rescale, lr, epsilon=1e-8, **train):
     """Return a prompt's vectors after 20 steps, and how far they went on average."""
-    backbone, task = pocket("bert"), opinions(data_dir)
+    backbone, task = pocket("bert"), sst2(data_dir, OTHER)
     one = member(partial(hybrid, rescale=rescale), backbone, task, lr=lr, **train)
     for group in one.optimizer.param_groups:
         group["eps"] = epsilon

@@ -6,8 +6,7 @@ import torch
 from ptrun.backbone.base import checksum
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.task.classification import Classification
-from tests.training import SPLITS, engine, member
+from tests.training import engine, member, sst2
 
 KINDS = ["bert", "roberta", "albert", "deberta", "gpt2", "llama", "t5"]
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -19,19 +18,7 @@ BYTES = ("roberta", "deberta", "gpt2")
 
 
 def task_of(data_dir, kind, pattern=None):
-    words = {"negative": ["bad"], "positive": ["good"]}
-    pattern = pattern or (LETTERS if kind in BYTES else WORDS)
-    return Classification(
-        str(data_dir),
-        name="sst2",
-        version=1,
-        source={"hub": "none"},
-        splits=SPLITS,
-        fields=["sentence"],
-        label="label",
-        labels={"negative": 0, "positive": 1},
-        pvps={"ours": {"pattern": pattern, "words": words}},
-    )
+    return sst2(data_dir, pattern or (LETTERS if kind in BYTES else WORDS))
 
 
 def words(backbone, task, **keys):
