@@ -80,7 +80,7 @@ CLAIMS = (
     Claim(
         "CoNLL03, mini_bert",
         "P-tuning v2 T3: PT < P-tuning v2 <= FT",
-        ("task=conll03", "train.max_steps=600", "train.eval_every=300"),
+        ("task=conll03", "train.max_steps=400", "train.eval_every=400"),
         methods("train.lr=3e-2", "train.lr=3e-2"),
         "mini_bert",
     ),
