@@ -85,9 +85,9 @@ CLAIMS = (
         "mini_bert",
     ),
     Claim(
-        "LAMA, mini_bert",
+        "LAMA, 5 relations, mini_bert",
         "P-tuning T2: manual < P-tuning",
-        ("task=lama", "task.vocabulary=objects"),
+        ("task=lama", "task.vocabulary=objects", "task.relations=[P17,P19,P27,P36,P103]"),
         {
             "manual": ("method=manual_prompt",),
             "LPAQA": ("method=manual_prompt", "method.pattern=lpaqa"),
