@@ -140,9 +140,11 @@ class Member:
             self.best_metrics = metrics
 
     def _gains(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether an evaluation is better than the best one, by every judge."""
+        """Return whether an evaluation is progress: better than the best one, by every judge."""
         if not self.best_metrics:
             return metrics[self.metric] > self.best_value
+        if self.train.ties is Ties.last_goes_on:
+            return self._keeps(metrics)
         return all(metrics[name] > self.best_metrics[name] for name in self._judges(metrics))
 
     def _keeps(self, metrics: Mapping[str, float]) -> bool:
