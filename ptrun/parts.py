@@ -1,6 +1,7 @@
 """The parts of a run that are learned apart: one, or one a relation on fact probing."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,7 +42,9 @@ def divide(method: Method, split: Split) -> list[Part]:
     if not getattr(method, "per_relation", False):
         return [Part("", kept, left_out)]
     names = list(dict.fromkeys(str(e.group) for e in kept.test))
-    parts = [Part(name, _of(kept, name)) for name in names]
+    counts = Counter(str(e.group) for e in split.test)
+    owns = ((name, _of(kept, name)) for name in names)
+    parts = [Part(name, own, counts[name] - len(own.test)) for name, own in owns]
     whole = [part for part in parts if part.split.train and part.split.dev]
     for name in sorted({part.name for part in parts} - {part.name for part in whole}):
         _LOG.warning("relation %s has no train or dev examples and is left out", name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ptrun import result
 from ptrun.config import build, identity, schema
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
@@ -108,6 +109,7 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
     found = overlaps(split)
     _compare(planned, found)
+    _compare_start(planned)
     return split, found
 
 
@@ -124,3 +126,17 @@ def _compare(planned: Plan, found: Overlaps) -> None:
         )
     for pair, count in found.shared.items():
         _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
+
+
+def _compare_start(planned: Plan) -> None:
+    """Tell where the run that a prompt begins as was split in another way, if that matters."""
+    folder = planned.start.folder
+    before = result.read(folder) if folder and planned.protocol.disjoint else None
+    own = planned.content
+    for key in ("protocol", "data_seed") if before else ():
+        if before and before.config.get(key) != own[key]:
+            _LOG.warning(
+                "start=run:%s has another %s: it may have learned from, or selected on, what this "
+                "run selects on or reports",
+                *(before.run_id, key),
+            )

@@ -62,7 +62,7 @@ class RunStore:
             UserError: the state is damaged or belongs to another backbone.
         """
         if not self._state.is_file():
-            self._cut_metrics(0)
+            self._cut_metrics(-1)
             return None
         tensors, header = read_tensors(self._state, self.bound)
         meta: dict[str, Any] = json.loads(header["state"])

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ptrun.method.base import Method
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, Readout, Row
 from ptrun.readout.head import decoder_start
+from ptrun.readout.multi_head import MultiHead
+from ptrun.task.base import Task
+from ptrun.task.multi import Multi
 from ptrun.types import Example
 
 _LEAST = 500
@@ -39,17 +42,24 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[F
 
 
 def _key(method: Method, examples: Sequence[Example]) -> str:
-    readout, task = method.readout, method.task
-    told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
-    told.pop("training", None)  # whether a module trains changes no row
-    pvp = str(getattr(readout, "pvp", None))
-    facts = [_code(), type(readout).__name__, told, pvp, method.backbone.family, method.room()]
-    facts += [task.max_tokens, list(task.labels), list(task.fields), dict(task.descriptions)]
-    facts += [decoder_start(method.backbone)]
-    hashed = hashlib.sha256(json.dumps([*facts, method.backbone.tokenizer_digest()]).encode())
+    backbone = method.backbone
+    facts = [_code(), _reading(method.readout, method.task), backbone.family, method.room()]
+    facts += [decoder_start(backbone), backbone.tokenizer_digest()]
+    hashed = hashlib.sha256(json.dumps(facts).encode())
     for e in examples:
         hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())
     return hashed.hexdigest()[:24]
+
+
+def _reading(readout: Readout, task: Task) -> list[Any]:
+    """Return what a read-out and its task say of rows; of several data sets, all that theirs do."""
+    if isinstance(task, Multi):
+        heads: Any = cast(MultiHead, readout).heads
+        return [[name, *_reading(heads[name], own)] for name, own in task.tasks.items()]
+    told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
+    told.pop("training", None)  # whether a module trains changes no row
+    facts = [type(readout).__name__, told, str(getattr(readout, "pvp", None)), task.max_tokens]
+    return [*facts, list(task.labels), list(task.fields), dict(task.descriptions)]
 
 
 @cache

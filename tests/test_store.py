@@ -50,6 +50,7 @@ def test_state_comes_back_and_metrics_are_cut_to_it(store):
 
 
 def test_without_a_state_a_run_starts_with_clean_metrics(store):
+    store.log({"event": "dev", "step": 0, "f1": 0.1})  # before the first step
     store.log({"event": "step", "step": 1, "loss": 0.1})
     assert store.restore() is None
     assert (store.folder / "metrics.jsonl").read_text() == ""

@@ -10,6 +10,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.token_cache import encoded
 from tests.readout.reading import task as shipped
+from tests.task.test_multi import both
 from tests.training import conll03, sst2
 
 
@@ -117,3 +118,16 @@ def test_rows_of_every_read_out_come_back_from_json_as_they_were(tiny, data_dir,
     assert there == made and len(made) >= 5
     types = [type(target) for f in made for target in f.targets]
     assert types == [type(target) for f in there for target in f.targets]
+
+
+def test_what_one_of_several_data_sets_says_makes_another_file(tiny, data_dir, tmp_path):
+    """Its length, the order of its labels: the rows or targets of that set alone change."""
+    task = both(data_dir)
+    examples, own = many(task), task.tasks["conll03"]
+    changes = [("max_tokens", None), ("max_tokens", 5), ("labels", ["O", *own.labels[:0:-1]])]
+    for count, (key, value) in enumerate(changes, start=1):
+        setattr(own, key, value)
+        for _ in range(2):
+            method = PTuningV2(tiny(), task, length=2, pooler="none")
+            assert encoded(method, examples, tmp_path) == method.encode(examples)
+        assert len(list(tmp_path.glob("*.json"))) == count

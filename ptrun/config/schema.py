@@ -30,12 +30,14 @@ class Optimizer(StrEnum):
 class Ties(StrEnum):
     """Which of equally good evaluations is kept.
 
+    `last_goes_on` is the last, and to be as good is progress for `patience` (P-tuning on LAMA).
     `last_in_all` is the last that is as good or better in every metric of the task; progress is
     then to be better in every one.
     """
 
     first = "first"
     last = "last"
+    last_goes_on = "last_goes_on"
     last_in_all = "last_in_all"
 
 
@@ -69,7 +71,7 @@ class TrainConfig:
     eval_first: bool = False
     """Also evaluate before the first step."""
     ties: Ties = Ties.first
-    """Which of equally good evaluations is kept; a tie is no progress for `patience`."""
+    """Which of equally good evaluations is kept; but for `last_goes_on` a tie is no progress."""
     patience: int | None = None
     """Stop after this many evaluations without a better one; null never stops early."""
 

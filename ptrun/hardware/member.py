@@ -140,9 +140,11 @@ class Member:
             self.best_metrics = metrics
 
     def _gains(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether an evaluation is better than the best one, by every judge."""
+        """Return whether an evaluation is progress: better than the best one, by every judge."""
         if not self.best_metrics:
             return metrics[self.metric] > self.best_value
+        if self.train.ties is Ties.last_goes_on:
+            return self._keeps(metrics)
         return all(metrics[name] > self.best_metrics[name] for name in self._judges(metrics))
 
     def _keeps(self, metrics: Mapping[str, float]) -> bool:
@@ -182,8 +184,14 @@ class Member:
             "best_step": self.best_step,
             "best_value": self.best_value if self.best else None,
             "history": self.history,
+            "updates": self._updates(),
         }
         return tensors, plain
+
+    def _updates(self) -> dict[str, int]:
+        """Return how often each tensor was updated: a batch of one data set leaves other heads."""
+        states = {name: self.optimizer.state.get(p, {}) for name, p in self.learned.items()}
+        return {name: int(state["step"]) for name, state in states.items() if "step" in state}
 
     def resume(self) -> bool:
         """Go on from the journal's saved state; return whether there was one."""
@@ -198,18 +206,19 @@ class Member:
             self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)
         with torch.no_grad():
             for name, parameter in self.learned.items():
-                self._resume_one(name, parameter, tensors)
+                updates = plain.get("updates", {}).get(name, self.step)
+                self._resume_one(name, parameter, tensors, updates)
         return True
 
     def _resume_one(
-        self, name: str, parameter: nn.Parameter, tensors: Mapping[str, Tensor]
+        self, name: str, parameter: nn.Parameter, tensors: Mapping[str, Tensor], updates: int
     ) -> None:
         parameter.copy_(tensors[f"learned.{name}"])
         if f"best.{name}" in tensors:
             self.best[name] = tensors[f"best.{name}"].to(parameter.device)
         if f"exp_avg.{name}" in tensors:
             self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(self.step)),
+                "step": torch.tensor(float(updates)),
                 "exp_avg": tensors[f"exp_avg.{name}"].to(parameter.device),
                 "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].to(parameter.device),
             }

@@ -9,6 +9,7 @@ from typing import Literal
 
 from ptrun.protocol.base import carve
 from ptrun.task.base import Task
+from ptrun.task.multi import Multi
 from ptrun.types import Example, Split
 
 
@@ -28,6 +29,8 @@ class Honest:
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return train, dev and test; `data_seed` decides a carved dev set."""
+        if isinstance(task, Multi):
+            return task.joined({n: self.split(own, data_seed) for n, own in task.tasks.items()})
         train = task.load("train")
         if task.has("dev") and task.has("test"):
             origin = {"dev": "published dev", "test": "published test"}

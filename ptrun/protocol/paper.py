@@ -4,6 +4,7 @@ Where dev both selects and is reported, every table says so.
 """
 
 from ptrun.task.base import Task
+from ptrun.task.multi import Multi
 from ptrun.types import Split
 
 
@@ -18,6 +19,8 @@ class Paper:
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the published splits."""
+        if isinstance(task, Multi):
+            return task.joined({n: self.split(own, data_seed) for n, own in task.tasks.items()})
         train = task.load("train", paper=True)
         dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
         test = task.load("test", paper=True) if task.has("test", paper=True) else dev

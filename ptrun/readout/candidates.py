@@ -83,15 +83,18 @@ class Candidates(Cloze):
         return [(f, _means(f, own)) for f, own in zip(batch.features, logs, strict=True)]
 
     def _term(self, features: Features, scores: Tensor) -> Tensor:
-        """Return one example's loss; of several right candidates each is one against the wrong."""
+        """Return one example's loss; of several right candidates each is one against the wrong.
+
+        Where none is right (entities that are no answer), or none wrong, nothing is learned.
+        """
         right = torch.tensor([i in features.facts["right"] for i in range(len(scores))])
         right = right.to(scores.device)
         good, bad = scores[right], scores[~right]
+        if not (len(good) and len(bad)):
+            return 0 * scores.sum()
         if self.objective == "softmax":
             rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
             return -rivals.log_softmax(dim=1)[:, 0].mean()
-        if not len(bad):
-            return 0 * good.sum()
         return (1 - good[:, None] + bad[None, :]).clamp(min=0).mean()
 
     def _log_probabilities(self, output: BackboneOutput, batch: Batch) -> Tensor:

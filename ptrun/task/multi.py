@@ -7,10 +7,11 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from ptrun.errors import UserError
-from ptrun.task.base import Part, Task
-from ptrun.types import Example, Prediction
+from ptrun.task.base import PARTS, Part, Task
+from ptrun.types import Example, Prediction, Split
 
 _BORDER = ":"
+_TOLD = ("dev", "test")  # of which parts a protocol tells the origin
 
 
 class Multi:
@@ -52,11 +53,20 @@ class Multi:
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
         """Return the examples of all tasks, task after task."""
-        return [
-            replace(example, id=f"{name}{_BORDER}{example.id}")
-            for name, task in self.tasks.items()
-            for example in task.load(part, paper=paper)
-        ]
+        loaded = {name: task.load(part, paper=paper) for name, task in self.tasks.items()}
+        return _marked(loaded)
+
+    def joined(self, splits: Mapping[str, Split]) -> Split:
+        """Return the tasks' own splits, by name, as one.
+
+        So each is cut as it is when it is learned alone: what one prompt was learned on together is
+        never what a run that starts from it reports.
+        """
+        train, dev, test = (
+            _marked({n: getattr(s, part) for n, s in splits.items()}) for part in PARTS
+        )
+        told = {key: "; ".join(f"{n}: {s.origin[key]}" for n, s in splits.items()) for key in _TOLD}
+        return Split(train, dev, test, told)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
@@ -77,6 +87,15 @@ class Multi:
         """Return what identifies the data of all tasks."""
         told = "\n".join(f"{name} {task.digest()}" for name, task in self.tasks.items())
         return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _marked(examples: Mapping[str, Sequence[Example]]) -> list[Example]:
+    """Return the examples of all tasks, task after task, their tasks' names before their ids."""
+    return [
+        replace(example, id=f"{name}{_BORDER}{example.id}")
+        for name, own in examples.items()
+        for example in own
+    ]
 
 
 def member_of(example: Example) -> str:

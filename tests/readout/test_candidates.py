@@ -175,3 +175,12 @@ def test_swapped_copies_double_what_teaches_and_nothing_else(tiny, data_dir):
         for own in (split.train, swapped.train[6:])
     ]
     assert texts[0] != texts[1]
+
+
+@pytest.mark.parametrize("objective", ["margin", "softmax"])
+@pytest.mark.parametrize("right", [[], [0, 1]])
+def test_without_a_right_or_a_wrong_candidate_nothing_is_learned(tiny, data_dir, objective, right):
+    """The mean of no terms would be no number, and end the run."""
+    readout = made(tiny, data_dir, objective=objective).readout
+    term = readout._term(Features("a", [], [0], {"right": right}), torch.tensor([-1.0, -2.0]))
+    assert term == 0

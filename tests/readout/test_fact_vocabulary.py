@@ -52,12 +52,13 @@ def test_facts_whose_object_is_no_allowed_token_are_not_counted(tiny, tmp_path):
 
 
 def test_each_relation_is_a_part_of_its_own_where_prompts_are_learned(tiny, tmp_path):
-    data = facts(tmp_path, rows=[*ROWS, *ROWS])
+    unknown = ("P1", "film", "a bright plot")
+    data = facts(tmp_path, rows=[*ROWS, unknown, *ROWS, unknown])
     split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
     parts = divide(PTuning(tiny(), data), split)
-    assert [(p.name, len(p.split.train), len(p.split.test)) for p in parts] == [
-        ("P1", 6, 6),
-        ("P2", 6, 6),
+    assert [(p.name, len(p.split.train), len(p.split.test), p.left_out) for p in parts] == [
+        ("P1", 6, 6, 2),
+        ("P2", 6, 6, 0),
     ]
     (whole,) = divide(PTuning(tiny(), data, tune_backbone=True), split)
     assert len(whole.split.train) == 12

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.plan import plan
+from ptrun.plan import plan, split_of
 from ptrun.run import run
 
 STILL = ["train.lr=1e-12", "train.max_steps=1"]
@@ -52,6 +52,16 @@ def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
     assert plan(small(*STILL)).run_id != second.run_id
     other = run(small("seed=2"))
     assert plan(small(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
+
+
+@pytest.mark.parametrize("change", ["protocol=paper", "data_seed=2"])
+def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
+    first = run(small(change, *STILL))
+    split_of(plan(small(f"start=run:{first.run_id}", change)))
+    told = f"start=run:{first.run_id} has another {change.partition('=')[0]}"
+    assert told not in caplog.text
+    split_of(plan(small(f"start=run:{first.run_id}")))
+    assert told in caplog.text
 
 
 def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):

@@ -5,6 +5,8 @@ import pytest
 from ptrun.config.build import build, check
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.protocol.honest import Honest
+from ptrun.protocol.paper import Paper
 from ptrun.task.multi import Multi, member_of
 from ptrun.types import Prediction
 from tests.training import conll03, sst2
@@ -41,6 +43,22 @@ def test_data_of_any_set_change_the_digest(data_dir):
     file = data_dir / "conll03" / "train.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     assert both(data_dir).digest() != before
+
+
+@pytest.mark.parametrize("protocol", [Honest(), Paper()])
+def test_each_set_is_split_as_it_is_alone(data_dir, protocol):
+    """Else a joint prompt has seen what a run that starts from it reports."""
+    task = both(data_dir)
+    task.tasks["sst2"]._splits = {"train": "train", "dev": None, "test": None}
+    if isinstance(protocol, Paper):
+        task.tasks["sst2"]._splits = {"train": "train", "dev": "validation", "test": None}
+    whole = protocol.split(task, 3)
+    for name, own in task.tasks.items():
+        alone = protocol.split(own, 3)
+        for part in ("train", "dev", "test"):
+            ids = [e.id for e in getattr(whole, part) if member_of(e) == name]
+            assert ids == [f"{name}:{e.id}" for e in getattr(alone, part)] != []
+    assert whole.origin["test"].startswith("sst2: ") and "; conll03: " in whole.origin["test"]
 
 
 def test_one_set_is_refused(data_dir):
