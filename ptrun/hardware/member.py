@@ -109,8 +109,7 @@ class Member:
         rate = learning_rate(self.train, self.step, self.total, self.per_epoch)
         norm = self._clip()
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            self.failed = f"loss {loss} and gradient norm {norm} at step {self.step + 1}"
-            self.journal.log({"event": "failed", "step": self.step + 1, "reason": self.failed})
+            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}")
             return
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
@@ -119,6 +118,10 @@ class Member:
         self.step += 1
         self.tokens += tokens
         self.journal.log({"event": "step", "step": self.step, "loss": loss, "lr": rate})
+
+    def _fail(self, reason: str) -> None:
+        self.failed = reason
+        self.journal.log({"event": "failed", "step": self.step + 1, "reason": reason})
 
     def judge(self, answers: Sequence[Prediction]) -> None:
         """Score answers on dev, and keep the learned tensors if they are the best so far."""
@@ -132,6 +135,9 @@ class Member:
                 **metrics,
             }
         )
+        if not math.isfinite(metrics[self.metric]):  # nothing could ever be better than it
+            self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")
+            return
         progress = self._gains(metrics)
         self.stale = 0 if progress or not self.select_best else self.stale + 1
         if not self.select_best or self._keeps(metrics):

@@ -58,3 +58,8 @@ def test_with_all_metrics_a_trade_is_not_kept_and_only_a_gain_in_all_is_progress
     assert one.best_step == one.step == 2 * (5 + 4)
     short = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=3)
     assert len(short.history) == 4 and short.best_step == 8
+
+
+def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
+    one = judged(tiny, data_dir, [{"accuracy": float("nan")}])
+    assert one.failed == "dev accuracy is nan at step 2" and not one.active
