@@ -110,11 +110,12 @@ def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
 
 
 def test_words_the_backbone_does_not_know_leave_no_folder(ptrun):
-    words = "{own: {pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}}"
-    done = ptrun(
-        *ptrun.small("method=prompt_tuning", "method.readout=verbalizer", f"+task.pvps={words}")
-    )
-    check(ptrun, done, ["label 'negative'", "zz qx"])
+    own = "{pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}"
+    words = ["method.readout=verbalizer", "method.pattern=own", f"+task.pvps.own={own}"]
+    done = ptrun(*ptrun.small("method=prompt_tuning", *words))
+    told = done.stderr.strip().splitlines()[-1]  # before it: what the splits share
+    assert done.returncode == 1 and "label 'negative': 'zz qx' is 4 tokens" in told, done.stderr
+    assert not list(ptrun.folder.glob("outputs/runs/*"))
 
 
 def check(ptrun, done, told):
