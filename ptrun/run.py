@@ -61,12 +61,13 @@ def run(composed: Composed) -> RunResult:
     planned.backbone.load(engine.weight_type(tuned=tuned))
     engine.place(methods)
     _begin(planned, parts, methods)
+    rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
     store = _open(planned)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
     all_ = [
-        Trained(part, _member(planned, method, part, store))
-        for part, method in zip(parts, methods, strict=True)
+        Trained(part, _member(planned, method, part, own, store))
+        for part, method, own in zip(parts, methods, rows, strict=True)
     ]
     _LOG.info("training in %s", planned.folder)
     engine.fit([one.member for one in all_])
@@ -142,13 +143,27 @@ def _open(planned: Plan) -> RunStore:
     return RunStore(planned.folder, bound_to(planned.backbone), tracker)
 
 
-def _member(planned: Plan, method: Method, part: Part, store: RunStore) -> Member:
-    split, task = part.split, planned.task
+def _rows(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:
+    """Return what train and dev read; test is read too, so that all it lacks is said by now."""
+    split = part.split
+    _, train, dev = (
+        encoded(method, es, _tokens(planned)) for es in (split.test, split.train, split.dev)
+    )
+    return train, dev
+
+
+def _member(
+    planned: Plan,
+    method: Method,
+    part: Part,
+    rows: tuple[list[Features], list[Features]],
+    store: RunStore,
+) -> Member:
+    task, dev = planned.task, part.split.dev
     return Member(
         method,
-        encoded(method, split.train, _tokens(planned)),
-        encoded(method, split.dev, _tokens(planned)),
-        lambda answers: task.score(answers, split.dev),
+        *rows,
+        lambda answers: task.score(answers, dev),
         task.metric,
         planned.train,
         planned.composed.config["seed"],

@@ -139,7 +139,7 @@ def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor
     if made_with != dict(bound):
         raise UserError(
             f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
-            f"{bound['name']} ({bound['weights']})."
+            f"{bound['name']} ({bound['weights']}); use that backbone, or another run."
         )
     return tensors, header
 

@@ -80,7 +80,8 @@ def test_without_dev_nothing_is_best(folder):
 
 
 def test_an_unknown_key_is_refused_with_those_that_differ(folder):
-    with pytest.raises(
-        UserError, match=r"over=method.patern: unknown; did you mean 'method.pattern'"
-    ):
+    told = (
+        r"over=method.patern: unknown; did you mean 'method.pattern'\? Allowed: method.pattern\.$"
+    )
+    with pytest.raises(UserError, match=told):
         table(folder(RUNS), "method.patern")

@@ -42,7 +42,7 @@ def problems(group: str, node: Mapping[str, Any]) -> list[str]:
     allowed, hints, needed = _schema(made)
     given = {str(key): value for key, value in node.items() if key != _TARGET}
     found = [
-        f"{group}.{key}: unknown{did_you_mean(key, allowed)} "
+        f"{group}.{key}: unknown{did_you_mean(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
         for key in given.keys() - set(allowed)
     ]

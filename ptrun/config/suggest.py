@@ -13,4 +13,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a word outside a closed set."""
     names = sorted(known)
-    return f"{what}: unknown{did_you_mean(word, names)} Allowed: {', '.join(names)}."
+    return f"{what}: unknown{did_you_mean(word, names) or '.'} Allowed: {', '.join(names)}."

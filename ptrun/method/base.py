@@ -158,6 +158,8 @@ def check_pair(
     if chosen not in method.readouts:
         raise UserError(
             f"method.readout={chosen}: {method.__name__} reads through "
-            f"{' or '.join(method.readouts)} alone."
+            f"{' or '.join(method.readouts)} alone; leave it out, or use another method, "
+            "such as method=fine_tuning."
         )
-    choose.check(backbone, task, reading, soft=method.soft)  # type: ignore[arg-type]
+    soft, offered = method.soft, method.readouts
+    choose.check(backbone, task, reading, soft=soft, offered=offered)  # type: ignore[arg-type]

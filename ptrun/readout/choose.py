@@ -1,6 +1,6 @@
 """The read-out of a method on a kind of task: a linear head, or the language-model head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -61,8 +61,15 @@ class Reading(TypedDict, total=False):
     shifted_label: bool
 
 
-def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> None:
-    """Refuse what cannot be read, from names and sizes alone.
+def check(
+    backbone: PretrainedBackbone,
+    task: Task,
+    reading: Reading,
+    *,
+    soft: bool,
+    offered: Sequence[str] = tuple(KINDS),
+) -> None:
+    """Refuse what cannot be read, from names and sizes alone; `offered` are the method's read-outs.
 
     Raises:
         UserError: the kind of task has no such read-out, the backbone has no words, or no pattern
@@ -73,10 +80,14 @@ def check(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: b
         _check_multi(backbone, task, reading)
         return
     if task.kind not in KINDS[chosen]:
-        other = next((name for name, kinds in KINDS.items() if task.kind in kinds), None)
-        hint = f"type method.readout={other}" if other else f"no read-out does yet; {_INSTEAD}"
         raise UserError(
-            f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; {hint}."
+            f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; "
+            f"{_hint(task.kind, offered)}."
+        )
+    if chosen != "verbalizer" and reading.get("pattern") is not None:
+        raise UserError(
+            f"method.pattern={reading['pattern']}: method.readout={chosen} reads no pattern; "
+            "leave it out, or type method.readout=verbalizer."
         )
     if chosen == "entailment":
         described(task)
@@ -105,6 +116,15 @@ def readout_for(
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
+
+
+def _hint(kind: str, offered: Sequence[str]) -> str:
+    """Return what to type instead of a read-out that does not answer a kind of task."""
+    fit = [name for name, kinds in KINDS.items() if kind in kinds]
+    if not fit:
+        return f"no read-out does yet; {_INSTEAD}"
+    own = [name for name in fit if name in offered]
+    return f"type {'' if own else 'method=fine_tuning '}method.readout={(own or fit)[0]}"
 
 
 def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) -> None:
@@ -164,7 +184,12 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
             f"({backbone.family}) does not have; use method.readout=head."
         )
     if task.kind == "classification" and pvp.words is None:
-        raise UserError(f"pattern {pvp.name} of task={task.name} has no label words.")
+        words = ", ".join(f"{label}: [WORD]" for label in task.labels[:3])
+        words += ", ..." if len(task.labels) > 3 else ""
+        raise UserError(
+            f"pattern {pvp.name} of task={task.name} has no label words; write into its YAML "
+            f"(task=csv: task.pattern=@FILE)\nwords: {{{words}}}."
+        )
 
 
 def _check_among(pvp: PVP, reading: Reading) -> None:

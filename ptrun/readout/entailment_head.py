@@ -73,7 +73,8 @@ def described(task: Task) -> dict[str, str]:
     if not told:
         raise UserError(
             f"task={task.name} describes no labels, and method.readout=entailment asks about "
-            "descriptions;\nwrite into the task's file: descriptions: {LABEL: TEXT, ...}."
+            "descriptions;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
+            "(task=csv has none: type method.readout=head)."
         )
     if unknown := sorted(set(told) - set(task.labels)):
         raise UserError(

@@ -58,7 +58,7 @@ class FactWords(Cloze):
         if not tokens:
             raise UserError(
                 f"task.vocabulary: none of its {len(words)} words is one token of backbone="
-                f"{self.backbone.name}."
+                f"{self.backbone.name};\nname another file, or type task.vocabulary=objects."
             )
         return torch.tensor(sorted(token for token in tokens if token is not None))
 

@@ -79,4 +79,5 @@ def _ends_in_mask(pvp: PVP) -> bool:
 
 def _advice(*, soft: bool) -> str:
     slot = "{soft} slots" if soft else "no {soft} slot"
-    return f"Write one into the task's file, below pvps: with {slot} and a {{mask}}."
+    where = "task=csv: task.pattern=@FILE; another's: below pvps in its own YAML"
+    return f"Write one ({where}): with {slot} and a {{mask}}."

@@ -32,8 +32,10 @@ def entry(given: str) -> dict[Any, Any]:
     Keys and values are checked where PVPs are read (`ptrun.prompt.pvp`).
 
     Raises:
-        UserError: there is no such file, or it is neither one line nor YAML.
+        UserError: there is no such file, it is neither one line nor YAML, or its @ was left out.
     """
+    if "{" not in given and Path(given).is_file():
+        raise UserError(f"task.pattern={given} is a file; type task.pattern=@{given}.")
     if not given.startswith("@"):
         return {"pattern": given}
     file = Path(place(given)).expanduser()

@@ -54,6 +54,15 @@ WRONG = {
     "unknown start": (["start=label"], ["start=label", "did you mean 'labels'?"]),
     "words for a prefix": (["start=labels"], ["PTuningV2", "start=run:", "method=prompt_tuning"]),
     "start of no run": (["start=run:lost"], ["start=run:lost", "prompt.safetensors", "outputs"]),
+    "no near miss": (["method.qqq=3"], ["method.qqq: unknown. Allowed: length"]),
+    "no read-out of this method's": (
+        ["method=manual_prompt"],
+        ["verbalizer cannot answer task=pocket_ner", "type method=fine_tuning method.readout=head"],
+    ),
+    "read-out it has not": (
+        ["method=ptuning", "task=pocket_sentiment", "method.readout=head"],
+        ["reads through verbalizer alone; leave it out, or use another method"],
+    ),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 
@@ -100,10 +109,19 @@ def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
     check(ptrun, done, told)
 
 
+def test_words_the_backbone_does_not_know_leave_no_folder(ptrun):
+    own = "{pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}"
+    words = ["method.readout=verbalizer", "method.pattern=own", f"+task.pvps.own={own}"]
+    done = ptrun(*ptrun.small("method=prompt_tuning", *words))
+    told = done.stderr.strip().splitlines()[-1]  # before it: what the splits share
+    assert done.returncode == 1 and "label 'negative': 'zz qx' is 4 tokens" in told, done.stderr
+    assert not list(ptrun.folder.glob("outputs/runs/*"))
+
+
 def check(ptrun, done, told):
     assert done.returncode == 1, done.stderr + done.stdout
     lines = done.stderr.strip().splitlines()
     assert 1 <= len(lines) <= 3 and "Traceback" not in done.stderr, done.stderr
     for words in told:
         assert words in done.stderr, done.stderr
-    assert not list(ptrun.folder.rglob("result.json")) and not list(ptrun.folder.rglob("state*"))
+    assert not [made for made in ptrun.folder.glob("outputs/runs/*") if made.is_dir()]

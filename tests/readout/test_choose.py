@@ -48,6 +48,24 @@ def test_what_no_read_out_answers_is_said(tiny):
     assert told.endswith("which is facts; type method.readout=verbalizer.")
 
 
+def test_another_method_is_named_where_this_one_has_no_such_read_out(tiny):
+    with pytest.raises(UserError, match="type method=fine_tuning method"):
+        reading = {"readout": "verbalizer"}
+        choose.check(tiny(), task("conll03", "none"), reading, soft=True, offered=("verbalizer",))
+
+
+def test_missing_label_words_are_shown_as_they_are_typed(tiny):
+    bare = task("sst2", "none", pvps={"own": {"pattern": "{~sentence} {mask}"}})
+    told = refused(tiny(), bare, readout="verbalizer")
+    assert told.endswith("words: {negative: [WORD], positive: [WORD]}.")
+
+
+def test_a_pattern_that_no_one_would_read_is_refused(tiny):
+    told = refused(tiny(), task("sst2", "none"), pattern="manual")
+    assert told.startswith("method.pattern=manual: method.readout=head reads no pattern;")
+    assert told.endswith("type method.readout=verbalizer.")
+
+
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
     wsc = task("wsc", "none", pvps={"own": {"pattern": "{~marked} {masks}"}})
     told = refused(tiny("gpt2"), wsc, readout="verbalizer")

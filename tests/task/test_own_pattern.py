@@ -93,6 +93,12 @@ def test_a_wrong_file_is_named(content, told):
     assert all(words in message for words in told), message
 
 
+def test_a_file_without_its_at_sign_is_told():
+    Path("p.yaml").write_text(LINE)
+    with pytest.raises(UserError, match=r"task\.pattern=p\.yaml is a file; type task\.pattern=@p"):
+        own("p.yaml")
+
+
 def test_a_missing_file_names_the_nearest():
     entry(LINE)
     with pytest.raises(UserError, match=r"p\.yml: no such file below .*; did you mean 'p\.yaml'\?"):
