@@ -13,6 +13,9 @@ from ptrun.method.base import Method
 from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
+_OWN_HEAD = ("verbalizer", "class_words")
+"""Read-outs through the head that pre-training trained, which is tuned too."""
+
 
 class FineTuning(Method):
     """Learns the backbone and the head that reads it.
@@ -28,7 +31,7 @@ class FineTuning(Method):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
         super().__init__(backbone, task, **reading)
-        self._own_head = reading.get("readout", "head") in ("verbalizer", "class_words")
+        self._own_head = reading.get("readout", self.readouts[0]) in _OWN_HEAD
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters."""
