@@ -12,6 +12,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
+from ptrun.token_cache import _key
 from tests.training import engine, member, sst2
 
 OFFICIAL = "{~sentence} || plot: {words|commas},"
@@ -126,3 +127,11 @@ def test_a_text_after_reserved_class_words_is_refused(reserving, data_dir):
     with pytest.raises(UserError, match=r"\{sentence\} comes after the class words"):
         DPT(reserving(), data, reserved=True)
     DPT(reserving(), data)
+
+
+def test_rows_kept_between_runs_are_told_apart(reserving, data_dir):
+    """The released code reuses rows after a change of template, which answers wrongly."""
+    data = sst2(data_dir, OFFICIAL)
+    others = [{}, {"reserved": True}, {"class_order": "reversed"}]
+    made = [DPT(reserving(), data, **options) for options in others]
+    assert len({_key(method, data.load("train")) for method in made}) == 3
