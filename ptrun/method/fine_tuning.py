@@ -13,13 +13,16 @@ from ptrun.method.base import Method
 from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
+_OWN_HEAD = ("verbalizer", "class_words")
+"""Read-outs through the head that pre-training trained, which is tuned too."""
+
 
 class FineTuning(Method):
     """Learns the backbone and the head that reads it.
 
     Args:
-        backbone: what is tuned; a pooler that is read is tuned too, and with a verbalizer the
-            language-model head.
+        backbone: what is tuned; a pooler that is read is tuned too, and with a verbalizer or class
+            words the head that pre-training trained.
         task: what is answered.
         reading: as in `ptrun.readout.choose.Reading`.
     """
@@ -28,9 +31,9 @@ class FineTuning(Method):
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
         super().__init__(backbone, task, **reading)
-        self._words = reading.get("readout", "head") == "verbalizer"
+        self._own_head = reading.get("readout", self.readouts[0]) in _OWN_HEAD
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters."""
-        read = self.backbone.body(decoder=self.readout.reads_decoder, head=self._words)
+        read = self.backbone.body(decoder=self.readout.reads_decoder, head=self._own_head)
         return super().learned() | {f"backbone.{name}": p for name, p in read.items()}

@@ -9,6 +9,7 @@ from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.candidates import Candidates, Objective, Scored
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
+from ptrun.readout.class_words import ClassWords, Direction, Order, Share
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
@@ -33,6 +34,7 @@ KINDS = {
     "head": (*_POOLED, *_PLAIN),
     "verbalizer": ("classification", "choice", "entity_choice", "span_check", "facts"),
     "entailment": ("classification",),
+    "class_words": ("classification",),
 }
 """Kinds of task by the read-out that answers them."""
 _INSTEAD = "choose another task (ptrun list task)"
@@ -42,15 +44,17 @@ class Reading(TypedDict, total=False):
     """The keys by which every method says how it reads an answer.
 
     `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
-    whether a label's description is entailed; or `verbalizer`, words through the frozen
-    language-model head. For heads: `pooler` (`ptrun.readout.pooled_head`). For
-    verbalizers: `pattern`, one of the task's by name, null for the first that suits; `among`
+    whether a label's description is entailed; `verbalizer`, words through the frozen language-model
+    head; or `class_words`, ELECTRA's own head where all classes are written out. For heads:
+    `pooler` (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name,
+    null for the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
+    `class_order` (`ptrun.readout.class_words`). For verbalizers: `among`
     (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
     `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
     (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
     """
 
-    readout: Literal["head", "verbalizer", "entailment"]
+    readout: Literal["head", "verbalizer", "entailment", "class_words"]
     pooler: Pooler
     pattern: str | None
     among: Among | Literal["auto"]
@@ -59,6 +63,10 @@ class Reading(TypedDict, total=False):
     swapped: bool
     sentinel: bool
     shifted_label: bool
+    score_direction: Direction
+    class_bias: bool
+    class_loss: Share
+    class_order: Order
 
 
 def check(
@@ -91,6 +99,8 @@ def check(
         )
     if chosen == "entailment":
         described(task)
+    if chosen == "class_words":
+        _class_words(backbone, task, reading, soft=soft)
     if chosen == "verbalizer":
         pvp = _pvp(backbone, task, reading, soft=soft)
         _check_words(backbone, task, pvp)
@@ -111,6 +121,8 @@ def readout_for(
         return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+    if reading.get("readout") == "class_words":
+        return _class_words(backbone, task, reading, soft=soft)
     if reading.get("readout") == "entailment":
         return EntailmentHead(backbone, task, reading.get("pooler", "auto"))
     if task.kind in _PLAIN:
@@ -165,6 +177,26 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         objective=reading.get("objective", "margin"),
         scored=reading.get("scored", "sum"),
         swapped=reading.get("swapped", False),
+    )
+
+
+def _class_words(
+    backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
+) -> Readout:
+    if backbone.config["model_type"] != "electra":
+        raise UserError(
+            f"backbone={backbone.name} has no head that tells real words from replaced ones, which "
+            "method.readout=class_words reads; use backbone=electra_base or another ELECTRA."
+        )
+    name = reading.get("pattern")
+    return ClassWords(
+        backbone,
+        task,
+        choose(task, backbone.family, soft=soft, name=name, listed=True),
+        direction=reading.get("score_direction", "one_minus_sigma"),
+        bias=reading.get("class_bias", False),
+        share=reading.get("class_loss", "mean"),
+        order=reading.get("class_order", "written"),
     )
 
 

@@ -12,44 +12,54 @@ _TEXTS = ("choice", "entity_choice", "span_check")
 """Kinds of task whose answers may be texts of the example."""
 
 
-def choose(task: Task, family: str, *, soft: bool, name: str | None = None) -> PVP:
-    """Return a pattern of a task; `soft` says whether it has learned vectors.
+def choose(
+    task: Task, family: str, *, soft: bool, name: str | None = None, listed: bool = False
+) -> PVP:
+    """Return a pattern of a task.
+
+    `soft` says whether it has learned vectors; `listed` that it lists its label words, which are
+    read where they stand, and has no mask.
 
     Raises:
         UserError: there is none of that name, or none that suits family and method.
     """
     pvps = read_pvps(task.pvps, task.labels)
     if name is not None:
-        return _named(pvps, task, family, soft=soft, name=name)
-    misfits = {n: _misfit(pvp, task, family, soft=soft) for n, pvp in pvps.items()}
+        return _named(pvps, task, family, soft=soft, name=name, listed=listed)
+    misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
     found = next((pvps[n] for n, wrong in misfits.items() if not wrong), None)
     if found is None:
         told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
         raise UserError(
             f"task={task.name} has no pattern for this method on a {family} backbone "
-            f"({told or 'it has none at all'}).\n{_advice(soft=soft)}"
+            f"({told or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
     return found
 
 
-def _named(pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name: str) -> PVP:
+def _named(
+    pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name: str, listed: bool
+) -> PVP:
     if name not in pvps:
         raise UserError(
             f"method.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
         )
-    if wrong := _misfit(pvps[name], task, family, soft=soft):
-        fit = [n for n, pvp in pvps.items() if not _misfit(pvp, task, family, soft=soft)]
+    misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
+    if wrong := misfits[name]:
+        fit = [n for n, wrong in misfits.items() if not wrong]
         raise UserError(
             f"method.pattern={name} {wrong}; of task={task.name} these suit: "
-            f"{', '.join(fit) or 'none'}.\n{_advice(soft=soft)}"
+            f"{', '.join(fit) or 'none'}.\n{_advice(soft=soft, listed=listed)}"
         )
     return pvps[name]
 
 
-def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool) -> str | None:
+def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> str | None:
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
+    if listed:
+        return _misfit_of_list(pvp)
     if pvp.pattern.masks == 0:
         return "has no {mask}"
     if family == "causal" and not _ends_in_mask(pvp):
@@ -70,6 +80,13 @@ def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
     return None
 
 
+def _misfit_of_list(pvp: PVP) -> str | None:
+    """Return why a pattern does not suit where its own label words are read."""
+    if pvp.pattern.listing("words") is None:
+        return "has no {words|commas}"
+    return "has a {mask}" if pvp.pattern.masks else None
+
+
 def _ends_in_mask(pvp: PVP) -> bool:
     last: Any = pvp.pattern.parts[-1]
     if isinstance(last, Field):
@@ -77,7 +94,8 @@ def _ends_in_mask(pvp: PVP) -> bool:
     return isinstance(last, Hole) and last.kind != "soft"
 
 
-def _advice(*, soft: bool) -> str:
+def _advice(*, soft: bool, listed: bool) -> str:
     slot = "{soft} slots" if soft else "no {soft} slot"
+    read = "{words|commas}, no {mask}" if listed else "a {mask}"
     where = "task=csv: task.pattern=@FILE; another's: below pvps in its own YAML"
-    return f"Write one ({where}): with {slot} and a {{mask}}."
+    return f"Write one ({where}): with {slot} and {read}."

@@ -8,6 +8,7 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
+from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
@@ -30,6 +31,12 @@ METHODS = {
     "ptuning_v2_frozen_pooler": partial(PTuningV2, length=3, pooler="frozen"),
 }
 TASKS = {"classification": sst2, "tagging": conll03}
+LISTED = partial(sst2, pattern="{~sentence} was {words|commas}.")
+CLASS_WORDS = {
+    "dpt": DPT,
+    "dpt_bias": partial(DPT, class_bias=True, class_loss="sum", score_direction="sigma"),
+    "ptuning_v2_class_words": partial(PTuningV2, length=3, readout="class_words"),
+}
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 
@@ -46,6 +53,10 @@ CELLS = [
     for name, make in METHODS.items()
     for task, data in TASKS.items()
     if kind == "bert" or name in CORE
+]
+CELLS += [
+    pytest.param("electra", make, LISTED, id=f"electra-{name}")
+    for name, make in CLASS_WORDS.items()
 ]
 cell = pytest.mark.parametrize(("kind", "make", "data"), CELLS)
 
@@ -113,7 +124,7 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     first = examples.load("train")[:4]
     examples.load = lambda part: first
     before = _loss(backbone, member(make, backbone, examples))
-    lr = 3e-3 if make in (FineTuning, METHODS["fine_tuning_trainable_pooler"]) else 5e-2
+    lr = 3e-3 if member(make, backbone, examples).method.tunes_backbone else 5e-2
     lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"]) else lr
     steps = 400 if make is METHODS["prompt_tuning"] else 100  # input vectors alone learn slowest
     whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass

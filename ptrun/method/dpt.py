@@ -1,0 +1,70 @@
+"""DPT: class words written after the text, scored by the head that pre-training trained.
+
+Yao et al. 2022: ELECTRA as a whole is tuned, its replaced-token head included; nothing is added
+(paper), or a bias a class (released code). The read-out, `ptrun.readout.class_words`, goes with any
+method; `reserved` needs a tuned backbone and is this one's.
+"""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.prompt.slots import Field
+from ptrun.readout.choose import Reading
+from ptrun.readout.class_words import ClassWords
+from ptrun.task.base import Task
+
+
+class DPT(FineTuning):
+    """Learns the backbone and its head, which tells the class words that belong there.
+
+    Args:
+        backbone: an ELECTRA discriminator.
+        task: one of classes.
+        reserved: write a reserved token of the vocabulary for each token of the class words, commas
+            included, whose embedding begins as a copy of that token's: so the words have rows of
+            their own to tune (code). Else the words themselves (paper).
+        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `class_words`.
+
+    Raises:
+        UserError: with `reserved`, the pattern goes on after the class words with a field.
+    """
+
+    readouts = ("class_words",)
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        reserved: bool = False,
+        **reading: Unpack[Reading],
+    ):
+        super().__init__(backbone, task, **reading)
+        assert isinstance(self.readout, ClassWords)
+        self.classes, self._begun = self.readout, not reserved
+        self.classes.reserved = reserved
+        pattern = self.classes.pvp.pattern
+        last = [part for part in pattern.parts if isinstance(part, Field)][-1]
+        if reserved and last.name != "words":
+            raise UserError(
+                f"method.reserved=true: in pattern {self.classes.pvp.name} {{{last.name}}} comes "
+                "after the class words; name a method.pattern that ends in them."
+            )
+
+    def placed(self) -> None:
+        """Begin the reserved tokens as what they stand for, unless learned ones came first."""
+        if not self._begun:
+            table = self.backbone.model.get_input_embeddings().weight
+            with torch.no_grad():
+                table[self.classes.stand_ins] = table[self.classes.written]
+            self._begun = True
+
+    def load_exported(self, tensors: dict[str, Tensor]) -> None:
+        """Take a tuned backbone back, its reserved tokens included."""
+        super().load_exported(tensors)
+        self._begun = True

@@ -1,0 +1,161 @@
+"""Class words written after the text; ELECTRA's own head tells which of them belongs there (DPT).
+
+    [CLS] a dull film Class: negative, positive. [SEP]
+
+Yao et al. 2022, §3: the replaced-token head that pre-training trained scores every class word, z
+at its first token; nothing new is learned. Large z means "replaced", so the score of a class is
+1 - sigma(z). The released code differs in three ways, each an option: a bias for each class, the
+mean over classes in the loss where the paper has the sum, and (`method.reserved`) reserved tokens
+in the place of the class words.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import PVP
+from ptrun.prompt.verbalizer import LabelTokens, Verbalizer
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
+from ptrun.types import Example, Prediction
+
+Direction = Literal["one_minus_sigma", "sigma"]
+Order = Literal["written", "reversed"] | int | list[str]
+Share = Literal["mean", "sum"]
+_FIRST = 103  # the released code counts from 100 and goes on from its three words before a class
+
+
+class ClassWords(nn.Module, Cloze):
+    """The class whose word ELECTRA's head finds the most original where all are written out.
+
+    Args:
+        backbone: an ELECTRA discriminator.
+        task: n classes.
+        pvp: a pattern that lists its label words, one a class.
+        direction: `one_minus_sigma`, or `sigma`, the paper's ablation: the most replaced wins.
+        bias: learn a number a class, from 0, that is added to z (code); else nothing (paper).
+        share: a class's part in the loss: `mean` over classes (code) or `sum` (paper).
+        order: of the classes: as `written`, `reversed`, shuffled by this seed, or a list of labels.
+
+    Raises:
+        UserError: `order` does not name each label once.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        direction: Direction = "one_minus_sigma",
+        bias: bool = False,
+        share: Share = "mean",
+        order: Order = "written",
+    ):
+        nn.Module.__init__(self)
+        words = _ordered(pvp.words or {}, order)
+        Cloze.__init__(self, backbone, task, replace(pvp, words=words))
+        self.direction, self.share, self.labels = direction, share, tuple(words)
+        self.bias = nn.Parameter(torch.zeros(len(words))) if bias else None
+        self.reserved = False
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return one row an example, read at the first token of each class word.
+
+        All is one segment, as the paper and its code have it.
+        """
+        assert self.tokens
+        return [self._features(example, self.room(room)) for example in examples]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return binary cross-entropy summed over targets, one a class, `[]`.
+
+        The engine divides by their number: with `share: sum` the loss is n times as large.
+        """
+        odds = self.odds(output, batch)
+        right = batch.targets.view_as(odds).float()
+        total = functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
+        return total * (len(self.labels) if self.share == "sum" else 1)
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the class of each example that scores highest."""
+        best = self.odds(output, batch).argmax(dim=-1).tolist()
+        return [Prediction(f.id, self.labels[i]) for f, i in zip(batch.features, best, strict=True)]
+
+    def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds `[B, n]` that a class is right: a score is their sigmoid."""
+        assert output.logits is not None
+        z = output.logits.float().view(len(batch), len(self.labels))
+        if self.bias is not None:
+            z = z + self.bias
+        return z if self.direction == "sigma" else -z
+
+    @cached_property
+    def tokens(self) -> LabelTokens:
+        """The class words in full, so that unknown and equal ones are refused."""
+        assert self.pvp.words is not None
+        return Verbalizer(self.pvp.words, "mean").bind(self.backbone.tokenizer())
+
+    @cached_property
+    def written(self) -> list[int]:
+        """The tokens of class words, and of what stands between and after them."""
+        pieces = self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
+        made = self.encoder.encode(pieces, self.backbone.shape.positions)
+        return made.ids[made.items[0] : -1]
+
+    @cached_property
+    def stand_ins(self) -> list[int]:
+        """A reserved token for each of `written`.
+
+        Raises:
+            UserError: the vocabulary has too few.
+        """
+        tokenizer, count = self.backbone.tokenizer(), len(self.written)
+        names = [f"[unused{_FIRST + i}]" for i in range(count)]
+        ids = tokenizer.convert_tokens_to_ids(names)
+        known = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
+        if len(known) < count:
+            raise UserError(
+                f"method.reserved=true: the classes of task={self.task.name} need the {count} "
+                f"reserved tokens from {names[0]} on, and backbone={self.backbone.name} has "
+                f"{len(known)}; use method.reserved=false."
+            )
+        return known
+
+    def _features(self, example: Example, room: int) -> Features:
+        made = self.encoder.encode(self.pieces(example), room)
+        ids = made.ids
+        if self.reserved:
+            ids = [*ids[: made.items[0]], *self.stand_ins, ids[-1]]
+        targets = [int(label == example.target) for label in self.labels]
+        return Features(example.id, [Row(ids, None, made.items, made.softs)], targets)
+
+
+def _ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
+    """Return label words in an order.
+
+    Raises:
+        UserError: a list does not name each label once.
+    """
+    labels = list(words)
+    if order == "reversed":
+        labels.reverse()
+    elif isinstance(order, int):
+        random.Random(order).shuffle(labels)
+    elif isinstance(order, list):
+        if sorted(order) != sorted(labels):
+            raise UserError(
+                f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
+            )
+        labels = order
+    return {label: words[label] for label in labels}

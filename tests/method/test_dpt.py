@@ -1,0 +1,137 @@
+"""DPT: what is learned and counted, and reserved tokens that begin as the class words."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import transformers
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.method.dpt import DPT
+from ptrun.token_cache import _key
+from tests.training import engine, member, sst2
+
+OFFICIAL = "{~sentence} || plot: {words|commas},"
+
+
+@pytest.fixture(scope="session")
+def reserving(tiny_folder, tmp_path_factory):
+    """Return a function that loads a tiny ELECTRA whose vocabulary has four reserved tokens."""
+    folder = tmp_path_factory.mktemp("reserving") / "electra"
+    shutil.copytree(tiny_folder("electra"), folder)
+    told = json.loads((folder / "tokenizer.json").read_text())
+    names = {f"##{letter}": f"[unused{103 + i}]" for i, letter in enumerate("ABCD")}
+    vocabulary = told["model"]["vocab"]
+    told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+
+    def load():
+        backbone = PretrainedBackbone(name="reserving", path=str(folder), dtype="fp32")
+        backbone.load()
+        return backbone
+
+    return load
+
+
+def placed(backbone, data, **options):
+    method = DPT(backbone, data, **options)
+    fit = engine(backbone, 10_000)
+    fit.place([method])
+    return method, fit
+
+
+@torch.no_grad()
+def odds(method, fit, examples):
+    batch = fit._collate(method.encode(examples))
+    return method.classes.odds(method.backbone.forward(method.inputs(batch)), batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("electra_base", 109_483_009), ("electra_large", 335_142_913)]
+)
+@pytest.mark.parametrize(("bias", "added"), [(False, 0), (True, 6)])
+def test_all_of_electra_is_learned_and_nothing_or_a_number_a_class_is_added(
+    name, size, bias, added
+):
+    config = compose_run(
+        [f"backbone={name}", "method=dpt", "task=trec", f"method.class_bias={bias}"]
+    ).config
+    backbone, task = build(config["backbone"]), build(config["task"], None, None)
+    counts = build(config["method"], backbone, task).learned_parameters()
+    assert counts == {"prompt": 0, "head": added, "backbone": size, "total": size + added}
+    assert config["train"]["lr"] == 2e-5
+
+
+def test_the_learned_tensors_are_the_library_s_model(tiny, tiny_folder, data_dir):
+    method = DPT(tiny("electra"), sst2(data_dir, OFFICIAL))
+    model = transformers.ElectraForPreTraining.from_pretrained(tiny_folder("electra"))
+    names = {name.removeprefix("backbone.") for name in method.learned()}
+    assert names == {name for name, _ in model.named_parameters()}
+
+
+def test_reserved_tokens_begin_as_the_words_they_stand_for(reserving, data_dir):
+    data = sst2(data_dir, OFFICIAL)
+    plain, fit = placed(reserving(), data)
+    expected = odds(plain, fit, data.load("train"))
+    method, fit = placed(reserving(), data, reserved=True)
+    row = method.encode(data.load("train"))[0].rows[0]
+    names = method.backbone.tokenizer().convert_ids_to_tokens(row.ids)
+    assert names[-5:] == [*(f"[unused{103 + i}]" for i in range(4)), "[SEP]"]
+    assert torch.equal(odds(method, fit, data.load("train")), expected)
+    assert method.learned_parameters() == plain.learned_parameters()
+
+
+def test_reserved_tokens_learn_and_the_words_themselves_stay(reserving, data_dir):
+    data = sst2(data_dir, OFFICIAL)
+    method, _ = placed(reserving(), data, reserved=True)
+    table = method.backbone.model.get_input_embeddings().weight
+    words = table[method.classes.written].detach().clone()
+    one = member(lambda b, t: method, method.backbone, data, max_steps=3)
+    engine(method.backbone, 10_000).fit([one])
+    moved = (table[method.classes.stand_ins] != words).any(dim=1)
+    assert moved.tolist() == [True] * 4
+    read = {i for f in one.features for i in f.rows[0].ids}
+    untold = [k for k, i in enumerate(method.classes.written) if i not in read]
+    assert untold, "a class word that no text has"
+    assert torch.equal(table[method.classes.written][untold], words[untold])
+
+
+@pytest.mark.parametrize("first", ["placed", "loaded"])
+def test_learned_reserved_tokens_are_kept(reserving, data_dir, first):
+    """Whichever comes first: being placed must not copy the words over what was learned."""
+    data = sst2(data_dir, OFFICIAL)
+    method, fit = placed(reserving(), data, reserved=True, class_bias=True)
+    fit.fit([member(lambda b, t: method, method.backbone, data, max_steps=3)])
+    exported = {name: tensor.clone() for name, tensor in method.exported().items()}
+    fresh = DPT(reserving(), data, reserved=True, class_bias=True)
+    again = engine(fresh.backbone, 10_000)
+    if first == "placed":
+        again.place([fresh])
+    fresh.load_exported(exported)
+    again.place([fresh])
+    examples = data.load("test")
+    assert torch.equal(odds(fresh, again, examples), odds(method, fit, examples))
+
+
+def test_too_few_reserved_tokens_are_refused(tiny, data_dir):
+    with pytest.raises(UserError, match="need the 4 reserved tokens from"):
+        placed(tiny("electra"), sst2(data_dir, OFFICIAL), reserved=True)
+
+
+def test_a_text_after_reserved_class_words_is_refused(reserving, data_dir):
+    data = sst2(data_dir, "{words|commas}: {~sentence}")
+    with pytest.raises(UserError, match=r"\{sentence\} comes after the class words"):
+        DPT(reserving(), data, reserved=True)
+    DPT(reserving(), data)
+
+
+def test_rows_kept_between_runs_are_told_apart(reserving, data_dir):
+    """The released code reuses rows after a change of template, which answers wrongly."""
+    data = sst2(data_dir, OFFICIAL)
+    others = [{}, {"reserved": True}, {"class_order": "reversed"}]
+    made = [DPT(reserving(), data, **options) for options in others]
+    assert len({_key(method, data.load("train")) for method in made}) == 3

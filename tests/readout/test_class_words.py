@@ -1,0 +1,221 @@
+"""Class words under ELECTRA's own head: rows, scores, loss, order, and what is refused (DPT)."""
+
+import math
+from itertools import permutations
+
+import pytest
+import torch
+import transformers
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import read_pvp
+from ptrun.readout.base import collate
+from ptrun.readout.choose import readout_for
+from ptrun.readout.class_words import ClassWords
+from ptrun.types import Example
+from tests.prompt import tokenizers
+from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
+from tests.training import sst2
+
+TOPICS = {"wide": ["Oslo Rome"], "far": ["xyz"], "near": ["met"]}
+
+
+def own(tiny, data_dir, words=None, pattern="{~sentence} a plot {words|commas}.", **options):
+    words = words or {"negative": ["bad"], "positive": ["good"]}
+    return ClassWords(
+        tiny("electra"),
+        sst2(data_dir),
+        read_pvp("own", {"pattern": pattern, "words": words, "rule": "first"}),
+        **options,
+    )
+
+
+def said(readout, z):
+    """Return a batch of one example a row of z `[B, n]`, and an output with these logits."""
+    examples = [Example(str(i), {"sentence": "a film"}, "negative") for i in range(len(z))]
+    batch = collate(readout.encode(examples, 64), None, CPU)
+    return batch, BackboneOutput(logits=z.reshape(-1, 1))
+
+
+def test_class_words_stand_after_the_text_in_one_segment(tiny, data_dir):
+    readout = own(tiny, data_dir)
+    features = readout.encode([Example("1", {"sentence": "Ann saw a film"}, "positive")], 64)[0]
+    row, tokens = features.rows[0], readout.backbone.tokenizer()
+    assert tokens.decode(row.ids) == "[CLS] Ann saw a film a plot bad, good. [SEP]"
+    assert tokens.convert_ids_to_tokens([row.ids[i] for i in row.reads]) == ["bad", "good"]
+    assert row.types is None and features.targets == [0, 1]
+
+
+def test_a_word_of_several_tokens_is_read_at_its_first(tiny, data_dir):
+    readout = own(tiny, data_dir, TOPICS)
+    row = readout.encode([Example("1", {"sentence": "a film"}, "far")], 64)[0].rows[0]
+    tokens = readout.backbone.tokenizer().convert_ids_to_tokens([row.ids[i] for i in row.reads])
+    assert tokens == ["Oslo", "x", "met"]
+
+
+def test_a_long_text_alone_is_cut(tiny, data_dir):
+    readout = own(tiny, data_dir)
+    examples = [Example(str(n), {"sentence": "film " * n}, "positive") for n in (5, 100)]
+    short, long = (f.rows[0] for f in readout.encode(examples, 30))
+    assert len(long.ids) == 30 and short.ids[6:] == long.ids[23:]
+    assert [len(long.ids) - i for i in long.reads] == [len(short.ids) - i for i in short.reads]
+
+
+@torch.no_grad()
+def test_scores_are_those_of_the_library_s_head(tiny, tiny_folder, data_dir):
+    readout, data = own(tiny, data_dir), sst2(data_dir)
+    model = transformers.ElectraForPreTraining.from_pretrained(tiny_folder("electra")).eval()
+    batch = collate(readout.encode(data.load("train"), 64), None, CPU)
+    theirs = model(batch.ids, attention_mask=batch.mask.long()).logits
+    read = theirs[batch.reads.rows, batch.reads.columns]
+    ours = -readout.odds(readout.backbone.forward(given(readout, batch)), batch)
+    torch.testing.assert_close(ours.flatten(), read, atol=1e-5, rtol=1e-5)
+    _, answered = loss_and_answers(readout, data.load("train"))
+    assert answered == [readout.labels[i] for i in read.view(-1, 2).argmin(dim=1)]
+    assert len(set(read.tolist())) > 6, "as many scores as words, not one for all"
+
+
+def test_the_two_directions_rank_in_reverse(tiny, data_dir):
+    least, most = (own(tiny, data_dir, TOPICS, direction=d) for d in ("one_minus_sigma", "sigma"))
+    z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    batch, output = said(least, z)
+    up, down = (r.odds(output, batch).argsort(dim=1) for r in (most, least))
+    assert torch.equal(up, down.flip(1))
+    assert [p.value for p in least.decode(output, batch)] == [least.labels[i] for i in z.argmin(1)]
+    assert [p.value for p in most.decode(output, batch)] == [most.labels[i] for i in z.argmax(1)]
+
+
+@pytest.mark.parametrize("direction", ["one_minus_sigma", "sigma"])
+def test_the_loss_is_binary_cross_entropy_of_the_scores(tiny, data_dir, direction):
+    readout = own(tiny, data_dir, direction=direction)
+    z = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    batch, output = said(readout, z)
+    scores = 1 - z.sigmoid() if direction == "one_minus_sigma" else z.sigmoid()
+    expected = functional.binary_cross_entropy(scores, torch.tensor([[1.0, 0.0]] * 5))
+    got = readout.loss(output, batch) / len(batch.targets)
+    torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("share", "times"), [("mean", 1), ("sum", 3)])
+def test_undecided_scores_cost_ln_2_a_class(tiny, data_dir, share, times):
+    readout = own(tiny, data_dir, TOPICS, share=share)
+    batch, output = said(readout, torch.zeros(4, 3))
+    mean = float(readout.loss(output, batch)) / len(batch.targets)
+    assert mean == pytest.approx(times * math.log(2), abs=1e-6)
+
+
+def test_the_bias_is_the_one_thing_it_can_learn(tiny, data_dir):
+    assert not list(own(tiny, data_dir).parameters())
+    readout = own(tiny, data_dir, bias=True)
+    batch, output = said(readout, torch.zeros(1, 2))
+    assert readout.bias.tolist() == [0, 0]
+    with torch.no_grad():
+        readout.bias[0] = 0.5  # word 0 looks replaced
+    assert readout.odds(output, batch).tolist() == [[-0.5, 0]]
+    assert readout.decode(output, batch)[0].value == "positive"
+
+
+@pytest.mark.parametrize("order", [list(p) for p in permutations(TOPICS)])
+def test_positions_and_labels_follow_the_order_of_classes(tiny, data_dir, order):
+    readout = own(tiny, data_dir, TOPICS, order=order)
+    features = readout.encode([Example("1", {"sentence": "a film"}, "far")], 64)[0]
+    assert features.targets == [int(label == "far") for label in order]
+    firsts = {"wide": "Oslo", "far": "x", "near": "met"}
+    ids = [features.rows[0].ids[i] for i in features.rows[0].reads]
+    tokens = readout.backbone.tokenizer().convert_ids_to_tokens(ids)
+    assert tokens == [firsts[label] for label in order]
+    batch, output = said(readout, torch.tensor([[float(label != "near") for label in order]]))
+    assert readout.decode(output, batch)[0].value == "near"
+
+
+def test_orders_by_name_and_by_seed(tiny, data_dir):
+    def order(given):
+        return own(tiny, data_dir, TOPICS, order=given).labels
+
+    assert (
+        order("written") == ("wide", "far", "near") and order("reversed") == order("written")[::-1]
+    )
+    assert len({order(seed) for seed in range(20)}) == 6 and order(4) == order(4)
+
+
+@pytest.mark.parametrize("order", [["far", "near"], ["far", "near", "near"], ["a", "b", "c"]])
+def test_an_order_that_names_not_each_label_once_is_refused(tiny, data_dir, order):
+    with pytest.raises(UserError, match="name each of wide, far, near once"):
+        own(tiny, data_dir, TOPICS, order=order)
+
+
+def test_a_class_word_the_vocabulary_lacks_is_refused(tiny, data_dir):
+    readout = own(tiny, data_dir, {"negative": ["bad"], "positive": ["ÿ"]})
+    with pytest.raises(UserError, match="vocabulary does not know 'ÿ'"):
+        readout.encode([Example("1", {"sentence": "a film"}, "positive")], 64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "message"),
+    [
+        ("bert", "{~sentence} {words|commas}.", "has no head that tells real words from replaced"),
+        ("electra", "{~sentence} {mask}.", r"own has no \{words\|commas\}"),
+        ("electra", "{~sentence} {words|or} {mask}.", r"own has a \{mask\}"),
+        ("electra", "{~sentence} {soft} {words|or}.", r"own has \{soft\} slots"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
+    with pytest.raises(UserError, match=message):
+        readout_for(tiny(kind), sst2(data_dir, pattern), {"readout": "class_words"}, soft=False)
+
+
+@pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news", "pocket_sentiment"])
+def test_the_paper_s_form_comes_first(name):
+    made = build(compose_run([f"task={name}"]).config["task"], None, None)
+    backbone = build(compose_run(["backbone=electra_base"]).config["backbone"])
+    assert (
+        readout_for(backbone, made, {"readout": "class_words"}, soft=False).pvp.name == "dpt_paper"
+    )
+
+
+@pytest.fixture
+def electra_words(shared):
+    """Return a stand-in for a backbone that has ELECTRA's vocabulary."""
+    made = words_only(tokenizers.real(shared, "bert_uncased"))
+    made.shape.positions, made.config = 512, {"model_type": "electra"}
+    return made
+
+
+@pytest.mark.shared
+def test_the_released_code_s_input_of_sst2(electra_words):
+    """Its words, its reserved tokens from 103 on, one segment; read at the class words."""
+    made = task("sst2")
+    reading = {"readout": "class_words", "pattern": "dpt_official"}
+    readout = readout_for(electra_words, made, reading, soft=False)
+    example = Example("1", {"sentence": "a gorgeous film ."}, "positive")
+    plain = readout.encode([example], 128)[0].rows[0]
+    readout.reserved = True
+    features = readout.encode([example, Example("2", {"sentence": "so " * 300}, "negative")], 128)
+    row, long = features[0].rows[0], features[1].rows[0]
+    tokens = electra_words.tokenizer().convert_ids_to_tokens
+    text = "[CLS] a gorgeous film . [SEP] sentiment : _"
+    assert " ".join(tokens(plain.ids)) == f"{text} negative , positive , [SEP]"
+    reserved = "[unused103] [unused104] [unused105] [unused106]"
+    assert " ".join(tokens(row.ids)) == f"{text} {reserved} [SEP]"
+    assert row.ids[-5:] == [108, 109, 110, 111, 102] and row.types is None
+    assert tokens(readout.written) == ["negative", ",", "positive", ","]
+    assert row.reads == plain.reads == [9, 11] and features[0].targets == [0, 1]
+    assert len(long.ids) == 128 and long.ids[-8:] == row.ids[-8:] and long.reads == [123, 125]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("pattern", ["dpt_paper", "dpt_official"])
+@pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news"])
+def test_each_class_of_the_paper_is_read_where_its_word_begins(electra_words, name, pattern):
+    made = task(name)
+    reading = {"readout": "class_words", "pattern": pattern}
+    readout = readout_for(electra_words, made, reading, soft=False)
+    example = Example("1", {made.fields[0]: "some words"}, made.labels[0])
+    row = readout.encode([example], 128)[0].rows[0]
+    read = electra_words.tokenizer().convert_ids_to_tokens([row.ids[i] for i in row.reads])
+    assert read == [words[0].split()[0].lower() for words in readout.pvp.words.values()]
+    assert set(readout.labels) == set(made.labels)
