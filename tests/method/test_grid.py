@@ -9,6 +9,7 @@ import torch
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -19,6 +20,8 @@ from tests.training import conll03, engine, member, sst2
 METHODS = {
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
+    "idpg": partial(IDPG, length=3, hidden=8, order=4),
+    "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
     "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
     "prompt_tuning": partial(PromptTuning, length=3),
