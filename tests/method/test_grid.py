@@ -8,6 +8,7 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
+from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
@@ -18,6 +19,10 @@ from ptrun.types import Example
 from tests.training import conll03, engine, member, sst2
 
 METHODS = {
+    "adapter": partial(Adapter, hidden=8),
+    "adapter_pfeiffer": partial(Adapter, hidden=8, layout="pfeiffer"),
+    "compacter": partial(Adapter, hidden=8, maps="phm"),
+    "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
     "idpg": partial(IDPG, length=3, hidden=8, order=4),
@@ -42,7 +47,13 @@ UNMOVED = ("position", "pooler", "token_type", ".key.bias", "k_proj.bias", "deco
 UNMOVED += ("lora.decoder_",)
 
 WITHOUT_POOLER = ("gpt2", "llama", "t5")
-CORE = ("fine_tuning", "lora", "prompt_tuning", "ptuning_v2")  # variants of a method: on BERT alone
+CORE = (
+    "adapter",
+    "fine_tuning",
+    "lora",
+    "prompt_tuning",
+    "ptuning_v2",
+)  # variants of a method: on BERT alone
 CELLS = [
     pytest.param(kind, make, data, id=f"{kind}-{name}-{task}")
     for kind in KINDS
