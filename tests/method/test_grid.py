@@ -8,8 +8,10 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
+from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -18,8 +20,14 @@ from ptrun.types import Example
 from tests.training import conll03, engine, member, sst2
 
 METHODS = {
+    "adapter": partial(Adapter, hidden=8),
+    "adapter_pfeiffer": partial(Adapter, hidden=8, layout="pfeiffer"),
+    "compacter": partial(Adapter, hidden=8, maps="phm"),
+    "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
     "fine_tuning": FineTuning,
     "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
+    "idpg": partial(IDPG, length=3, hidden=8, order=4),
+    "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
     "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
     "prompt_tuning": partial(PromptTuning, length=3),
@@ -46,7 +54,13 @@ UNMOVED = ("position", "pooler", "token_type", ".key.bias", "k_proj.bias", "deco
 UNMOVED += ("lora.decoder_",)
 
 WITHOUT_POOLER = ("gpt2", "llama", "t5")
-CORE = ("fine_tuning", "lora", "prompt_tuning", "ptuning_v2")  # variants of a method: on BERT alone
+CORE = (
+    "adapter",
+    "fine_tuning",
+    "lora",
+    "prompt_tuning",
+    "ptuning_v2",
+)  # variants of a method: on BERT alone
 CELLS = [
     pytest.param(kind, make, data, id=f"{kind}-{name}-{task}")
     for kind in KINDS

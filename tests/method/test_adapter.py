@@ -1,0 +1,159 @@
+"""Adapters against the library's own model with hooks; counts, sites and company."""
+
+import pytest
+import torch
+import transformers
+from torch.nn.functional import gelu, linear
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.hardware.join import join
+from ptrun.method.adapter import Adapter
+from ptrun.method.fine_tuning import FineTuning
+from tests.training import conll03, engine, sst2
+
+KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
+
+
+def made(backbone, data_dir, seed=3, task=sst2, **own):
+    torch.manual_seed(seed)
+    method = Adapter(backbone, task(data_dir), **{"hidden": 8, **own})
+    for parameter in method.adapters.parameters():
+        parameter.data.normal_(std=0.3)
+    return method
+
+
+def features(method):
+    return method.encode(method.task.load("train"))
+
+
+def batch_of(method, keys=None):
+    own = None if keys is None else torch.arange(6) + keys
+    return engine(method.backbone)._collate(features(method), own)
+
+
+def read(method, batch):
+    return method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
+
+
+def assert_same(one, other, atol=1e-4):
+    torch.testing.assert_close(one, other, atol=atol, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["houlsby", "pfeiffer"])
+@pytest.mark.parametrize("maps", ["dense", "phm"])
+@torch.no_grad()
+def test_it_is_the_librarys_model_with_maps_added(tiny, tiny_folder, data_dir, layout, maps):
+    method = made(tiny("bert"), data_dir, layout=layout, maps=maps, pooler="none")
+    model = transformers.BertModel.from_pretrained(tiny_folder("bert")).eval()
+
+    def hook(own):
+        def weight(m):
+            return m.weight() if maps == "phm" else m.weight.T
+
+        def edit(_module, _arguments, h):
+            hidden = gelu(h @ weight(own.down) + own.down.bias)
+            return h + hidden @ weight(own.up) + own.up.bias
+
+        return edit
+
+    for index, layer in enumerate(model.encoder.layer):
+        places = {"attention": layer.attention.output.dense, "ffn": layer.output.dense}
+        for kind in ("attention", "ffn") if layout == "houlsby" else ("ffn",):
+            places[kind].register_forward_hook(hook(method.adapters[f"encoder_{kind}_{index}"]))
+    batch = batch_of(method)
+    whole = model(batch.ids, attention_mask=batch.mask.long()).last_hidden_state[:, 0]
+    assert_same(read(method, batch), linear(whole, *method.readout.linear.parameters()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_without_what_they_add_it_is_the_bare_backbone(tiny, data_dir, kind):
+    backbone = tiny(kind)
+    method, bare = made(backbone, data_dir), FineTuning(backbone, sst2(data_dir))
+    bare.readout.load_state_dict(method.readout.state_dict())
+    batch = batch_of(method)
+    assert not torch.allclose(read(method, batch), read(bare, batch), atol=1e-3)
+    for own in method.adapters.values():
+        own.up.weight.zero_()
+        own.up.bias.zero_()
+    torch.testing.assert_close(read(method, batch), read(bare, batch), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_every_adapter_matters(tiny, data_dir, kind):
+    """Each of its sites is where a hook is; a decoder that reads one token too."""
+    method = made(tiny(kind), data_dir)
+    batch = batch_of(method)
+    before = read(method, batch)
+    for name, own in method.adapters.items():
+        kept = own.up.bias.clone()
+        own.up.bias.normal_()
+        assert not torch.allclose(read(method, batch), before, atol=1e-4), name
+        own.up.bias.copy_(kept)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_row_depends_on_itself_and_its_key_alone(tiny, data_dir, kind):
+    method = made(tiny(kind), data_dir)
+    fit = engine(method.backbone)
+    for keys in (None, torch.arange(6) + 70):
+        whole = read(method, fit._collate(features(method), keys))
+        for i, one in enumerate(features(method)):
+            alone = read(method, fit._collate([one], None if keys is None else keys[i : i + 1]))
+            assert_same(alone[0], whole[i])
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
+@torch.no_grad()
+def test_members_in_one_pass_answer_as_each_alone(tiny, data_dir, kind):
+    backbone = tiny(kind)
+    members = [
+        made(backbone, data_dir),
+        made(backbone, data_dir, seed=5, layout="pfeiffer", maps="phm"),
+        FineTuning(backbone, sst2(data_dir)),
+    ]
+    batches = [batch_of(m, keys) for m, keys in zip(members, (1, 50, 90), strict=True)]
+    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
+    outputs = joined.split(backbone.forward(joined.given))
+    for method, batch, output in zip(members, batches, outputs, strict=True):
+        assert_same(method.readout.scores(output, batch), read(method, batch))
+
+
+def test_a_decoder_that_is_not_read_has_none(tiny, data_dir):
+    read_too, unread = (made(tiny("t5"), data_dir, task=task) for task in (sst2, conll03))
+    assert len(read_too.adapters) == 2 * (3 + 2) and len(unread.adapters) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("option", "own", "count"),
+    [
+        ("adapter", {}, 1_622_784),
+        ("adapter", {"layout": "pfeiffer"}, 811_392),
+        ("compacter", {}, 152_832),
+        ("compacter", {"shared_mixing": True}, 152_832 - 47 * 4**3),
+    ],
+)
+def test_counts_on_roberta_large_are_the_papers(data_dir, option, own, count):
+    node = compose_run(["backbone=roberta_large", f"method={option}"]).config
+    backbone = PretrainedBackbone(**{k: v for k, v in node["backbone"].items() if k[0] != "_"})
+    keys = {k: v for k, v in node["method"].items() if k[0] != "_"}
+    with torch.device("meta"):
+        counted = Adapter(backbone, sst2(data_dir), **{**keys, **own}).learned_parameters()
+    assert counted["prompt"] == count and counted["backbone"] == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"hidden": 0}, "method.hidden is 0; use 1 or more"),
+        ({"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
+        ({"maps": "phm", "order": 3}, "method.order is 3, but a map from 32 to 8 needs a divisor"),
+    ],
+)
+def test_values_out_of_range_are_refused(tiny, data_dir, own, message):
+    with pytest.raises(UserError, match=message):
+        Adapter(tiny(), sst2(data_dir), **{"hidden": 8, **own})

@@ -1,0 +1,236 @@
+"""IDPG against the library's own model with hooks, and the method's invariants."""
+
+from functools import partial
+
+import pytest
+import torch
+import transformers
+from torch.nn.functional import gelu
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.hardware.join import join
+from ptrun.method.base import check_pair
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.idpg import IDPG
+from tests.training import conll03, engine, sst2
+
+SMALL = {"hidden": 8, "order": 4}
+ENCODERS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2"]
+
+
+def made(backbone, data_dir, seed=3, **own):
+    torch.manual_seed(seed)
+    method = IDPG(backbone, sst2(data_dir), **{**SMALL, **own})
+    for parameter in method.prompt.parameters():  # else instances hardly matter
+        parameter.data.normal_(std=0.5)
+    return method
+
+
+def read(method, batch):
+    return method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
+
+
+def batch_of(method, data_dir, keys=None):
+    return engine(method.backbone)._collate(
+        method.encode(method.task.load("train")), None if keys is None else torch.arange(6) + keys
+    )
+
+
+def assert_same(one, other, atol=1e-5):
+    torch.testing.assert_close(one, other, atol=atol, rtol=1e-5)
+
+
+def reference(folder, ids, generators, source):
+    """IDPG after `<s>` on a transformers RoBERTa, one unpadded row at a time, W by torch.kron."""
+    model = transformers.RobertaModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    (own,) = generators.generators.values()
+    first = model(torch.tensor([ids])).last_hidden_state[:, 0]
+
+    def prompt(site, z):
+        hidden = gelu(z @ own.down.weight() + own.down.bias)
+        return (hidden @ own.up.weight()).view(1, 5, -1) + generators.biases[str(site)]
+
+    def hook(site):
+        def edit(_module, _arguments, output):
+            hidden = output[0] if isinstance(output, tuple) else output
+            z = hidden[:, 0] if source == "previous" else first
+            hidden = hidden.clone()
+            hidden[:, 1:6] += prompt(site, z)
+            return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+
+        return edit
+
+    for index, layer in enumerate(model.encoder.layer[:-1]):
+        layer.register_forward_hook(hook(index + 1))
+    words = model.embeddings.word_embeddings(torch.tensor([ids]))
+    joined = torch.cat([words[:, :1], prompt(0, first), words[:, 1:]], dim=1)
+    positions = torch.arange(joined.shape[1])[None] + 2
+    return model(inputs_embeds=joined, position_ids=positions).last_hidden_state[0, 0]
+
+
+@pytest.mark.parametrize("source", ["previous", "first"])
+@torch.no_grad()
+def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir, source):
+    method = made(tiny("roberta"), data_dir, source=source, pooler="none")
+    batch = batch_of(method, data_dir)
+    ours = method.backbone.forward(method.inputs(batch)).hidden
+    for row, hidden in zip(batch.rows, ours, strict=True):
+        own = reference(tiny_folder("roberta"), row.ids, method.prompt, source)
+        assert_same(hidden, own, atol=1e-4)
+
+
+@torch.no_grad()
+def test_an_instance_is_the_last_state_of_the_first_token(tiny, tiny_folder, data_dir):
+    method = made(tiny("roberta"), data_dir)
+    batch = batch_of(method, data_dir)
+    model = transformers.RobertaModel.from_pretrained(tiny_folder("roberta")).eval()
+    whole = model(batch.ids, attention_mask=batch.mask.long()).last_hidden_state
+    assert_same(method.instance(batch), whole[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("position", range(5))
+@torch.no_grad()
+def test_without_second_map_prompts_are_biases_alone(tiny, data_dir, kind, position):
+    backbone = tiny(kind)
+    whole = made(backbone, data_dir, position=position)
+    still = made(backbone, data_dir, position=position, generator="none")
+    still.load_state_dict(whole.state_dict(), strict=False)
+    batch = batch_of(whole, data_dir)
+    assert not torch.allclose(read(whole, batch), read(still, batch), atol=1e-3)
+    for own in whole.prompt.generators.values():
+        own.up.mixing.zero_()
+    assert_same(read(whole, batch), read(still, batch))
+
+
+@torch.no_grad()
+def test_without_layer_biases_that_is_prompt_tuning_at_the_input(tiny, data_dir):
+    backbone = tiny()
+    deep = made(backbone, data_dir, generator="none")
+    flat = made(backbone, data_dir, generator="none", deep=False)
+    flat.load_state_dict(deep.state_dict(), strict=False)
+    for site, bias in deep.prompt.biases.items():
+        bias.mul_(site == "0")
+    batch = batch_of(deep, data_dir)
+    assert_same(read(deep, batch), read(flat, batch))
+    flat_input = flat.inputs(batch)
+    assert not flat_input.edits
+    assert torch.equal(flat_input.embeddings[0, 1:6], flat.prompt.biases["0"])
+
+
+@torch.no_grad()
+def test_no_vectors_are_the_bare_backbone(tiny, data_dir):
+    backbone = tiny()
+    empty = made(backbone, data_dir, length=0)
+    bare = FineTuning(backbone, sst2(data_dir))
+    bare.readout.load_state_dict(empty.readout.state_dict())
+    batch = batch_of(empty, data_dir)
+    torch.testing.assert_close(read(empty, batch), read(bare, batch), atol=0, rtol=0)
+
+
+@torch.no_grad()
+def test_every_site_matters_and_none_is_after_the_last_layer(tiny, data_dir):
+    method = made(tiny(), data_dir)
+    batch = batch_of(method, data_dir)
+    before = read(method, batch)
+    assert list(method.prompt.biases) == ["0", "1", "2"]  # 3 layers
+    assert set(method.inputs(batch).edits) == {("layer", 0), ("layer", 1)}
+    for bias in method.prompt.biases.values():
+        kept = bias.clone()
+        bias.normal_()
+        assert not torch.allclose(read(method, batch), before, atol=1e-4)
+        bias.copy_(kept)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("position", range(5))
+@torch.no_grad()
+def test_a_row_depends_on_itself_and_its_key_alone(tiny, data_dir, kind, position):
+    """Whatever stands beside it, however far it is padded, in training too."""
+    method = made(tiny(kind), data_dir, position=position)
+    features = method.encode(method.task.load("train"))
+    fit = engine(method.backbone)
+    for keys in (None, torch.arange(6) + 70):
+        whole = read(method, fit._collate(features, keys))
+        for i, one in enumerate(features):
+            alone = read(method, fit._collate([one], None if keys is None else keys[i : i + 1]))
+            assert_same(alone[0], whole[i], atol=1e-4)
+        other = read(method, fit._collate(features, torch.arange(6) + 700))
+        assert not torch.allclose(other, whole, atol=1e-3)
+
+
+@torch.no_grad()
+def test_members_in_one_pass_answer_as_each_alone(tiny, data_dir):
+    backbone = tiny()
+    members = [
+        made(backbone, data_dir),
+        made(backbone, data_dir, seed=5, position=4, source="first"),
+        made(backbone, data_dir, seed=6, deep=False, length=2),
+    ]
+    batches = [batch_of(m, data_dir, keys) for m, keys in zip(members, (1, 50, 90), strict=True)]
+    joined = join([m.inputs(b) for m, b in zip(members, batches, strict=True)])
+    outputs = joined.split(backbone.forward(joined.given))
+    for method, batch, output in zip(members, batches, outputs, strict=True):
+        assert_same(method.readout.scores(output, batch), read(method, batch))
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_tags_are_read_at_the_moved_words(tiny, data_dir, position):
+    method = IDPG(tiny(), conll03(data_dir), position=position, **SMALL)
+    batch = engine(method.backbone)._collate(method.encode(method.task.load("train")))
+    given = method.inputs(batch)
+    text = method.backbone.embed(batch.ids)[batch.reads.rows, batch.reads.columns]
+    assert torch.equal(given.embeddings[given.hidden_at.rows, given.hidden_at.columns], text)
+
+
+def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny, data_dir):
+    method = made(tiny(), data_dir)
+    batch = batch_of(method, data_dir, keys=4)
+    method.loss(method.backbone.forward(method.inputs(batch)), batch).backward()
+    assert all(p.grad is None for p in method.backbone.model.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.learned().values())
+
+
+@pytest.mark.parametrize(
+    ("count", "own"),
+    [
+        (137_232, {}),
+        (107_776, {"deep": False, "hidden": 256, "shared_mixing": True}),
+        (1_578_240, {"deep": False, "hidden": 256, "generator": "dense"}),
+        (221_200, {"generator": "dense"}),
+        (122_880, {"generator": "none"}),
+        (5_120, {"generator": "none", "deep": False}),
+    ],
+)
+def test_counts_on_roberta_large_are_the_papers(data_dir, count, own):
+    node = compose_run(["backbone=roberta_large", "method=idpg"]).config
+    backbone = PretrainedBackbone(**{k: v for k, v in node["backbone"].items() if k[0] != "_"})
+    keys = {k: v for k, v in node["method"].items() if k[0] != "_"}
+    with torch.device("meta"):
+        counted = IDPG(backbone, sst2(data_dir), **{**keys, **own}).learned_parameters()
+    assert counted["prompt"] == count and counted["backbone"] == 0
+    assert counted["head"] == 1_051_650  # learned too, though the paper does not count it
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_other_families_are_refused(tiny, data_dir, kind):
+    with pytest.raises(UserError, match="IDPG needs a backbone that is masked"):
+        check_pair(IDPG, {}, tiny(kind), sst2(data_dir))
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"length": -1}, "method.length is -1; use 0"),
+        ({"length": 60}, "method.length is 60, but tiny_bert.* has 64 positions"),
+        ({"position": 5}, "method.position is 5; use 0, 1, 2, 3 or 4"),
+        ({"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
+        ({"order": 3}, "method.order is 3, but a map from 32 to 8 needs a divisor"),
+        ({"hidden": 0}, "method.hidden is 0; use 1 or more"),
+    ],
+)
+def test_values_out_of_range_are_refused(tiny, data_dir, own, message):
+    with pytest.raises(UserError, match=message):
+        partial(IDPG, tiny(), sst2(data_dir))(**{**SMALL, **own})

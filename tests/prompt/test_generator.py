@@ -1,0 +1,89 @@
+"""What generators make, by formula; what S, M and L share; the paper's counts."""
+
+import pytest
+import torch
+from torch.nn.functional import gelu
+
+from ptrun.errors import UserError
+from ptrun.prompt.generator import Form, Generators
+
+D, N = 1024, 24
+
+
+def same(x):
+    return x
+
+
+def size(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_a_prompt_by_formula():
+    torch.manual_seed(0)
+    made = Generators([8] * 3, 8, 5, "M", Form("phm", 4, 2))
+    (own,) = made.generators.values()
+    z = torch.randn(6, 8)
+    hidden = gelu(z @ own.down.weight() + own.down.bias)
+    for site in range(3):
+        expected = (hidden @ own.up.weight()).view(6, 5, 8) + made.biases[str(site)]
+        torch.testing.assert_close(made(site, z, same), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_dropout_is_of_hidden_units():
+    made = Generators([8], 8, 5, "M", Form("dense", 4))
+    gone = made(0, torch.randn(6, 8), torch.zeros_like)
+    assert torch.equal(gone, made.biases["0"].expand(6, -1, -1))
+
+
+def test_prompts_differ_between_instances_and_without_generator_do_not():
+    z = torch.randn(6, 8)
+    assert not torch.equal(*Generators([8], 8, 5, "M", Form("dense", 4))(0, z, same)[:2])
+    still = Generators([8], 8, 5, "M", Form("none"))
+    assert torch.equal(*still(0, z, same)[:2]) and not still.reads_instances
+
+
+@pytest.mark.parametrize(
+    ("title", "sites", "inputs", "sharing", "form", "count"),
+    [
+        ("M-IDPG-PHM", N, D, "M", Form("phm", 16, 16), 137_232),
+        ("S-IDPG-PHM", 1, D, "M", Form("phm", 256, 16, shared_mixing=True), 107_776),
+        ("S-IDPG-DNN", 1, D, "M", Form("dense", 256), 1_578_240),
+        ("M-IDPG-DNN", N, D, "M", Form("dense", 16), 221_200),
+        ("M-IDPG-PHM-GloVe", N, 300, "M", Form("phm", 16, 4), 144_704),
+        ("P-tuning v2", N, D, "M", Form("none"), 122_880),
+        ("prompt tuning", 1, D, "M", Form("none"), 5_120),
+        ("one A for both maps", N, D, "M", Form("phm", 16, 16, shared_mixing=True), 133_136),
+        ("two A, one layer", 1, D, "M", Form("phm", 256, 16), 111_872),
+        ("S of all layers", N, D, "S", Form("phm", 16, 16), 14_352 + 5_120),
+        ("L", N, D, "L", Form("phm", 16, 16), 24 * 14_352 + 122_880),
+    ],
+)
+def test_counts_are_the_papers(title, sites, inputs, sharing, form, count):
+    with torch.device("meta"):
+        assert size(Generators([D] * sites, inputs, 5, sharing, form)) == count, title
+
+
+def test_s_is_m_with_equal_biases_and_m_is_l_with_equal_generators():
+    torch.manual_seed(0)
+    s, m, each = (Generators([8] * 3, 8, 5, kind, Form("dense", 4)) for kind in "SML")
+    for made in (m, each):
+        for own in made.generators.values():
+            own.load_state_dict(s.generators["0"].state_dict())
+        for bias in made.biases.values():
+            bias.data.copy_(s.biases["0"])
+    z = torch.randn(6, 8)
+    for site in range(3):
+        assert torch.equal(m(site, z, same), s(site, z, same))
+        assert torch.equal(each(site, z, same), s(site, z, same))
+    assert size(s) < size(m) < size(each)
+
+
+def test_sites_of_another_width_share_nothing():
+    made = Generators([6, 8, 8], 8, 2, "S", Form("phm", 4, 2))
+    assert len(made.generators) == len(made.biases) == 2
+    assert [made(site, torch.randn(1, 8), same).shape[-1] for site in range(3)] == [6, 8, 8]
+
+
+def test_a_generator_without_units_is_refused():
+    with pytest.raises(UserError, match=r"method.hidden is 0; use 1"):
+        Form("dense", 0)
