@@ -54,6 +54,14 @@ WRONG = {
     "unknown start": (["start=label"], ["start=label", "did you mean 'labels'?"]),
     "words for a prefix": (["start=labels"], ["PTuningV2", "start=run:", "method=prompt_tuning"]),
     "start of no run": (["start=run:lost"], ["start=run:lost", "prompt.safetensors", "outputs"]),
+    "ppt of no prompt": (
+        ["method=ppt", "task=pocket_pairs", "backbone=pocket_t5"],
+        ["give a run id or a run's folder", "start=run:"],
+    ),
+    "corpus of nothing": (
+        ["task=ppt_nsp", "task.source.corpus=/nowhere"],
+        ["task.source.corpus=/nowhere", "`pocket`"],
+    ),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 
