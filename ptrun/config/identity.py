@@ -28,6 +28,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
         task["vocabulary"] = Path(task["vocabulary"]).name
+    if "corpus" in (task.get("source") or {}):  # what is made of it, and how, is in `data`
+        task.pop("source")
     return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.hub import go_offline_if_unreachable
 from ptrun.task.lines import json_lines
+from ptrun.task.ppt.construction import read
 from ptrun.task.shown import names, shown
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
@@ -51,11 +52,12 @@ class Source:
     """Where a task's rows come from.
 
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`) or a
-    `pocket` task. A folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over either;
-    it has the task's name, or the one `origin` gives as `folder`. With a `folder` alone the data
-    are the user's own, by licence or because no hub has them, and `how` says how to make them. A
-    `variant` is a folder of other files for the same task, `<data_dir>/<variant>/<last part of
-    folder>`; nothing replaces those.
+    `pocket` task, or a `corpus` that examples are made of (`ptrun.task.ppt.construction`). A folder
+    `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over each; it has the task's name, or
+    the one `origin` gives as `folder`. With a `folder` alone the data are the user's own, by
+    licence or because no hub has them, and `how` says how to make them. A `variant` is a folder of
+    other files for the same task, `<data_dir>/<variant>/<last part of folder>`; nothing replaces
+    those.
     """
 
     name: str
@@ -65,6 +67,9 @@ class Source:
 
     def __post_init__(self) -> None:
         """Refuse an origin that no reader understands."""
+        if "corpus" in self.origin:
+            read(self.origin)
+            return
         unknown = set(self.origin) - _KEYS
         if unknown or not {"hub", "pocket", "folder"} & set(self.origin):
             raise UserError(
@@ -98,6 +103,8 @@ class Source:
     def digest(self, splits: list[str]) -> str:
         """Return 16 hex over the local files, or the origin's name and version."""
         files = [self._file(split) for split in splits] if self._is_local() else []
+        if not files and "corpus" in self.origin:
+            return read(self.origin).digest()
         if not files:
             origin = {key: value for key, value in self.origin.items() if key != "how"}
             return json.dumps(origin, sort_keys=True)
@@ -114,6 +121,8 @@ class Source:
                 f"setting={self.variant} has its own files: give data_dir=DIR with "
                 f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz]."
             )
+        if "corpus" in self.origin:
+            return (Row(where, data) for where, data in read(self.origin).rows(split))
         if "pocket" in self.origin:
             return _pocket(self.origin["pocket"], split)
         if "hub" in self.origin:
@@ -124,13 +133,14 @@ class Source:
         )
 
     def _is_local(self) -> bool:
-        """Local files win; a pocket task only looks there if the user put a folder there."""
+        """Local files win; what is made here only looks there if the user put a folder there."""
         if self.data_dir is None:
             return False
         root = Path(self.data_dir)
         if not root.is_dir():
             raise UserError(f"data_dir={self.data_dir}: no such folder.")
-        return "pocket" not in self.origin or (root / self.folder).is_dir()
+        made = bool({"pocket", "corpus"} & set(self.origin))
+        return not made or (root / self.folder).is_dir()
 
     def _found(self, split: str) -> Path | None:
         base = self._base(split)

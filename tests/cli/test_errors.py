@@ -63,6 +63,14 @@ WRONG = {
         ["method=ptuning", "task=pocket_sentiment", "method.readout=head"],
         ["reads through verbalizer alone; leave it out, or use another method"],
     ),
+    "ppt of no prompt": (
+        ["method=ppt", "task=pocket_pairs", "backbone=pocket_t5"],
+        ["give a run id or a run's folder", "start=run:"],
+    ),
+    "corpus of nothing": (
+        ["task=ppt_nsp", "task.source.corpus=/nowhere"],
+        ["task.source.corpus=/nowhere", "`pocket`"],
+    ),
     "sweep of a typo": (["-m", "method.lenght=1,2"], ["method.lenght", "did you mean 'length'?"]),
 }
 

@@ -16,7 +16,7 @@ from ptrun.task.facts import SEARCHED
 
 SEVERAL = [name for name in options("task") if name.partition("_")[0] == "multi"] + ["pocket_multi"]
 NAMES = [name for name in options("task") if name not in ("csv", *SEVERAL)]  # csv: the user's own
-REAL = [name for name in NAMES if not name.startswith("pocket_")]
+REAL = [name for name in NAMES if not name.startswith(("pocket_", "ppt_"))]  # not made here
 NOT_IN_YAML = {("ccpm", "test"), ("tnews", "test")}  # unlabelled; FewCLUE's, hidden in CLUE
 VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
 

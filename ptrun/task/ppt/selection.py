@@ -1,0 +1,84 @@
+"""Next-sentence selection (PPT), of six lines or, for the unified format, of 2 to 16.
+
+One option is a neighbour of the query, some are lines of the same document that are not, the rest
+are of four other documents.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ptrun.task.ppt.blocks import Case, Need
+from ptrun.task.ppt.pairs import apart, neighbours
+from ptrun.task.ppt.words import cut
+
+NEED = Need(lines=5, characters=10, words=5, others=4)
+UNIFIED_NEED = Need(lines=6, characters=10, words=5, others=4)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the options of a question come from, and how many words they and the query keep.
+
+    Args:
+        same: lines of the same document that are no neighbours.
+        others: lines of each other document, without one twice.
+        query, option: longest, in words (PPT: tokens).
+    """
+
+    same: int
+    others: tuple[int, int, int, int]
+    query: int
+    option: int
+
+    @property
+    def options(self) -> int:
+        """How many there are; one is the neighbour."""
+        return 1 + self.same + sum(self.others)
+
+
+SIX = Layout(same=1, others=(1, 1, 1, 1), query=389, option=86)
+
+
+def _unified(options: int) -> Layout:
+    """Return PPT's layout of a number of options; the first of the others give one line more."""
+    same = 1 if options < 7 else 2 if options < 11 else 3
+    rest = options - 1 - same
+    others = [rest // 4 + (place < rest % 4) for place in range(4)]
+    query = {5: 400, 6: 300, 7: 250, 8: 200, 9: 200}.get(options, 400 if options < 5 else 150)
+    option = 50 if options < 5 else 40 if options < 7 else 30 if options < 10 else 20
+    return Layout(same, (others[0], others[1], others[2], others[3]), query, option)
+
+
+UNIFIED = {options: _unified(options) for options in range(2, 17)}
+
+
+def rows(case: Case) -> Iterator[dict[str, Any]]:
+    """Yield a question of six options for each line."""
+    return _rows(case, SIX)
+
+
+def unified_rows(case: Case) -> Iterator[dict[str, Any]]:
+    """Yield a question for each line; the document draws how many options, evenly."""
+    return _rows(case, UNIFIED[case.rng.choice(sorted(UNIFIED))])
+
+
+def _rows(case: Case, layout: Layout) -> Iterator[dict[str, Any]]:
+    for place, query in enumerate(case.document):
+        options = _options(case, place, layout)
+        order = case.rng.sample(range(len(options)), len(options))
+        yield {
+            "id": f"{case.number}-{place}",
+            "query": cut(query, layout.query),
+            "options": [cut(options[drawn], layout.option) for drawn in order],
+            "answer": order.index(0),
+        }
+
+
+def _options(case: Case, place: int, layout: Layout) -> list[str]:
+    """Return the options, the right one first."""
+    right = case.rng.choice(neighbours(case.document, place))
+    same = case.rng.sample(apart(case.document, place), layout.same)
+    own = [case.document[number] for number in (right, *same)]
+    other = zip(case.others, layout.others, strict=True)
+    return own + [line for document, count in other for line in case.rng.sample(document, count)]

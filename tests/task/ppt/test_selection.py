@@ -1,0 +1,73 @@
+"""Options come from where the layout says, the right one is a neighbour."""
+
+from collections import Counter
+
+import pytest
+
+from ptrun.task.ppt.blocks import cases
+from ptrun.task.ppt.selection import SIX, UNIFIED, rows, unified_rows
+from tests.task.ppt.corpora import document, origin
+
+DOCUMENTS = [document(number, 6 + number % 3) for number in range(1_500)]
+# options, words of a query, of an option, lines of the same document, of each other: PPT's code
+OFFICIAL = """
+2 400 50 1 0000 | 3 400 50 1 1000 | 4 400 50 1 1100 | 5 400 40 1 1110 | 6 300 40 1 1111
+7 250 30 2 1111 | 8 200 30 2 2111 | 9 200 30 2 2211 | 10 150 20 2 2221 | 11 150 20 3 2221
+12 150 20 3 2222 | 13 150 20 3 3222 | 14 150 20 3 3322 | 15 150 20 3 3332 | 16 150 20 3 3333
+"""
+
+
+def sources(row):
+    """Return the place of the query, of the right option, and of the others."""
+    query, options = origin(row["query"]), [origin(option) for option in row["options"]]
+    right = options.pop(row["answer"])
+    return query, right, options
+
+
+@pytest.mark.parametrize("told", OFFICIAL.replace("\n", "|").strip("|").split("|"))
+def test_the_unified_layout_is_the_official_one(told):
+    options, query, option, same, others = told.split()
+    found = UNIFIED[int(options)]
+    assert found.options == int(options)
+    assert (found.query, found.option, found.same) == (int(query), int(option), int(same))
+    assert "".join(map(str, found.others)) == others
+
+
+def test_there_is_a_layout_for_2_to_16_options_and_the_plain_one_has_six():
+    assert list(UNIFIED) == list(range(2, 17))
+    assert SIX.options == 6
+
+
+@pytest.mark.parametrize("make", [rows, unified_rows])
+def test_options_are_where_the_layout_says(make):
+    for case in cases(DOCUMENTS, 4, "a seed"):
+        for row in make(case):
+            (here, place), (there, beside), wrong = sources(row)
+            assert here == there and abs(place - beside) == 1
+            layout = SIX if make is rows else UNIFIED[len(row["options"])]
+            own = [at for number, at in wrong if number == here]
+            assert len(own) == layout.same and all(abs(at - place) > 1 for at in own)
+            counts = Counter(number for number, _ in wrong if number != here)
+            assert sorted(counts.values()) == sorted(filter(None, layout.others))
+            assert len({*wrong, (there, beside)}) == layout.options, "no line twice"
+
+
+def test_numbers_of_options_are_drawn_evenly_a_document():
+    """Of 1,500 draws of 15: four standard deviations are 39."""
+    made = [next(iter(unified_rows(case))) for case in cases(DOCUMENTS, 4, "a seed")]
+    counts = Counter(len(row["options"]) for row in made)
+    assert set(counts) == set(UNIFIED) and all(abs(c - 100) < 39 for c in counts.values())
+
+
+def test_each_place_is_right_equally_often():
+    """Of 10,497 questions: four standard deviations are 1.5 %."""
+    answers = Counter(row["answer"] for case in cases(DOCUMENTS, 4, "s") for row in rows(case))
+    assert set(answers) == set(range(6))
+    assert all(abs(c / answers.total() - 1 / 6) < 0.015 for c in answers.values())
+
+
+def test_long_lines_are_cut():
+    long = [[f"{number} " + "word " * 500 for _ in range(6)] for number in range(6)]
+    row = next(iter(rows(next(iter(cases(long, 4, "s"))))))
+    assert len(row["query"].split()) == SIX.query
+    assert {len(option.split()) for option in row["options"]} == {SIX.option}
