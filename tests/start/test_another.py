@@ -12,8 +12,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.start.another import digest, find, follow, prompts
 from ptrun.store import RunStore, bound_to, state_file
-from tests.method.test_prompt_tuning import opinions
-from tests.training import engine, member
+from tests.training import engine, member, sst2
 
 V2 = partial(PTuningV2, length=3)
 V2_MLP = partial(V2, reparameterization="mlp", hidden=8)
@@ -45,7 +44,7 @@ class World:
 
     def task(self, make):
         slots = "{~sentence} {soft:2} was {soft} {mask}"
-        return opinions(self.data_dir, slots if make.func is PTuning else "{~sentence} {mask}")
+        return sst2(self.data_dir, slots if make.func is PTuning else "{~sentence} {mask}")
 
     def fresh(self, make, seed=9):
         torch.manual_seed(seed)

@@ -10,7 +10,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.start.begin import begin
 from ptrun.start.spec import parse
-from tests.method.test_prompt_tuning import hybrid, opinions, pocket
+from tests.method.test_prompt_tuning import OTHER, hybrid, pocket
 from tests.training import sst2
 
 KINDS = ["bert", "albert", "gpt2", "t5"]
@@ -60,13 +60,13 @@ def test_a_long_text_is_cut(tiny, data_dir):
 
 def test_labels_are_the_verbalizers_words_in_turn(tiny, data_dir):
     backbone = tiny()
-    vectors = started(hybrid(backbone, opinions(data_dir)), "labels")
+    vectors = started(hybrid(backbone, sst2(data_dir, OTHER)), "labels")
     assert torch.equal(vectors, embedded(backbone, ["bad", "good", "bad", "good", "bad"]))
 
 
 def test_labels_are_the_names_of_labels_where_a_head_answers(tiny, data_dir):
     backbone = tiny()
-    task = opinions(data_dir)
+    task = sst2(data_dir, OTHER)
     task.labels = ["good_film", "dull"]
     vectors = started(PromptTuning(backbone, task, length=4), "labels")
     assert torch.equal(vectors, embedded(backbone, ["good", "film", "dull", "good"]))
@@ -74,7 +74,7 @@ def test_labels_are_the_names_of_labels_where_a_head_answers(tiny, data_dir):
 
 def test_the_plain_vectors_of_ptuning_begin_as_words(tiny, data_dir):
     backbone = tiny()
-    task = opinions(data_dir, "{~sentence} {soft:2} was {soft} {mask}")
+    task = sst2(data_dir, "{~sentence} {soft:2} was {soft} {mask}")
     method = PTuning(backbone, task, encoder="plain", readout="verbalizer")
     begin(parse("text:the plot"), {"": method}, {}, 1, lambda *_: [])
     expected = embedded(backbone, ["the", "plot", "the"])
