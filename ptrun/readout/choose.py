@@ -37,6 +37,7 @@ KINDS = {
     "class_words": ("classification",),
 }
 """Kinds of task by the read-out that answers them."""
+_PATTERNED = ("verbalizer", "class_words")
 _INSTEAD = "choose another task (ptrun list task)"
 
 
@@ -92,7 +93,7 @@ def check(
             f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; "
             f"{_hint(task.kind, offered)}."
         )
-    if chosen != "verbalizer" and reading.get("pattern") is not None:
+    if chosen not in _PATTERNED and reading.get("pattern") is not None:
         raise UserError(
             f"method.pattern={reading['pattern']}: method.readout={chosen} reads no pattern; "
             "leave it out, or type method.readout=verbalizer."

@@ -15,7 +15,7 @@ FILES = [file for folder in ("conf/task",) for file in (ROOT / folder).glob("*.y
 CHINESE = ("chnsenticorp", "amazon_zh", "tnews", "ccpm", "c3", "lcqmc", "cmnli", "ocnli")
 TEXTS = ["sentence", "text", "premise", "hypothesis", "passage", "paragraph", "answer", "word"]
 TEXTS += ["article", "question_title", "context", "translation", "sub_label", "marked"]
-TEXTS += ["sentence1", "sentence2", "span1_text", "span2_text"]
+TEXTS += ["first", "second", "sentence1", "sentence2", "span1_text", "span2_text"]
 EXAMPLE = {
     **{name: "some words" for name in TEXTS},
     **{"question": "cause", "query": "Then @placeholder fell.", "options": ["One.", "Two.", "No."]},
@@ -40,7 +40,7 @@ PVPS = [
 
 def backbone(task, name):
     """Return the vocabulary that a paper's words must be single tokens of."""
-    if task in CHINESE:
+    if task in CHINESE or name.startswith("ppt_zh"):
         return "cpm2"
     if name.startswith("ppt_"):
         return "t5"
