@@ -19,12 +19,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.errors import UserError
-from ptrun.method.base import Method
+from ptrun.method.folded import Folded
 from ptrun.prompt.encoder import Kind, PromptEncoder, Width
 from ptrun.readout.base import Batch
 from ptrun.readout.choose import Reading
@@ -32,7 +31,7 @@ from ptrun.readout.cloze import Cloze
 from ptrun.task.base import Task
 
 
-class PTuning(Method):
+class PTuning(Folded):
     """Vectors `[m, E]` at the `{soft}` slots of a pattern, m their number.
 
     Args:
@@ -45,6 +44,7 @@ class PTuning(Method):
     """
 
     soft = True
+    finished, paper = "prompt.vectors", "P-tuning"
     readouts = ("verbalizer",)
 
     def __init__(
@@ -84,26 +84,3 @@ class PTuning(Method):
         """Return the encoder's parameters, and the backbone's if it is tuned."""
         body = self.backbone.body(head=True) if self.tunes_backbone else {}
         return super().learned() | {f"backbone.{name}": p for name, p in body.items()}
-
-    def exported(self) -> dict[str, Tensor]:
-        """Return the finished vectors, and the backbone if it is tuned."""
-        kept = {k: v for k, v in super().exported().items() if not k.startswith("prompt.")}
-        return {"prompt.vectors": self.prompt().detach(), **kept}
-
-    def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Take finished vectors back.
-
-        Raises:
-            UserError: they are missing.
-        """
-        if "prompt.vectors" not in tensors:
-            raise UserError("the saved prompt has no tensor prompt.vectors; it is not P-tuning's.")
-        self.prompt.fold(tensors["prompt.vectors"].to(self.prompt.table.device))
-        own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
-        super().load_exported(own | tensors)
-
-    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
-        """Return the table, if it is the vectors."""
-        if self.prompt.mlp is not None:
-            return None
-        return {n.replace("prompt.vectors", "prompt.table"): t for n, t in exported.items()}

@@ -7,18 +7,17 @@ would still take softmax mass. Nor has it T5: there each half that has a part in
 prefixes of its own (`stacks`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Prefix
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Method
+from ptrun.method.folded import Folded
 from ptrun.prompt.prefix import DeepPrefix, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
 from ptrun.readout.choose import Reading
@@ -29,7 +28,7 @@ _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
 Prefixes = tuple[Prefix | None, ...]
 
 
-class PTuningV2(Method):
+class PTuningV2(Folded):
     """A deep prefix `[P, 2 n, heads, d]` for n layers, and a head.
 
     Args:
@@ -50,6 +49,8 @@ class PTuningV2(Method):
         UserError: the prompt leaves no room for text, the interval is not one of the model's, or a
             stack is not there or has no part in the answer.
     """
+
+    finished, paper = "prompt.prefix", "P-tuning v2"
 
     def __init__(
         self,
@@ -98,28 +99,6 @@ class PTuningV2(Method):
             decoder = replace(decoder, **own)  # type: ignore[arg-type]
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
         return replace(given, prefixes=made.get("encoder"), decoder=decoder, shift=shift)
-
-    def exported(self) -> dict[str, Tensor]:
-        """Return the finished prefix and the head; the MLP that made the prefix is dropped."""
-        kept = {k: v for k, v in super().exported().items() if not k.startswith("prompt.")}
-        return {"prompt.prefix": self.prompt().detach(), **kept}
-
-    def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Take a finished prefix and a head back."""
-        if "prompt.prefix" not in tensors:
-            raise UserError(
-                "the saved prompt has no tensor prompt.prefix; it is not P-tuning v2's."
-            )
-        self.prompt.fold(tensors["prompt.prefix"].to(self.prompt.table.device))
-        own = {k: v.detach() for k, v in self.learned().items() if k.startswith("prompt.")}
-        super().load_exported(own | tensors)
-
-    def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
-        """Return the table, if it is the prefix."""
-        if self.prompt.mlp is not None:
-            return None
-        rows = {n: t.flatten(1) if n == "prompt.prefix" else t for n, t in exported.items()}
-        return {n.replace("prompt.prefix", "prompt.table"): t for n, t in rows.items()}
 
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
         """Return one prefix a layer of each stack; None outside the interval."""

@@ -93,7 +93,7 @@ class EntityHead(ChoiceHead):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over entities, `[]`."""
-        return functional.cross_entropy(self.scores(output, batch), batch.targets, reduction="sum")
+        return PooledHead.loss(self, output, batch)
 
     def answer(self, features: Features, best: int) -> Prediction:
         """Return the entity at an index."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 
 from torch import Tensor
-from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -37,10 +36,6 @@ class EntailmentHead(PooledHead):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row a description; the longer text of the two is shortened first."""
         return [self._features(e, self.room(room)) for e in examples]
-
-    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return cross-entropy summed over descriptions, `[]`."""
-        return functional.cross_entropy(self.scores(output, batch), batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""

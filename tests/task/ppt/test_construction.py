@@ -1,8 +1,5 @@
 """Examples made of a corpus: the same everywhere, no document in two parts, memory flat."""
 
-import os
-import subprocess
-import sys
 import tracemalloc
 
 import pytest
@@ -13,6 +10,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
 from ptrun.task.ppt.construction import MAKERS, Construction, read
+from tests.hashing import told
 from tests.task.ppt.corpora import document, origin, write
 
 MANY = {"train": 10_000, "validation": 10_000, "test": 10_000}
@@ -68,17 +66,7 @@ def test_other_processes_make_the_same(corpus, make):
         f"made = Construction(corpus={corpus!r}, make={make!r}, examples={MANY!r})\n"
         "print(hashlib.sha256(json.dumps(list(made.rows('train'))).encode()).hexdigest())"
     )
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(told) == 1
+    assert len(told(code)) == 1
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
