@@ -158,7 +158,7 @@ def positions_of(model: Any, recipe: Recipe) -> int:
 def objective_of(recipe: Recipe, generator: Any) -> objectives.Objective:
     """Return what a recipe trains for; `replaced` draws from the generator."""
     if recipe.objective == "replaced":
-        return objectives.replaced(generator)
+        return objectives.replaced(generator, recipe.unseen)
     if recipe.objective == "denoising":
         return objectives.denoising(recipe.joined)
     return {"masked": objectives.masked, "causal": objectives.causal}[recipe.objective]

@@ -68,11 +68,11 @@ def masked(model: Any, batch: Batch, chance: Chance) -> Scored:
     return _top1(model.cls(hidden[batch.chosen]), batch.ids[batch.chosen])
 
 
-def replaced(generator: nn.Module) -> Objective:
+def replaced(generator: nn.Module, unseen: float) -> Objective:
     """Tell words that a frozen masked model wrote from those of the text (ELECTRA)."""
 
     def objective(model: Any, batch: Batch, chance: Chance) -> Scored:
-        shown = _replace(generator, batch, chance)
+        shown = _replace(generator, unseen, batch, chance)
         given = {"token_type_ids": batch.types, "position_ids": batch.positions}
         scores = model(input_ids=shown, attention_mask=batch.mask, **given).logits
         special = torch.tensor(chance.marks.special, device=shown.device)
@@ -85,11 +85,13 @@ def replaced(generator: nn.Module) -> Objective:
 
 
 @torch.no_grad()
-def _replace(generator: Any, batch: Batch, chance: Chance) -> Tensor:
+def _replace(generator: Any, unseen: float, batch: Batch, chance: Chance) -> Tensor:
     """Return ids with the chosen words drawn from what the generator thinks stands there."""
     assert chance.marks.mask is not None
+    special = torch.tensor(chance.marks.special, device=batch.ids.device)
+    dark = (chance.below(batch.ids) < unseen) & ~torch.isin(batch.ids, special)
     hidden = generator.base_model(
-        input_ids=torch.where(batch.chosen, chance.marks.mask, batch.ids),
+        input_ids=torch.where(batch.chosen | dark, chance.marks.mask, batch.ids),
         attention_mask=batch.mask,
         token_type_ids=batch.types,
         position_ids=batch.positions,

@@ -20,6 +20,9 @@ class Recipe:
         vocabulary: most entries the tokenizer may have.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
             or a folder. The discriminator has its tokenizer and starts from its weights.
+        unseen: share of the other words that the generator does not see, for `replaced`. One that
+            is as good as the discriminator writes words that fit, and none that contradicts the
+            text is ever seen; ELECTRA's own generators are a quarter to half its size.
         corpus: `pocket`, or a folder with `{train,validation}.jsonl[.gz]` of `{"doc": text}`.
         out: the folder that is written; null is `outputs/pretrain/<name>`.
         device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
@@ -39,6 +42,7 @@ class Recipe:
     model: dict[str, Any]
     vocabulary: int
     generator: str | None = None
+    unseen: float = 0.0
     corpus: str = "pocket"
     out: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -62,7 +66,7 @@ class Recipe:
         for name in ("steps", "batch", "length", "log_every", "vocabulary", "answer_batch"):
             if getattr(self, name) < 1:
                 raise UserError(f"pretrain.{name} is {getattr(self, name)}; use 1 or more.")
-        for name in ("masked", "warmup", "joined"):
+        for name in ("masked", "unseen", "warmup", "joined"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(
                     f"pretrain.{name} is {getattr(self, name)}; use 0 or more, less than 1."

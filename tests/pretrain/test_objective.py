@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.pretrain.objective import Chance, auc, cut_spans, masked, padded
+from ptrun.pretrain.objective import Chance, auc, cut_spans, masked, padded, replaced
 from ptrun.pretrain.rows import Batch
 from ptrun.pretrain.vocabulary import Marks
 
@@ -70,3 +70,24 @@ def test_masked_words_are_shown_as_mask_word_or_themselves():
     assert float((hidden == ids[batch.chosen]).float().mean()) == pytest.approx(0.1, abs=0.02)
     assert int(hidden.min()) >= 4 and torch.equal(scored.targets, ids[batch.chosen])
     assert float(scored.loss) == pytest.approx(torch.tensor(500.0).log().item(), abs=1e-4)
+
+
+def test_the_generator_sees_a_share_of_the_words_and_the_discriminator_all_but_its_own():
+    ids = torch.randint(5, 50, (40, 50), generator=torch.Generator().manual_seed(1))
+    ids[:, 0], ids[:, -1] = 2, 3
+    chosen = torch.zeros_like(ids, dtype=torch.bool)
+    chosen[:, 10:15] = True
+    batch = Batch(ids, torch.ones_like(ids), torch.zeros_like(ids), torch.zeros_like(ids), chosen)
+    generator, seen = Spy(50), []
+
+    def discriminator(input_ids, **_):
+        seen.append(input_ids)
+        return type("Out", (), {"logits": torch.zeros(input_ids.shape)})
+
+    dice = torch.Generator().manual_seed(2)
+    replaced(generator, 0.5)(discriminator, batch, Chance(dice, BERT, 50))
+    words = ~chosen & (ids > 4)
+    hidden = generator.shown == BERT.mask
+    assert hidden[chosen].all() and not hidden[ids < 5].any()
+    assert 0.4 < hidden[words].float().mean() < 0.6
+    assert (seen[0][words] == ids[words]).all() and (seen[0] != ids)[chosen].float().mean() > 0.9
