@@ -1,0 +1,112 @@
+"""What the papers say of their methods, as rows to run: see `learning.py`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of some rows: each better than the first.
+
+    `needs` is a backbone of --models in the place of the one in `common`.
+    """
+
+    name: str
+    says: str
+    common: tuple[str, ...]
+    rows: dict[str, tuple[str, ...]]
+    needs: str = ""
+    seeds: str = "1,2,3"
+
+
+def methods(prompt: str, deep: str) -> dict[str, tuple[str, ...]]:
+    """Return prompt tuning, P-tuning v2 and fine-tuning, with what prompts need."""
+    return {
+        "PT": ("method=prompt_tuning", *prompt.split()),
+        "P-tuning v2": ("method=ptuning_v2", *deep.split()),
+        "FT": ("method=fine_tuning",),
+    }
+
+
+SHORT = ("train.max_steps=120", "train.batch_size=8", "train.eval_every=40")
+LAYERS = ("method=ptuning_v2",)
+FACTS = {
+    "manual": ("method=manual_prompt",),
+    "P-tuning": ("method=ptuning", "train.epochs=20", "train.batch_size=8"),
+}
+REAL = {"SST-2": "sst2", "SST-5": "sst5", "TREC": "trec", "AG News, 638 texts": "ag_news"}
+
+
+def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
+    """Return DPT's main claim and its ablation, on 10 % of a task; the data of AG News is less."""
+    share = "full" if task == "ag_news" else "low_resource"
+    common = (f"task={task}", f"setting={share}", f"train.lr={rate}", "train.batch_size=16")
+    sigma = "method.score_direction=sigma"
+    return Claim(
+        f"10 %, {name}" + (f", {model}" if model else ""),
+        "DPT T1, T3: FT <= DPT(sigma) < DPT",
+        (*common, f"backbone={'electra_base' if model else 'pocket_electra'}", "train.epochs=10"),
+        {
+            "FT": ("method=fine_tuning",),
+            "DPT(sigma)": ("method=dpt", sigma),
+            "DPT": ("method=dpt",),
+        },
+        model,
+        "1,2,3,4,5",
+    )
+
+
+CLAIMS = (
+    Claim("facts", "P-tuning T2: manual < P-tuning", ("task=pocket_facts",), FACTS),
+    Claim(
+        "facts, GPT-2",
+        "P-tuning T2: manual < P-tuning",
+        ("task=pocket_facts", "backbone=pocket_gpt2"),
+        FACTS,
+    ),
+    Claim("NER", "P-tuning v2 T3: PT < P-tuning v2 <= FT", ("task=pocket_ner",), methods("", "")),
+    Claim(
+        "QA",
+        "P-tuning v2 T3: PT < P-tuning v2 <= FT",
+        ("task=pocket_qa", "train.epochs=6"),
+        methods("", ""),
+    ),
+    Claim(
+        "depth, NER",
+        "P-tuning v2 F3: bottom <= top layers",
+        ("task=pocket_ner",),
+        {
+            "layers 1-2": (*LAYERS, "method.layers=[1,2]"),
+            "layers 3-4": (*LAYERS, "method.layers=[3,4]"),
+        },
+    ),
+    Claim(
+        "depth, sentiment",
+        "P-tuning v2 F3: bottom <= top layers",
+        ("task=pocket_sentiment",),
+        {
+            "layers 1-2": (*LAYERS, "method.layers=[1,2]"),
+            "layers 3-4": (*LAYERS, "method.layers=[3,4]"),
+        },
+    ),
+    Claim(
+        "CoNLL03, mini_bert",
+        "P-tuning v2 T3: PT < P-tuning v2 <= FT",
+        ("task=conll03", "train.max_steps=400", "train.eval_every=400"),
+        methods("train.lr=3e-2", "train.lr=3e-2"),
+        "mini_bert",
+    ),
+    Claim(
+        "LAMA, 5 relations, mini_bert",
+        "P-tuning T2: manual < P-tuning",
+        ("task=lama", "task.vocabulary=objects", "task.relations=[P17,P19,P27,P36,P103]"),
+        {
+            "manual": ("method=manual_prompt",),
+            "LPAQA": ("method=manual_prompt", "method.pattern=lpaqa"),
+            "P-tuning": ("method=ptuning", "train.lr=5e-3", *SHORT),
+        },
+        "mini_bert",
+    ),
+    *(dpt(name, task, "mini_electra") for name, task in REAL.items()),
+    dpt("sentiment", "pocket_sentiment", rate="2e-4"),
+    dpt("topics", "pocket_topics"),
+)
