@@ -9,6 +9,7 @@ Written to results/learning.{md,json}; a claim that does not hold is written as 
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ NEAR = 2.0  # points of a row's best; DPT's figures 2 and 3 show how many seeds 
 def scores(claim: Claim, row: str, given: argparse.Namespace) -> list[dict]:
     """Run one row with every seed; return its results, in the order of the seeds."""
     place = [f"data_dir={given.data}", f"backbone.path={given.models}/{claim.needs}"]
-    slug = f"{claim.name}-{row}".replace(" ", "_").replace(",", "")
+    slug = re.sub(r"\W+", "_", f"{claim.name}-{row}").strip("_")
     line = [*claim.common, *claim.rows[row], *(place if claim.needs else [])]
     line += [f"outputs={given.outputs}", f"name={slug}", f"seed={given.seeds or claim.seeds}"]
     ptrun = Path(sys.executable).parent / "ptrun"
