@@ -94,7 +94,9 @@ def _answerable(method: Method, split: Split) -> Split:
 def _teaching(method: Method, split: Split) -> Split:
     """Return the split with what the read-out learns from: all of train, a part, or more."""
     chosen = getattr(method.readout, "teaching", None)
-    return split if chosen is None else replace(split, train=chosen(split.train))
+    if chosen is None:
+        return split
+    return replace(split, train=chosen(split.train, method.room()))
 
 
 def _of(split: Split, name: str) -> Split:
