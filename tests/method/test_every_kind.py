@@ -36,7 +36,7 @@ OWN = {
         "soft": ("{soft:2} {sub_label} {soft} {mask}", None),
     },
 }
-HEADS = ["glue_stsb", "copa", "squad", "record"]
+HEADS = ["glue_stsb", "copa", "squad", "record", "quoref"]
 CLOZES = list(OWN)
 METHODS = {
     "fine_tuning": (FineTuning, HEADS),
