@@ -96,7 +96,11 @@ def _teaching(method: Method, split: Split) -> Split:
     chosen = getattr(method.readout, "teaching", None)
     if chosen is None:
         return split
-    return replace(split, train=chosen(split.train, method.room()))
+    kept = chosen(split.train, method.room())
+    left_out = len(split.train) - len(kept)
+    if left_out > 0:
+        _LOG.info("%d of %d training examples cannot teach", left_out, len(split.train))
+    return replace(split, train=kept)
 
 
 def _of(split: Split, name: str) -> Split:
