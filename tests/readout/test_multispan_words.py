@@ -12,6 +12,8 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.parts import usable
 from ptrun.readout.base import collate
 from ptrun.readout.choose import readout_for
 from ptrun.readout.multispan_answers import answers
@@ -19,7 +21,7 @@ from ptrun.readout.multispan_passage import Passage
 from ptrun.readout.multispan_tags import TagHead
 from ptrun.readout.multispan_words import PassageWords
 from ptrun.task.extraction import Answer
-from ptrun.types import Example
+from ptrun.types import Example, Split
 from tests.readout.reading import CPU, fresh, given, loss_and_answers, read, task
 
 TEXT = "Ann and Bob saw Oslo"
@@ -155,3 +157,11 @@ def test_the_tagger_is_an_mlp_and_its_loss_cross_entropy(tiny, data_dir):
     for f, own, texts in zip(batch.features, tags, answered, strict=True):
         if any(own):
             assert texts == answers(Passage(**f.facts), [tag - 0.5 for tag in own], 0.0)
+
+
+def test_training_examples_that_lost_an_answer_are_left_out_and_others_kept(tiny, data_dir):
+    data = task("quoref", data_dir, max_tokens=30)
+    method, examples = FineTuning(tiny(), data), data.load("train")
+    kept = usable(method, Split(examples, examples, examples, {}))
+    lost = [e.id for e in examples if e not in kept.train]
+    assert lost == ["q2", "q3", "q4", "q5"] and list(kept.dev) == list(kept.test) == examples
