@@ -38,7 +38,7 @@ TASKS = {
     "span_check": "wsc",
     "multispan": "pocket_multispan",
 }
-_FEW = 4
+_FEW, _SOME = 4, 100  # examples that are learned from, and of which they are chosen
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,9 @@ def _tried(config: dict[str, Any], backbone: PretrainedBackbone, task: Task, ste
     engine: TorchEngine = build.build(config["hardware"], backbone)
     backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
+    train, dev = _some(train, _SOME), _some(dev, _SOME)
     kept = usable(method, Split(train, dev, dev, {}))
-    few = replace(kept, train=_some(kept.train), dev=_some(kept.dev))
+    few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))
     member = _member(method, few, {**config["train"], "max_steps": steps, "batch_size": _FEW})
     engine.fit([member])
     return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
@@ -137,9 +138,9 @@ def _member(method: Method, split: Split, train: dict[str, Any]) -> Member:
     )
 
 
-def _some(examples: Sequence[Example]) -> Sequence[Example]:
-    """Return a few examples from all over, so that each data set of several has one."""
-    return examples[:: max(1, len(examples) // _FEW)][:_FEW]
+def _some(examples: Sequence[Example], count: int) -> Sequence[Example]:
+    """Return so many examples from all over, so that each data set of several has one."""
+    return examples[:: max(1, len(examples) // count)][:count]
 
 
 def shown(steps: int) -> Group:

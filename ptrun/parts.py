@@ -94,7 +94,13 @@ def _answerable(method: Method, split: Split) -> Split:
 def _teaching(method: Method, split: Split) -> Split:
     """Return the split with what the read-out learns from: all of train, a part, or more."""
     chosen = getattr(method.readout, "teaching", None)
-    return split if chosen is None else replace(split, train=chosen(split.train))
+    if chosen is None:
+        return split
+    kept = chosen(split.train, method.room())
+    left_out = len(split.train) - len(kept)
+    if left_out > 0:
+        _LOG.info("%d of %d training examples cannot teach", left_out, len(split.train))
+    return replace(split, train=kept)
 
 
 def _of(split: Split, name: str) -> Split:

@@ -79,7 +79,7 @@ class RunStore:
     ) -> None:
         """Write the reported split's answers beside what was right, one example a line."""
         rows = (
-            {"id": e.id, "prediction": p.value, "target": _plain(e.target)}
+            {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
             for e, p in zip(examples, predictions, strict=True)
         )
         _write_lines(self.folder / "predictions.jsonl", rows)

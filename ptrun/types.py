@@ -20,10 +20,14 @@ class Example:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a method answers for the example of the same id; `value` has the target's form."""
+    """What a method answers for the example of the same id; `value` has the target's form.
+
+    `also` has further answers by name, by other rules than the one that counts: scored beside it.
+    """
 
     id: str
     value: Any
+    also: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,15 @@ class DPT(FineTuning):
 
     Args:
         backbone: an ELECTRA discriminator.
-        task: one of classes.
+        task: one of classes, or questions with several answers.
         reserved: write a reserved token of the vocabulary for each token of the class words, commas
             included, whose embedding begins as a copy of that token's: so the words have rows of
             their own to tune (code). Else the words themselves (paper).
         reading: as in `ptrun.readout.choose.Reading`; `readout` is always `class_words`.
 
     Raises:
-        UserError: with `reserved`, the pattern goes on after the class words with a field.
+        UserError: with `reserved`, the task has no classes, or the pattern goes on after the class
+            words with a field.
     """
 
     readouts = ("class_words",)
@@ -45,8 +46,12 @@ class DPT(FineTuning):
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
-        assert isinstance(self.readout, ClassWords)
-        self.classes, self._begun = self.readout, not reserved
+        self._begun = not reserved
+        if not isinstance(self.readout, ClassWords):
+            if reserved:
+                raise UserError(f"method.reserved=true: task={task.name} has no classes to write.")
+            return
+        self.classes = self.readout
         self.classes.reserved = reserved
         pattern = self.classes.pvp.pattern
         last = [part for part in pattern.parts if isinstance(part, Field)][-1]

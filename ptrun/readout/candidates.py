@@ -57,7 +57,7 @@ class Candidates(Cloze):
         super().__init__(backbone, task, pvp)
         self.objective, self.scored, self.swapped = objective, scored, swapped
 
-    def teaching(self, examples: Sequence[Example]) -> list[Example]:
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples that are learned from, swapped ones after them."""
         more = examples if self.swapped and self.task.kind == "choice" else []
         return [*examples, *map(_reversed, more)]

@@ -15,6 +15,8 @@ from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
 from ptrun.readout.multi_head import MultiHead
+from ptrun.readout.multispan_tags import TagHead
+from ptrun.readout.multispan_words import PassageWords
 from ptrun.readout.patterns import choose
 from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
 from ptrun.readout.span_head import SpanHead
@@ -29,16 +31,26 @@ _POOLED: dict[str, Callable[..., Readout]] = {
     "choice": ChoiceHead,
     "entity_choice": EntityHead,
 }
-_PLAIN: dict[str, Callable[..., Readout]] = {"tagging": TokenHead, "extraction": SpanHead}
+_PLAIN: dict[str, Callable[..., Readout]] = {
+    "tagging": TokenHead,
+    "extraction": SpanHead,
+    "multispan": TagHead,
+}
 KINDS = {
     "head": (*_POOLED, *_PLAIN),
     "verbalizer": ("classification", "choice", "entity_choice", "span_check", "facts"),
     "entailment": ("classification",),
-    "class_words": ("classification",),
+    "class_words": ("classification", "multispan"),
 }
 """Kinds of task by the read-out that answers them."""
 _PATTERNED = ("verbalizer", "class_words")
-_INSTEAD = "choose another task (ptrun list task)"
+_CLASSES_ALONE = {
+    "pattern": None,
+    "class_bias": False,
+    "class_loss": "mean",
+    "class_order": "written",
+}
+"""What class words have and a passage has not, as it is where nothing is asked for."""
 
 
 class Reading(TypedDict, total=False):
@@ -46,13 +58,15 @@ class Reading(TypedDict, total=False):
 
     `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
     whether a label's description is entailed; `verbalizer`, words through the frozen language-model
-    head; or `class_words`, ELECTRA's own head where all classes are written out. For heads:
-    `pooler` (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name,
-    null for the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
-    `class_order` (`ptrun.readout.class_words`). For verbalizers: `among`
-    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
-    `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
-    (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
+    head; or `class_words`, ELECTRA's own head where all classes are written out; on multi-span
+    questions, where nothing is, over the words of the passage. For heads: `pooler`
+    (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name, null for
+    the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
+    `class_order` (`ptrun.readout.class_words`), and of a passage `threshold`, `threshold_on`
+    (`ptrun.readout.multispan_words`). For verbalizers: `among` (`ptrun.readout.label_words`; auto
+    is vocabulary for encoder-decoders, else labels); `objective`, `scored` and `swapped`
+    (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
+    (`ptrun.readout.fact_words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]
@@ -68,6 +82,8 @@ class Reading(TypedDict, total=False):
     class_bias: bool
     class_loss: Share
     class_order: Order
+    threshold: float
+    threshold_on: Direction
 
 
 def check(
@@ -134,8 +150,6 @@ def readout_for(
 def _hint(kind: str, offered: Sequence[str]) -> str:
     """Return what to type instead of a read-out that does not answer a kind of task."""
     fit = [name for name, kinds in KINDS.items() if kind in kinds]
-    if not fit:
-        return f"no read-out does yet; {_INSTEAD}"
     own = [name for name in fit if name in offered]
     return f"type {'' if own else 'method=fine_tuning '}method.readout={(own or fit)[0]}"
 
@@ -189,6 +203,8 @@ def _class_words(
             f"backbone={backbone.name} has no head that tells real words from replaced ones, which "
             "method.readout=class_words reads; use backbone=electra_base or another ELECTRA."
         )
+    if task.kind == "multispan":
+        return _passage_words(backbone, task, reading)
     name = reading.get("pattern")
     return ClassWords(
         backbone,
@@ -198,6 +214,23 @@ def _class_words(
         bias=reading.get("class_bias", False),
         share=reading.get("class_loss", "mean"),
         order=reading.get("class_order", "written"),
+    )
+
+
+def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:
+    asked = {key: reading.get(key, plain) for key, plain in _CLASSES_ALONE.items()}
+    for key, value in asked.items():
+        if value != _CLASSES_ALONE[key]:
+            raise UserError(
+                f"method.{key}={value}: task={task.name} has no classes, the words of its passage "
+                "are read; leave it out."
+            )
+    return PassageWords(
+        backbone,
+        task,
+        direction=reading.get("score_direction", "one_minus_sigma"),
+        threshold=reading.get("threshold", 0.6),
+        on=reading.get("threshold_on", "sigma"),
     )
 
 

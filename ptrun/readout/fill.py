@@ -26,7 +26,7 @@ class Fill(Cloze):
     padding token; the released code draws 0 to 3 more when it writes its training examples out.
     """
 
-    def teaching(self, examples: Sequence[Example]) -> list[Example]:
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples that are learned from."""
         return [example for example in examples if example.target == _RIGHT]
 

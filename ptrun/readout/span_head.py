@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.context import after_space, paired
 from ptrun.readout.head import Head, columns, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
@@ -85,7 +86,7 @@ class SpanHead(Head):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize question and context in overlapping windows."""
         asked, contexts = columns(examples, self.task.fields)
-        rows = _windows(self.backbone.tokenizer(), asked, contexts, self.room(room))
+        rows = paired(self.backbone.tokenizer(), asked, contexts, self.room(room), stride=_STRIDE)
         windows: list[list[int]] = [[] for _ in examples]
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
@@ -131,45 +132,14 @@ class SpanHead(Head):
         return Features(example.id, [_row(rows, i) for i in own], targets, facts)
 
 
-def _windows(tokenizer: Any, asked: Sequence[str], contexts: Sequence[str], room: int) -> Any:
-    """Tokenize questions with each window of their contexts; a question has half a row at most."""
-    around = tokenizer.num_special_tokens_to_add(pair=True)
-    longest = min(room // 2, room - around - 1)
-    return tokenizer(
-        _shortened(tokenizer, asked, longest),
-        list(contexts),
-        truncation="only_second",
-        max_length=room,
-        stride=min(_STRIDE, 3 * (room - around - longest) // 4),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
-
-
-def _shortened(tokenizer: Any, texts: Sequence[str], longest: int) -> list[str]:
-    """Return texts without spaces before them, cut to a number of tokens."""
-    bare = [text.lstrip() for text in texts]
-    given = tokenizer(bare, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    return [
-        text if len(places) <= longest else text[: min(places[longest][0], places[longest - 1][1])]
-        for text, places in zip(bare, given["offset_mapping"], strict=True)
-    ]
-
-
 def _window(rows: Any, i: int, context: str, family: str) -> Window:
     """Return a window; a token's own space, which some tokenizers count to it, is left out."""
     texts = rows.sequence_ids(i)
     begin = texts.index(1) if 1 in texts else 0
     places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
-    starts = [_after_space(context, start, end) for start, end in places]
+    starts = [after_space(context, start, end) for start, end in places]
     null = 0 if family == "masked" else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
-
-
-def _after_space(context: str, start: int, end: int) -> int:
-    while start < end and context[start].isspace():
-        start += 1
-    return start
 
 
 def _row(rows: Any, i: int) -> Row:

@@ -37,9 +37,17 @@ class MultiSpan(Dataset):
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
     ) -> dict[str, float]:
-        """Return exact match and F1 over sets of spans, 0-100, by DROP's rules."""
+        """Return exact match and F1 over sets of spans, 0-100, by DROP's rules.
+
+        Those of answers by other rules, which a prediction may have beside its own, have the rule's
+        name after them.
+        """
         golds = [[answer.text for answer in e.target] for e in examples]
-        return drop_scores([p.value for p in predictions], golds)
+        scores = drop_scores([p.value for p in predictions], golds)
+        for rule in predictions[0].also if predictions else ():
+            other = drop_scores([p.also[rule] for p in predictions], golds)
+            scores |= {f"{name}_{rule}": value for name, value in other.items()}
+        return scores
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, its offsets checked."""

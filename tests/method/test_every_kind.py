@@ -39,7 +39,7 @@ OWN = {
 HEADS = ["glue_stsb", "copa", "squad", "record"]
 CLOZES = list(OWN)
 METHODS = {
-    "fine_tuning": (FineTuning, HEADS),
+    "fine_tuning": (FineTuning, [*HEADS, "quoref"]),
     "prompt_tuning": (partial(PromptTuning, length=3), HEADS),
     "ptuning_v2": (partial(PTuningV2, length=3), HEADS),
     "lora": (partial(LoRA, rank=2, alpha=4.0, dropout=0.0), HEADS),

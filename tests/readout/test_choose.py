@@ -14,6 +14,7 @@ CHOSEN = {
     ("record", "head"): "EntityHead",
     ("conll03", "head"): "TokenHead",
     ("squad", "head"): "SpanHead",
+    ("quoref", "head"): "TagHead",
     ("sst2", "verbalizer"): "LabelWords",
     ("race_middle", "verbalizer"): "LabelWords",
     ("copa", "verbalizer"): "Candidates",
@@ -37,13 +38,11 @@ def refused(backbone, data, soft=False, **reading):
 
 
 def test_what_no_read_out_answers_is_said(tiny):
-    told = refused(tiny(), task("quoref", "none"))
+    told = refused(tiny(), task("quoref", "none"), readout="verbalizer")
     assert told == (
-        "method.readout=head cannot answer task=quoref, which is multispan; no read-out does yet; "
-        "choose another task (ptrun list task)."
+        "method.readout=verbalizer cannot answer task=quoref, which is multispan; "
+        "type method.readout=head."
     )
-    told = refused(tiny(), task("glue_stsb", "none"), readout="verbalizer")
-    assert told.endswith("which is regression; type method.readout=head.")
     told = refused(tiny(), task("lama", "none"))
     assert told.endswith("which is facts; type method.readout=verbalizer.")
 

@@ -1,0 +1,83 @@
+"""The words of a passage under ELECTRA's own head: those that look original are answers (DPT).
+
+Yao et al. 2022 on QUOREF: no pattern, nothing new is learned; z is the head's score of a token, and
+large z means "replaced". Which way the answer points is not settled: the paper selects tokens whose
+score is below 0.6, which makes sense of sigma(z) alone, the released code those with sigma(z) above
+0.6, and trains sigma(z) towards 1 on answers, with a head whose weights it does not give. So both
+the direction that is trained and the probability that the threshold is on are options.
+"""
+
+import math
+from dataclasses import replace
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.readout.base import Batch
+from ptrun.readout.class_words import Direction
+from ptrun.readout.multispan_reader import PassageReader
+from ptrun.task.base import Task
+
+
+class PassageWords(PassageReader, nn.Module):
+    """The words that ELECTRA's head tells from the others of the passage.
+
+    Args:
+        backbone: an ELECTRA discriminator.
+        task: questions with several answers.
+        direction: what is trained towards 1 on answers: `one_minus_sigma` (original) or `sigma`.
+        threshold: a probability, 0 to 1.
+        on: which one it is on; answers lie beyond it, on the side that training drives them to.
+            What the same threshold on the other probability would select is told beside.
+
+    Raises:
+        UserError: the threshold is no probability.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        direction: Direction = "one_minus_sigma",
+        threshold: float = 0.6,
+        on: Direction = "sigma",
+    ):
+        super().__init__()
+        self.backbone, self.task, self.direction = backbone, task, direction
+        border = _log_odds(threshold)
+        self.least = border if on == direction else -border
+        other = "one_minus_sigma" if on == "sigma" else "sigma"
+        self.others = {f"on_{other}": -self.least}
+
+    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
+        """Ask for the head's scores."""
+        return replace(given, logits_at=at)
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return binary cross-entropy summed over tokens of the passage, `[]`.
+
+        The code's loss is this sum over a batch; the engine's is the mean, since a token is a
+        target: the same gradient but for its length, which AdamW does not see and a clip does.
+        """
+        odds = self.odds(output, batch)
+        right = batch.targets.to(odds.dtype)
+        return functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
+
+    def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds `[K]` that a token belongs to an answer."""
+        assert output.logits is not None
+        z = output.logits.float()[:, 0]
+        return z if self.direction == "sigma" else -z
+
+
+def _log_odds(threshold: float) -> float:
+    """Return the log-odds of a probability; 0 is below all scores and 1 above them."""
+    if not 0 <= threshold <= 1:
+        raise UserError(f"method.threshold is {threshold}; it is a probability, 0 to 1.")
+    if threshold in (0, 1):
+        return math.inf if threshold else -math.inf
+    return math.log(threshold / (1 - threshold))
