@@ -14,6 +14,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.prompt.slots import Field
+from ptrun.readout.base import Readout
 from ptrun.readout.choose import Reading
 from ptrun.readout.class_words import ClassWords
 from ptrun.task.base import Task
@@ -31,7 +32,8 @@ class DPT(FineTuning):
         reading: as in `ptrun.readout.choose.Reading`; `readout` is always `class_words`.
 
     Raises:
-        UserError: with `reserved`, the pattern goes on after the class words with a field.
+        UserError: with `reserved`, the pattern goes on after the class words with a field, or there
+            is a tree of classes.
     """
 
     readouts = ("class_words",)
@@ -45,16 +47,16 @@ class DPT(FineTuning):
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
+        self._begun = not reserved
+        if reserved:
+            _check_reserved(self.readout)
+            self.classes.reserved = True
+
+    @property
+    def classes(self) -> ClassWords:
+        """The read-out, where one row has all classes."""
         assert isinstance(self.readout, ClassWords)
-        self.classes, self._begun = self.readout, not reserved
-        self.classes.reserved = reserved
-        pattern = self.classes.pvp.pattern
-        last = [part for part in pattern.parts if isinstance(part, Field)][-1]
-        if reserved and last.name != "words":
-            raise UserError(
-                f"method.reserved=true: in pattern {self.classes.pvp.name} {{{last.name}}} comes "
-                "after the class words; name a method.pattern that ends in them."
-            )
+        return self.readout
 
     def placed(self) -> None:
         """Begin the reserved tokens as what they stand for, unless learned ones came first."""
@@ -68,3 +70,19 @@ class DPT(FineTuning):
         """Take a tuned backbone back, its reserved tokens included."""
         super().load_exported(tensors)
         self._begun = True
+
+
+def _check_reserved(readout: Readout) -> None:
+    """Refuse rows that do not end in the words of all classes."""
+    if not isinstance(readout, ClassWords):
+        raise UserError(
+            "method.reserved=true is for one row with all classes; leave it out, or "
+            "method.class_tree and method.fan_out."
+        )
+    pvp = readout.pvp
+    last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
+    if last.name != "words":
+        raise UserError(
+            f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the class "
+            "words; name a method.pattern that ends in them."
+        )
