@@ -45,6 +45,16 @@ def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
     return statistics.fmean(sorted(scores, reverse=True)[:keep])
 
 
+def near_best(scores: Sequence[float], *, points: float = 2.0) -> int:
+    """Return how many scores are at most so many points below the highest: seeds that held.
+
+    Raises:
+        ValueError: there is no score.
+    """
+    _refuse_empty(scores)
+    return sum(max(scores) - score <= points for score in scores)
+
+
 def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
     """Return the test score of the run with the best dev score.
 

@@ -24,7 +24,8 @@ ptrun: config-driven experiments in prompt tuning
   ptrun -m KEY=A,B ...        a sweep over comma-separated values
   ptrun list [GROUP]          the options of a group, or of all
   ptrun report DIR [over=KEY] mean, std and n for each method and task below DIR; over the
-                              values of a key: over=method.pattern, with the best on dev
+                              values of a key: over=method.pattern, with the best on dev;
+                              best=3 adds DPT's mean of the best 3 seeds, and all of them
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
@@ -126,11 +127,14 @@ def _report(arguments: Sequence[str]) -> None:
 
     from ptrun.report import table
 
-    keys = [argument.removeprefix("over=") for argument in arguments if argument[:5] == "over="]
-    folders = [argument for argument in arguments if argument[:5] != "over="]
-    if len(folders) != 1 or len(keys) > 1:
-        raise UserError("report takes one folder: ptrun report outputs [over=method.pattern]")
-    shown = table(Path(folders[0]), *keys)
+    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=")))
+    folders = [a for a in arguments if not a.startswith(("over=", "best="))]
+    best = given.get("best")
+    if len(folders) != 1 or len(given) + 1 < len(arguments) or not (best or "1").isdigit():
+        raise UserError(
+            "report takes one folder: ptrun report outputs [over=method.pattern] [best=3]"
+        )
+    shown = table(Path(folders[0]), given.get("over"), int(best) if best else None)
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
 

@@ -2,6 +2,7 @@
 
 ptrun report outputs
 ptrun report outputs over=method.pattern      # mean and std over patterns, and the best on dev
+ptrun report outputs best=3                   # DPT's rule: the mean of the best 3 of 10 seeds
 """
 
 from collections.abc import Sequence
@@ -10,29 +11,43 @@ from pathlib import Path
 from rich.table import Table
 
 from ptrun import result
-from ptrun.aggregate import best_on_dev, mean_std
+from ptrun.aggregate import best_on_dev, mean_of_best, mean_std, near_best
 from ptrun.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.errors import UserError
 
 _COLUMNS = ("dev", "test", "n", "failed", "learned")
+_FOLDED = ("best on dev", "tests by seed")
 _SEEDS = "mean ± standard deviation over seeds (n - 1); failed runs are not in the mean"
 _OVER = (
     "mean ± standard deviation (n - 1) over n values of {key}, each the mean of its seeds;\n"
     "best on dev: the test score of the values whose dev score is highest"
 )
+_BEST = (
+    _SEEDS + "\nbest {keep}: the mean of the {keep} highest test scores (DPT), chosen on test, so\n"
+    "optimistic; within 2: how many are at most 2 points below the highest"
+)
 
 
-def table(root: Path, over: str | None = None) -> Table:
-    """Return the table of all runs below a folder; `over` makes one row of the values of a key.
+def table(root: Path, over: str | None = None, best: int | None = None) -> Table:
+    """Return the table of all runs below a folder.
+
+    `over` makes one row of the values of a key; `best` adds the mean of so many of the highest test
+    scores, the lowest, how many are near the highest, and all of them by seed.
 
     Raises:
         UserError: the folder is not there, or holds no result, or no result has the key.
     """
+    if best is not None and (best < 1 or over is not None):
+        raise UserError(f"report best={best}: use 1 or more, and without over=.")
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are below `outputs`.")
     results = result.read_all(root)
     if not results:
         raise UserError(f"report {root}: no result.json or failure.json below it.")
+    if best is not None:
+        columns = (*_COLUMNS, f"best {best}", "min", "within 2", "tests by seed")
+        rows = [_row(cell) + _seeds(cell, best) for cell in cells(results)]
+        return _table(root, columns, rows, _BEST.format(keep=best))
     if over is None:
         return _table(root, _COLUMNS, [_row(cell) for cell in cells(results)], _SEEDS)
     rows = [_merged_row(row) for row in merged(results, over)]
@@ -54,7 +69,7 @@ def _table(
     for name in (*NAMES, "differs in", "metric"):
         shown.add_column(name, overflow="fold")
     for name in columns:
-        shown.add_column(name, justify="right", no_wrap=name != "best on dev", overflow="fold")
+        shown.add_column(name, justify="right", no_wrap=name not in _FOLDED, overflow="fold")
     for row in rows:
         shown.add_row(*row)
     shown.caption, shown.caption_justify = caption, "left"
@@ -72,6 +87,20 @@ def _row(cell: Cell) -> list[str]:
         str(cell.failed or ""),
         _learned([cell]),
     ]
+
+
+def _seeds(cell: Cell, best: int) -> list[str]:
+    """Return what the mean of the best leaves out; `-` where there are fewer scores than it takes.
+
+    Scores stand in the order of seeds.
+    """
+    runs = sorted(cell.runs, key=lambda run: run.seed)
+    tests = Cell(cell.names, cell.differs, runs).values("test")
+    if not tests:
+        return ["-"] * 4
+    kept = f"{mean_of_best(tests, keep=best):.2f}" if len(tests) >= best else "-"
+    told = " ".join(f"{score:.2f}" for score in tests)
+    return [kept, f"{min(tests):.2f}", f"{near_best(tests)} of {len(tests)}", told]
 
 
 def _merged_row(row: Merged) -> list[str]:

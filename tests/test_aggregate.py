@@ -4,7 +4,14 @@ import statistics
 import numpy as np
 import pytest
 
-from ptrun.aggregate import best_on_dev, majority_vote, mean_of_best, mean_std, mean_vote
+from ptrun.aggregate import (
+    best_on_dev,
+    majority_vote,
+    mean_of_best,
+    mean_std,
+    mean_vote,
+    near_best,
+)
 
 
 @pytest.mark.parametrize("ddof", [0, 1])
@@ -26,6 +33,11 @@ def test_best_3_of_10_ignores_collapsed_seeds():
     scores = [90.0, 91.0, 92.0, 20.0, 20.0, 50.0, 50.0, 23.0, 12.0, 89.0]
     assert mean_of_best(scores, keep=3) == 91.0
     assert mean_of_best(scores, keep=10) == statistics.fmean(scores)
+
+
+def test_seeds_near_the_best_are_counted_up_to_two_points():
+    assert near_best([90.0, 92.0, 89.99, 20.0]) == 2
+    assert near_best([90.0, 92.0, 89.99, 20.0], points=72.0) == 4
 
 
 @pytest.mark.parametrize("keep", [0, 3])
@@ -56,7 +68,7 @@ def test_numbers_are_averaged_over_seeds():
     assert mean_vote([[1.0, 2.0], [3.0, 2.5]]) == [2.0, 2.25]
 
 
-@pytest.mark.parametrize("rule", [mean_std, majority_vote, mean_vote])
+@pytest.mark.parametrize("rule", [mean_std, near_best, majority_vote, mean_vote])
 def test_nothing_cannot_be_aggregated(rule):
     with pytest.raises(ValueError, match="nothing to aggregate"):
         rule([])

@@ -85,3 +85,32 @@ def test_an_unknown_key_is_refused_with_those_that_differ(folder):
     )
     with pytest.raises(UserError, match=told):
         table(folder(RUNS), "method.patern")
+
+
+COLLAPSED = [20.0, 50.9, 90.0, 22.9, 91.0, 19.0, 92.0, 49.1, 50.9, 89.9]
+
+
+def ten():
+    """Return ten seeds' runs, written in another order than theirs."""
+    return [run("a", seed, 50.0, COLLAPSED[seed - 1]) for seed in (10, *range(1, 10))]
+
+
+def test_the_best_3_of_10_ignore_collapsed_seeds_and_the_rest_stands_beside_them(folder):
+    found = cells_of(table(folder(ten()), best=3))
+    assert found["best 3"] == ["91.00"] and found["n"] == ["10"]
+    assert found["test"] == ["57.57 ± 31.02"] and found["min"] == ["19.00"]
+    assert found["within 2"] == ["3 of 10"]
+    assert found["tests by seed"] == [" ".join(f"{score:.2f}" for score in COLLAPSED)]
+
+
+def test_too_few_seeds_have_no_mean_of_the_best(folder):
+    failed = run("a", 3, None, 0.0, status="failed")
+    found = cells_of(table(folder([*ten()[:2], failed]), best=3))
+    assert found["best 3"] == ["-"] and found["tests by seed"] == ["20.00 89.90"]
+    assert found["failed"] == ["1"] and found["within 2"] == ["1 of 2"]
+
+
+@pytest.mark.parametrize("keys", [{"best": 0}, {"best": 3, "over": "method.pattern"}])
+def test_the_best_of_no_seeds_or_of_patterns_is_refused(folder, keys):
+    with pytest.raises(UserError, match=r"use 1 or more, and without over="):
+        table(folder(RUNS), **keys)

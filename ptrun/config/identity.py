@@ -30,7 +30,16 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
         task["vocabulary"] = Path(task["vocabulary"]).name
     if "corpus" in (task.get("source") or {}):  # what is made of it, and how, is in `data`
         task.pop("source")
-    return {**kept, "backbone": {**backbone, "weights": weights}, "task": task, "data": data}
+    method = {key: _content(value) for key, value in kept["method"].items()}
+    told = {"backbone": {**backbone, "weights": weights}, "method": method}
+    return {**kept, **told, "task": task, "data": data}
+
+
+def _content(value: Any) -> Any:
+    """Return `@` and a hash of the content in place of `@FILE`; any other value as it is."""
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+    return "@" + hashlib.sha256(Path(value[1:]).expanduser().read_bytes()).hexdigest()[:16]
 
 
 def _names_file(key: str, value: Any) -> bool:

@@ -14,6 +14,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.prompt.slots import Field
+from ptrun.readout.base import Readout
 from ptrun.readout.choose import Reading
 from ptrun.readout.class_words import ClassWords
 from ptrun.task.base import Task
@@ -31,8 +32,7 @@ class DPT(FineTuning):
         reading: as in `ptrun.readout.choose.Reading`; `readout` is always `class_words`.
 
     Raises:
-        UserError: with `reserved`, the task has no classes, or the pattern goes on after the class
-            words with a field.
+        UserError: with `reserved`, the rows do not end in the words of all classes.
     """
 
     readouts = ("class_words",)
@@ -47,19 +47,15 @@ class DPT(FineTuning):
     ):
         super().__init__(backbone, task, **reading)
         self._begun = not reserved
-        if not isinstance(self.readout, ClassWords):
-            if reserved:
-                raise UserError(f"method.reserved=true: task={task.name} has no classes to write.")
-            return
-        self.classes = self.readout
-        self.classes.reserved = reserved
-        pattern = self.classes.pvp.pattern
-        last = [part for part in pattern.parts if isinstance(part, Field)][-1]
-        if reserved and last.name != "words":
-            raise UserError(
-                f"method.reserved=true: in pattern {self.classes.pvp.name} {{{last.name}}} comes "
-                "after the class words; name a method.pattern that ends in them."
-            )
+        if reserved:
+            _check_reserved(self.readout)
+            self.classes.reserved = True
+
+    @property
+    def classes(self) -> ClassWords:
+        """The read-out, where one row has all classes."""
+        assert isinstance(self.readout, ClassWords)
+        return self.readout
 
     def placed(self) -> None:
         """Begin the reserved tokens as what they stand for, unless learned ones came first."""
@@ -73,3 +69,19 @@ class DPT(FineTuning):
         """Take a tuned backbone back, its reserved tokens included."""
         super().load_exported(tensors)
         self._begun = True
+
+
+def _check_reserved(readout: Readout) -> None:
+    """Refuse rows that do not end in the words of all classes."""
+    if not isinstance(readout, ClassWords):
+        raise UserError(
+            "method.reserved=true is for rows with all classes, not for a passage or a tree; "
+            "leave it out, or method.class_tree and method.fan_out."
+        )
+    pvp = readout.pvp
+    last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
+    if last.name != "words":
+        raise UserError(
+            f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the class "
+            "words; name a method.pattern that ends in them."
+        )

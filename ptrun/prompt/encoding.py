@@ -12,6 +12,10 @@ from ptrun.prompt.truncation import shorten
 _MASKS = ("mask", "masks")
 
 
+class TooLong(UserError):
+    """A row is too long without its fields."""
+
+
 @dataclass(frozen=True)
 class Encoded:
     """One row.
@@ -62,7 +66,7 @@ class Encoder:
         sizes = [len(ids) for ids in spelled]
         kept = shorten(sizes, _groups(pieces), around.size + sum(sizes) - room)
         if around.size + sum(kept) > room:
-            raise UserError(_too_long(around.size + sum(kept), room))
+            raise TooLong(_too_long(around.size + sum(kept), room))
         row = [ids[:size] for ids, size in zip(spelled, kept, strict=True)]
         return _lay_out(pieces, row, around, sum(sizes) - sum(kept))
 

@@ -1,7 +1,7 @@
 """The read-out of a method on a kind of task: a linear head, or the language-model head."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -9,7 +9,8 @@ from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.candidates import Candidates, Objective, Scored
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
-from ptrun.readout.class_words import ClassWords, Direction, Order, Share
+from ptrun.readout.class_tree import ClassTree
+from ptrun.readout.class_words import ClassWords, Direction, Order, Share, ordered
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
@@ -21,6 +22,7 @@ from ptrun.readout.patterns import choose
 from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
+from ptrun.readout.tree import Tree, made_tree, read_tree
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 
@@ -49,6 +51,9 @@ _CLASSES_ALONE = {
     "class_bias": False,
     "class_loss": "mean",
     "class_order": "written",
+    "class_tree": None,
+    "fan_out": None,
+    "beam": 1,
 }
 """What class words have and a passage has not, as it is where nothing is asked for."""
 
@@ -62,11 +67,12 @@ class Reading(TypedDict, total=False):
     questions, where nothing is, over the words of the passage. For heads: `pooler`
     (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name, null for
     the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
-    `class_order` (`ptrun.readout.class_words`), and of a passage `threshold`, `threshold_on`
-    (`ptrun.readout.multispan_words`). For verbalizers: `among` (`ptrun.readout.label_words`; auto
-    is vocabulary for encoder-decoders, else labels); `objective`, `scored` and `swapped`
-    (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`); `shifted_label`
-    (`ptrun.readout.fact_words`).
+    `class_order` (`ptrun.readout.class_words`); where there are too many for a row `class_tree`
+    (@FILE or the tree itself) or `fan_out`, with `beam` (`ptrun.readout.class_tree`); of a passage
+    `threshold`, `threshold_on` (`ptrun.readout.multispan_words`). For verbalizers: `among`
+    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
+    `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
+    (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]
@@ -84,6 +90,9 @@ class Reading(TypedDict, total=False):
     class_order: Order
     threshold: float
     threshold_on: Direction
+    class_tree: str | dict[str, Any] | list[Any] | None
+    fan_out: int | None
+    beam: int
 
 
 def check(
@@ -206,15 +215,35 @@ def _class_words(
     if task.kind == "multispan":
         return _passage_words(backbone, task, reading)
     name = reading.get("pattern")
-    return ClassWords(
-        backbone,
-        task,
-        choose(task, backbone.family, soft=soft, name=name, listed=True),
-        direction=reading.get("score_direction", "one_minus_sigma"),
-        bias=reading.get("class_bias", False),
-        share=reading.get("class_loss", "mean"),
-        order=reading.get("class_order", "written"),
-    )
+    pvp = choose(task, backbone.family, soft=soft, name=name, listed=True)
+    tree = _tree(task, pvp, reading)
+    options: Any = {
+        "direction": reading.get("score_direction", "one_minus_sigma"),
+        "bias": reading.get("class_bias", False),
+        "share": reading.get("class_loss", "mean"),
+    }
+    if tree is None or not any(tree.values()):  # one level: a list
+        order = reading.get("class_order", "written") if tree is None else list(tree)
+        return ClassWords(backbone, task, pvp, order=order, **options)
+    return ClassTree(backbone, task, pvp, tree, beam=reading.get("beam", 1), **options)
+
+
+def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
+    """Return the tree of classes that was given or is to be made, or None."""
+    given, fan_out = reading.get("class_tree"), reading.get("fan_out")
+    order = reading.get("class_order", "written")
+    if given is None and fan_out is None:
+        return None
+    if given is None:
+        words = ordered(pvp.words or {}, order)
+        return made_tree({label: own[0] for label, own in words.items()}, fan_out or 0)
+    if fan_out is not None or order != "written":
+        other = "fan_out" if fan_out is not None else "class_order"
+        raise UserError(
+            f"method.{other} makes a tree of its own order, and method.class_tree is one; "
+            f"leave method.{other} out."
+        )
+    return read_tree(given, task.labels)
 
 
 def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:

@@ -22,6 +22,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.prompt.encoding import TooLong
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, Row
@@ -63,7 +64,7 @@ class ClassWords(nn.Module, Cloze):
         order: Order = "written",
     ):
         nn.Module.__init__(self)
-        words = _ordered(pvp.words or {}, order)
+        words = ordered(pvp.words or {}, order)
         Cloze.__init__(self, backbone, task, replace(pvp, words=words))
         self.direction, self.share, self.labels = direction, share, tuple(words)
         self.bias = nn.Parameter(torch.zeros(len(words))) if bias else None
@@ -73,19 +74,25 @@ class ClassWords(nn.Module, Cloze):
         """Return one row an example, read at the first token of each class word.
 
         All is one segment, as the paper and its code have it.
+
+        Raises:
+            UserError: the class words alone are longer than a row.
         """
         assert self.tokens
-        return [self._features(example, self.room(room)) for example in examples]
+        try:
+            return [self._features(example, self.room(room)) for example in examples]
+        except TooLong as error:
+            raise UserError(
+                f"{error}\nIt writes {len(self.labels)} class words out: method.fan_out=16, or "
+                "less, asks for them down a tree; so does method.class_tree=@FILE."
+            ) from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over targets, one a class, `[]`.
 
         The engine divides by their number: with `share: sum` the loss is n times as large.
         """
-        odds = self.odds(output, batch)
-        right = batch.targets.view_as(odds).float()
-        total = functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
-        return total * (len(self.labels) if self.share == "sum" else 1)
+        return self.cost(self._read(output, batch), batch.targets)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the class of each example that scores highest."""
@@ -94,11 +101,20 @@ class ClassWords(nn.Module, Cloze):
 
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[B, n]` that a class is right: a score is their sigmoid."""
-        assert output.logits is not None
-        z = output.logits.float().view(len(batch), len(self.labels))
+        return self.scored(self._read(output, batch))
+
+    def scored(self, z: Tensor) -> Tensor:
+        """Return log-odds of what the head says, both `[B, n]`."""
         if self.bias is not None:
             z = z + self.bias
         return z if self.direction == "sigma" else -z
+
+    def cost(self, z: Tensor, targets: Tensor) -> Tensor:
+        """Return the summed loss `[]` of what the head says, `[B, n]`."""
+        odds = self.scored(z)
+        right = targets.view_as(odds).float()
+        total = functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
+        return total * (len(self.labels) if self.share == "sum" else 1)
 
     @cached_property
     def tokens(self) -> LabelTokens:
@@ -132,6 +148,10 @@ class ClassWords(nn.Module, Cloze):
             )
         return known
 
+    def _read(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        assert output.logits is not None
+        return output.logits.float().view(len(batch), len(self.labels))
+
     def _features(self, example: Example, room: int) -> Features:
         made = self.encoder.encode(self.pieces(example), room)
         ids = made.ids
@@ -141,7 +161,7 @@ class ClassWords(nn.Module, Cloze):
         return Features(example.id, [Row(ids, None, made.items, made.softs)], targets)
 
 
-def _ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
+def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
     """Return label words in an order.
 
     Raises:

@@ -1,17 +1,11 @@
 """A pattern of the user's own: one line, or a file of one line or of a PVP's keys in YAML."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
 from ptrun.errors import UserError
-from ptrun.task.lines import byte_lines, decoded
 from ptrun.task.shown import near, shown
-from ptrun.task.table import check_file
+from ptrun.task.yaml_text import said, text_of
 
 _KEYS = ("pattern", "words", "rule")  # a line with none of them is a pattern, colon or not
 _MOST_BYTES = 20_000
@@ -39,31 +33,16 @@ def entry(given: str) -> dict[Any, Any]:
     if not given.startswith("@"):
         return {"pattern": given}
     file = Path(place(given)).expanduser()
-    text = _text(file)
+    text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
     line = "\n" not in text
     try:
-        found = OmegaConf.to_container(OmegaConf.load(StringIO(text)))
-    except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+        found = said(text)
+    except ValueError as error:
         if line:
             return {"pattern": text}
-        raise UserError(f"{file}: not YAML ({_short(error)}); {_EXPECTED}") from error
+        raise UserError(f"{file}: not YAML ({error}); {_EXPECTED}") from error
     if line and not (isinstance(found, dict) and any(near(str(key), _KEYS) for key in found)):
         return {"pattern": text}
     if not isinstance(found, dict) or list(found.values()) == [None]:
         raise UserError(f"{file}: found {shown(text)}; {_EXPECTED}")
     return found
-
-
-def _text(file: Path) -> str:
-    check_file(file)
-    if file.stat().st_size > _MOST_BYTES:
-        raise UserError(f"{file}: more than {_MOST_BYTES:,} bytes, no pattern; {_EXPECTED}")
-    lines = enumerate(byte_lines(file), start=1)
-    return "".join(decoded(f"{file}:{i}", line, file) for i, line in lines).strip()
-
-
-def _short(error: Exception) -> str:
-    """Return YAML's complaint in one line, with the line it is about."""
-    mark = getattr(error, "problem_mark", None)
-    told = getattr(error, "problem", None) or str(error)
-    return " ".join(str(told).split())[:120] + (f", line {mark.line + 1}" if mark else "")

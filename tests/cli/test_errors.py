@@ -36,6 +36,7 @@ WRONG = {
     ),
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
+    "report of what": (["report", "outputs", "best=few"], ["[over=method.pattern] [best=3]"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
     "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (
