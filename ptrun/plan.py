@@ -64,6 +64,7 @@ def plan(composed: Composed) -> Plan:
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
     telling = {**config, "hardware": hardware, "start": str(start)}
+    telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     folder = Path(config["outputs"]) / config["name"] / run_id

@@ -67,6 +67,7 @@ class PretrainedBackbone:
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
         self.has_head, self.fetched = True, False
+        self.kept: dict[bytes, Tensor] = {}  # what frozen passes found; gone when weights move
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -154,6 +155,7 @@ class PretrainedBackbone:
             found = stored(folder) if self.has_pooler else None
             model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
         self.__dict__["model"] = self._prepare(model)
+        self.kept.clear()
         self._check_size()
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:

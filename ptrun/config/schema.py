@@ -58,6 +58,10 @@ class TrainConfig:
     """Share of all steps in which the learning rate climbs from 0."""
     weight_decay: float = 0.0
     optimizer: Optimizer = Optimizer.adamw
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
+    """What Adam keeps of its two moving averages, of gradients and of their squares, a step."""
+    eps: float = 1e-8
+    """What Adam adds to the root of the second."""
     backbone_lr: float | None = None
     """Learning rate of a tuned backbone; null is `lr`, which is then the rate of all else."""
     backbone_weight_decay: float | None = None

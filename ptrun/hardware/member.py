@@ -96,6 +96,12 @@ class Member:
             self._order = (epoch, self._batches(epoch))
         return [self.features[index] for index in self._order[1][place]]
 
+    def reads(self) -> Sequence[Features]:
+        """Return the examples that training reads: all, or those of its few steps."""
+        if self.total >= self.per_epoch:
+            return self.features
+        return [self.features[i] for own in self._batches(0)[: self.total] for i in own]
+
     def _batches(self, epoch: int) -> list[list[int]]:
         size, drop_last = self.train.batch_size, self.train.drop_last
         return batches(self.features, size, self.seed, epoch, drop_last=drop_last)

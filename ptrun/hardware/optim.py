@@ -50,7 +50,9 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
         ]
     kind = torch.optim.Adam if train.optimizer is Optimizer.adam else torch.optim.AdamW
     some = [group for group in groups if group["params"]]
-    return kind(some or groups[:1], lr=train.lr)  # a method that learns nothing never steps
+    some = some or groups[:1]  # a method that learns nothing never steps
+    first, second = train.betas
+    return kind(some, lr=train.lr, betas=(first, second), eps=train.eps)
 
 
 def check_train(train: TrainConfig) -> None:
@@ -75,6 +77,11 @@ def check_train(train: TrainConfig) -> None:
         ),
         "warmup": (0 <= train.warmup < 1, "a share of all steps, 0 or more and less than 1"),
         "weight_decay": (train.weight_decay >= 0, "0 or more"),
+        "betas": (
+            len(train.betas) == 2 and all(0 <= beta < 1 for beta in train.betas),
+            "two numbers, 0 or more and less than 1",
+        ),
+        "eps": (train.eps > 0, "more than 0"),
         "clip": (train.clip is None or train.clip > 0, "null, or more than 0"),
         "eval_every": (train.eval_every is None or train.eval_every >= 1, "null, or 1 or more"),
         "patience": (train.patience is None or train.patience >= 1, "null, or 1 or more"),

@@ -2,11 +2,15 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+import rich.progress
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+T = TypeVar("T")
 
 
 class Meter:
@@ -39,3 +43,10 @@ def meter(total: int, done: int) -> Iterator[Meter]:
         *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
     ) as bar:
         yield Meter(bar, total, done)
+
+
+def track(parts: Sequence[T], title: str) -> Iterator[T]:
+    """Yield the parts of something done before training, with a bar of its own on a terminal."""
+    quiet = not (parts and sys.stderr.isatty())
+    console = Console(stderr=True)
+    yield from rich.progress.track(parts, title, console=console, transient=True, disable=quiet)

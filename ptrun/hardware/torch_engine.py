@@ -19,7 +19,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.join import join
 from ptrun.hardware.member import Member
 from ptrun.hardware.microbatch import cut, overhead
-from ptrun.hardware.progress import meter
+from ptrun.hardware.progress import meter, track
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.types import Prediction
@@ -100,6 +100,7 @@ class TorchEngine:
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
         self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
+        self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:
             method.to(self.device)
@@ -121,6 +122,9 @@ class TorchEngine:
         for member in members:
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
+        methods = [member.method for member in members]
+        self._prepare(methods, [member.reads() for member in members], training=True)
+        self._prepare(methods, [member.dev for member in members])
         self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
         with meter(total, sum(member.step for member in members)) as shown:
@@ -154,10 +158,27 @@ class TorchEngine:
         ]
         answers: list[dict[int, Prediction]] = [{} for _ in methods]
         while waiting:  # a read-out may want to read an example once more
+            rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
+            self._prepare(methods, rows)
             waiting = [
                 item for part in self._cut(waiting) for item in self._ask(methods, part, answers)
             ]
         return [[own[slot] for slot in range(len(own))] for own in answers]
+
+    @torch.no_grad()
+    def _prepare(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        training: bool = False,
+    ) -> None:
+        """Let methods look once at what they will read: IDPG's pass over the bare text."""
+        for method, own in zip(methods, features, strict=True):
+            wanted = method.unprepared(own, training=training)
+            items = [Item(0, slot, f) for slot, f in enumerate(wanted)]
+            for part in track(self._cut(items) if items else [], "looking at texts"):
+                method.prepare(self._collate([item.features for item in part]))
 
     def _ask(
         self,

@@ -93,6 +93,18 @@ class Method(nn.Module):
         """
         return exported
 
+    @classmethod
+    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what of a configuration can change a number: contents in place of paths."""
+        return node
+
+    def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
+        """Return the examples that `prepare` should see before they are read; here, none."""
+        return ()
+
+    def prepare(self, batch: Batch) -> None:
+        """Look at examples once, before all reading; the engine decides which share a batch."""
+
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return what the backbone is given for a batch: here, the text alone."""
         decoder = None

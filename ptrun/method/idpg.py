@@ -6,34 +6,36 @@ With `deep` (M-IDPG) the hidden states at the prompt's places get a prompt added
 place, after every layer but the last, which the answer could not see. Here too the tables' additive
 P-tuning v2 (`generator=none`), and with `deep=false` their prompt tuning.
 
-As in the released code, the pass over the bare text has dropout in training, of its own draws, and
-the [CLS] states that layers' generators read have none. Departs from it: before the linear head
-there is the backbone's dropout, there none. On models with segments a prompt is of the segment of
-the token before it.
+As in the released code, the [CLS] states that layers' generators read have no dropout. Departs from
+it: the pass over the bare text has none in training either, so that M(x) is computed once for each
+example and every epoch after the first saves a pass (`instance_dropout=true` is as released, draws
+of its own in every step); before the linear head there is the backbone's dropout, there none. On
+models with segments a prompt is of the segment of the token before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Edit, Positions, Site
+from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.method.instance import FrozenPass, MeanOfWords
 from ptrun.prompt.generator import Form, Generators, Kind, Sharing
+from ptrun.prompt.glove import glove as glove_file
 from ptrun.prompt.insertion import Insertion, Place, insert, place
-from ptrun.readout.base import Batch
+from ptrun.readout.base import Batch, Features
 from ptrun.readout.choose import Reading
 from ptrun.task.base import Task
 
 Source = Literal["previous", "first"]
 
 _SITE = 1_100_000  # dropout sites from here on, beyond any site of a backbone
-_OTHER_PASS = 3202034522624059733  # the two passes over a text draw different dropout
 
 
 class IDPG(Method):
@@ -46,10 +48,13 @@ class IDPG(Method):
         sharing: between layers: S all, M all but a bias a layer, L nothing.
         deep: prompts after layers too (M-IDPG), not at the input alone (S-IDPG).
         generator: `phm`, `dense`, or `none`: biases alone.
-        hidden: m, the generator's width.
-        order: n of `phm`: any divisor of H, m and t H.
+        hidden: m, the generator's width; 0: one map, E = W z + b.
+        order: n of `phm`: any divisor of the widths it maps between.
         shared_mixing: `phm`: one A for both maps of a generator.
         source: what layers' prompts are made from: the [CLS] state there (`previous`), or M(x).
+        glove: a local file of word vectors; M(x) is then the average over the text's words, in
+            place of the pass. Null: the pass.
+        instance_dropout: whether the pass for M(x) has dropout in training.
         position: where the prompt stands, `ptrun.prompt.insertion.Place`.
         dropout: of M(x) and of hidden units, in training.
         reading: as in `ptrun.readout.choose.Reading`.
@@ -73,12 +78,15 @@ class IDPG(Method):
         order: int = 16,
         shared_mixing: bool = False,
         source: Source = "previous",
+        glove: str | None = None,
+        instance_dropout: bool = False,
         position: Place = 0,
         dropout: float = 0.1,
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
         _check(length, position, dropout)
+        _check_glove(glove, source if deep else "first")
         self.length, self.source, self.dropout = length, source, dropout
         self.position: Place = position
         self.room()
@@ -86,8 +94,24 @@ class IDPG(Method):
         layers = shape.layers - 1 if deep else 0
         widths = [shape.embedding_size, *[shape.hidden_size] * layers]
         form = Form(generator, hidden, order, shared_mixing)
-        self.prompt = Generators(widths, shape.hidden_size, length, sharing, form)
+        self.encoder: FrozenPass | MeanOfWords
+        if glove is None:
+            self.encoder = FrozenPass(backbone, dropout=instance_dropout)
+        else:
+            self.encoder = MeanOfWords(backbone, glove)
+        self.prompt = Generators(widths, self.encoder.width, length, sharing, form)
         self.layers = layers
+
+    @classmethod
+    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the configuration with what is in the file of word vectors, if there is one."""
+        file = node.get("glove")
+        return {**node, "glove": glove_file(file).digest()} if file else node
+
+    def placed(self) -> None:
+        """Read the file of word vectors, if there is one."""
+        if isinstance(self.encoder, MeanOfWords):
+            self.encoder.words.read()
 
     @property
     def prompt_positions(self) -> int:
@@ -112,22 +136,28 @@ class IDPG(Method):
         )
         return self.readout.ask(given, replace(reads, columns=put.moved(rows, reads.columns)))
 
-    @torch.no_grad()
+    def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
+        """Return the examples whose M(x) is still to be computed."""
+        if self._passes is None:
+            return ()
+        return self._passes.unprepared(features, training=training)
+
+    def prepare(self, batch: Batch) -> None:
+        """Compute M(x) and keep it."""
+        assert self._passes is not None, "nothing is unprepared"
+        self._passes.prepare(batch)
+
     def instance(self, batch: Batch) -> Tensor:
-        """Return M(x) `[B, H]`: [CLS] after a pass of the frozen backbone over the bare text."""
+        """Return M(x), `[B, H]` or as wide as the word vectors."""
         if not self.prompt.reads_instances:
             return torch.zeros(len(batch), 1, device=batch.ids.device)
-        rows = torch.arange(len(batch), device=batch.ids.device)
-        bare = BackboneInput(
-            ids=batch.ids,
-            mask=batch.mask,
-            types=batch.types,
-            keys=None if batch.keys is None else batch.keys + _OTHER_PASS,
-            hidden_at=Positions(rows, torch.zeros_like(rows)),
-        )
-        hidden = self.backbone.forward(bare).hidden
-        assert hidden is not None
-        return hidden.float()
+        return self.encoder(batch)
+
+    @property
+    def _passes(self) -> FrozenPass | None:
+        """The pass over the bare text, if prompts are made of it."""
+        used = self.length > 0 and self.prompt.reads_instances
+        return self.encoder if used and isinstance(self.encoder, FrozenPass) else None
 
     def _made(self, batch: Batch, instance: Tensor) -> Tensor:
         """Return what is put into the text, `[B, G, E]`."""
@@ -189,3 +219,11 @@ def _check(length: int, position: int, dropout: float) -> None:
         raise UserError(f"method.position is {position}; use 0, 1, 2, 3 or 4.")
     if not 0 <= dropout < 1:
         raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
+
+
+def _check_glove(glove: str | None, source: Source) -> None:
+    if glove is not None and source == "previous":
+        raise UserError(
+            "method.glove: layers' generators cannot read word vectors and [CLS] states alike; "
+            "type method.source=first."
+        )

@@ -29,13 +29,13 @@ class Form:
     Args:
         kind: `phm` or `dense` maps; `none` leaves the biases alone: prompts that are the same for
             all instances.
-        hidden: m, the width between the maps.
+        hidden: m, the width between the maps; 0: one map, G(z) = W z.
         order: n of `phm`, a divisor of the widths it maps between.
         shared_mixing: whether both maps of `phm` have one A, as the paper's text has it and the
             count of S-IDPG-PHM; the released code has two.
 
     Raises:
-        UserError: `hidden` is below 1.
+        UserError: `hidden` is below 0.
     """
 
     kind: Kind = "phm"
@@ -44,9 +44,9 @@ class Form:
     shared_mixing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a generator without units."""
-        if self.hidden < 1:
-            raise UserError(f"method.hidden is {self.hidden}; use 1 or more.")
+        """Refuse a width that is none."""
+        if self.hidden < 0:
+            raise UserError(f"method.hidden is {self.hidden}; use 1 or more, or 0 for one map.")
 
 
 class Generator(nn.Module):
@@ -55,20 +55,21 @@ class Generator(nn.Module):
     def __init__(self, inputs: int, length: int, width: int, form: Form):
         super().__init__()
         self.shape = (length, width)
-        self.down: nn.Module
+        self.down: nn.Module | None = None
         self.up: nn.Module
         if form.kind == "phm":
-            self.down = PHM(inputs, form.hidden, form.order, bias=True)
-            both = self.down.mixing if form.shared_mixing else None
-            self.up = PHM(form.hidden, length * width, form.order, shared=both)
+            self.down = PHM(inputs, form.hidden, form.order, bias=True) if form.hidden else None
+            both = self.down.mixing if self.down is not None and form.shared_mixing else None
+            self.up = PHM(form.hidden or inputs, length * width, form.order, shared=both)
         else:
-            self.down = _dense(nn.Linear(inputs, form.hidden))
-            self.up = _dense(nn.Linear(form.hidden, length * width, bias=False))
+            self.down = _dense(nn.Linear(inputs, form.hidden)) if form.hidden else None
+            self.up = _dense(nn.Linear(form.hidden or inputs, length * width, bias=False))
 
     def forward(self, instance: Tensor, drop: Drop) -> Tensor:
         """Return the vectors; `drop` is dropout of the hidden units."""
-        hidden = drop(functional.gelu(self.down(instance)))
-        made: Tensor = self.up(hidden)
+        if self.down is not None:
+            instance = drop(functional.gelu(self.down(instance)))
+        made: Tensor = self.up(instance)
         return made.view(-1, *self.shape)
 
 

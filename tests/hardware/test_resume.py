@@ -8,6 +8,7 @@ import torch
 
 from ptrun.config.schema import Optimizer, Ties
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -22,8 +23,9 @@ from tests.training import Memory, conll03, engine, member
         partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
         FineTuning,
         partial(LoRA, rank=3, dropout=0.3),
+        partial(IDPG, length=3, hidden=8, order=4),
     ],
-    ids=["ptuning_v2_mlp", "fine_tuning", "lora"],
+    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "idpg"],
 )
 @pytest.mark.parametrize("stop", [1, 7, 12])
 def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):

@@ -105,6 +105,34 @@ def test_without_second_map_prompts_are_biases_alone(tiny, data_dir, kind, posit
     assert_same(read(whole, batch), read(still, batch))
 
 
+@pytest.mark.parametrize("own", [{}, {"deep": False}])
+@torch.no_grad()
+def test_one_map_of_zeros_is_prompt_tuning_and_its_additive_form(tiny, data_dir, own):
+    backbone = tiny()
+    one = made(backbone, data_dir, hidden=0, **own)
+    still = made(backbone, data_dir, generator="none", **own)
+    still.load_state_dict(one.state_dict(), strict=False)
+    batch = batch_of(one, data_dir)
+    assert not torch.allclose(read(one, batch), read(still, batch), atol=1e-3)
+    one.prompt.generators["0"].up.mixing.zero_()
+    assert_same(read(one, batch), read(still, batch))
+
+
+@torch.no_grad()
+def test_tied_l_is_m_and_tied_m_is_s(tiny, data_dir):
+    backbone = tiny()
+    s, m, each = (made(backbone, data_dir, sharing=kind) for kind in "SML")
+    for method in (m, each):
+        for own in method.prompt.generators.values():
+            own.load_state_dict(s.prompt.generators["0"].state_dict())
+        for bias in method.prompt.biases.values():
+            bias.copy_(s.prompt.biases["0"])
+        method.readout.load_state_dict(s.readout.state_dict())
+    batch = batch_of(s, data_dir)
+    assert torch.equal(read(m, batch), read(s, batch))
+    assert torch.equal(read(each, batch), read(s, batch))
+
+
 @torch.no_grad()
 def test_without_layer_biases_that_is_prompt_tuning_at_the_input(tiny, data_dir):
     backbone = tiny()
@@ -202,9 +230,13 @@ def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny
         (221_200, {"generator": "dense"}),
         (122_880, {"generator": "none"}),
         (5_120, {"generator": "none", "deep": False}),
+        (144_704, {"glove": "300 numbers a word", "order": 4, "source": "first"}),
     ],
 )
-def test_counts_on_roberta_large_are_the_papers(data_dir, count, own):
+def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, count, own):
+    if "glove" in own:
+        own = {**own, "glove": str(tmp_path / "vectors.txt")}
+        (tmp_path / "vectors.txt").write_text("the" + " 0.1" * 300 + "\n")
     node = compose_run(["backbone=roberta_large", "method=idpg"]).config
     backbone = PretrainedBackbone(**{k: v for k, v in node["backbone"].items() if k[0] != "_"})
     keys = {k: v for k, v in node["method"].items() if k[0] != "_"}
@@ -228,7 +260,7 @@ def test_other_families_are_refused(tiny, data_dir, kind):
         ({"position": 5}, "method.position is 5; use 0, 1, 2, 3 or 4"),
         ({"dropout": 1.0}, "method.dropout is 1.0; use 0 or more, and less than 1"),
         ({"order": 3}, "method.order is 3, but a map from 32 to 8 needs a divisor"),
-        ({"hidden": 0}, "method.hidden is 0; use 1 or more"),
+        ({"hidden": -1}, "method.hidden is -1; use 1 or more, or 0 for one map"),
     ],
 )
 def test_values_out_of_range_are_refused(tiny, data_dir, own, message):

@@ -29,6 +29,22 @@ def test_a_prompt_by_formula():
         torch.testing.assert_close(made(site, z, same), expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["phm", "dense"])
+def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
+    """E = W z + b: W = 0 is ordinary prompt tuning."""
+    made = Generators([8] * 2, 6, 5, "M", Form(kind, 0, 2))
+    (own,) = made.generators.values()
+    w = own.up.weight() if kind == "phm" else own.up.weight.T
+    z = torch.randn(4, 6)
+    for site in range(2):
+        expected = (z @ w).view(4, 5, 8) + made.biases[str(site)]
+        torch.testing.assert_close(made(site, z, torch.zeros_like), expected)
+    assert size(own) == (2**3 + 6 * 40 // 2 if kind == "phm" else 6 * 40)
+    for parameter in own.parameters():
+        parameter.data.zero_()
+    assert torch.equal(made(1, z, same), made.biases["1"].expand(4, -1, -1))
+
+
 def test_dropout_is_of_hidden_units():
     made = Generators([8], 8, 5, "M", Form("dense", 4))
     gone = made(0, torch.randn(6, 8), torch.zeros_like)
@@ -84,6 +100,6 @@ def test_sites_of_another_width_share_nothing():
     assert [made(site, torch.randn(1, 8), same).shape[-1] for site in range(3)] == [6, 8, 8]
 
 
-def test_a_generator_without_units_is_refused():
-    with pytest.raises(UserError, match=r"method.hidden is 0; use 1"):
-        Form("dense", 0)
+def test_a_width_below_zero_is_refused():
+    with pytest.raises(UserError, match=r"method.hidden is -1; use 1"):
+        Form("dense", -1)

@@ -1,0 +1,184 @@
+"""What an epoch of IDPG costs after the first, with M(x) kept and with M(x) made anew.
+
+    python benchmarks/idpg_cache.py [--model FOLDER --data DIR --task glue_rte]
+
+Pocket BERT on pocket opinions, or the encoder in FOLDER on real texts. Three members begin alike
+and alternate epochs (training, then dev) in one process on one thread: kept; anew, the same numbers
+without the memory; released, anew with dropout in the pass as in the paper's code. Ratios of
+processor time, median over rounds. Results/idpg_cache.{md,json} keep what other runs wrote there.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.config.schema import train_config
+from ptrun.hardware.member import Member
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.idpg import IDPG
+
+RESULTS = Path(__file__).parent / "results"
+FORMS = {
+    "S-IDPG-PHM": ["method.deep=false", "method.hidden=256", "method.shared_mixing=true"],
+    "M-IDPG-PHM": [],
+}
+ROUNDS, DEV = 3, 48
+"""Rounds after the first; dev examples, half as many as there are to train on."""
+
+
+class Anew(IDPG):
+    """Keeps nothing."""
+
+    def unprepared(self, features, *, training):
+        """Look at nothing beforehand."""
+        return ()
+
+
+KINDS = {"kept": IDPG, "anew": Anew, "released": partial(Anew, instance_dropout=True)}
+
+
+class Losses(list[float]):
+    """A journal that keeps the losses."""
+
+    def log(self, row):
+        """Note a step's loss."""
+        self.extend([row["loss"]] if row["event"] == "step" else [])
+
+    def save(self, tensors, meta):
+        """Ignore a state."""
+
+    def restore(self):
+        """Have nothing."""
+
+
+class Trial:
+    """A member of a kind with a backbone of its own; all begin alike."""
+
+    def __init__(self, kind: str, config: dict[str, Any], data: str | None):
+        backbone: PretrainedBackbone = build(config["backbone"])
+        backbone.load()
+        task = build(config["task"], data, None)
+        torch.manual_seed(1)
+        keys = set(config["method"]) - {"_target_", "instance_dropout"}
+        method = KINDS[kind](backbone, task, **{key: config["method"][key] for key in keys})
+        train = train_config({**config["train"], "batch_size": 16, "epochs": ROUNDS + 1})
+        rows = (method.encode(task.load("train")[: 2 * DEV]), method.encode(task.load("dev")[:DEV]))
+        self.losses = Losses()
+        self.member = Member(method, *rows, lambda _: {"a": 0.0}, "a", train, 1, self.losses)
+        self.answers: list[Any] = []
+        self.engine = TorchEngine(
+            backbone, device="cpu", precision="fp32", token_budget=2048, checkpointing=False
+        )
+        self.engine.place([method])
+
+    def epoch(self) -> dict[str, float]:
+        """Train an epoch and answer dev; return seconds of processor and wall."""
+        one, began, wall = self.member, time.process_time(), time.perf_counter()
+        self.engine._prepare([one.method], [one.reads()], training=True)
+        for _ in range(one.per_epoch):
+            losses, tokens = self.engine._accumulate([one])
+            one.update(losses[0], tokens[0])
+        trained = time.process_time()
+        self.answers += [a.value for a in self.engine.predict([one.method], [one.dev])[0]]
+        ended = time.process_time()
+        return {
+            "training": trained - began,
+            "dev": ended - trained,
+            "epoch": ended - began,
+            "wall": time.perf_counter() - wall,
+        }
+
+
+def measured(form: str, overrides: list[str], data: str | None) -> dict[str, Any]:
+    """Return the figures of one form on one encoder."""
+    config = compose_run(["method=idpg", *FORMS[form], *overrides]).config
+    trials = {kind: Trial(kind, config, data) for kind in KINDS}
+    rounds = [{kind: t.epoch() for kind, t in trials.items()} for _ in range(ROUNDS + 1)]
+    kept, anew = trials["kept"], trials["anew"]
+    pairs = list(zip(kept.answers, anew.answers, strict=True))
+    apart = [abs(a - b) for a, b in zip(kept.losses, anew.losses, strict=True)]
+    tokens = statistics.mean(f.tokens for f in kept.member.features)
+    return {
+        "form": form,
+        "encoder": kept.member.method.backbone.name,
+        "task": config["task"]["name"],
+        "tokens": round(tokens, 1),
+        **{kind: ratios(rounds, kind) for kind in ("anew", "released")},
+        "seconds_kept": round(statistics.median(r["kept"]["epoch"] for r in rounds[1:]), 3),
+        "answers": len(pairs),
+        "answers_that_differ": sum(a != b for a, b in pairs),
+        "largest_loss_difference": max(apart),
+    }
+
+
+def ratios(rounds: list[dict[str, dict[str, float]]], kind: str) -> dict[str, float]:
+    """Return how many times the kept one's seconds a kind takes, medians after the first round."""
+    return {
+        clock: round(statistics.median(r[kind][clock] / r["kept"][clock] for r in rounds[1:]), 2)
+        for clock in rounds[0][kind]
+    }
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Return the figures as Markdown."""
+    head = ["form", "encoder, task (tokens)", "anew: training", "dev", "epoch"]
+    head += ["released: training", "dev", "epoch", "answers that differ", "largest loss difference"]
+    lines = []
+    for f in found:
+        clocks = [str(f[k][c]) for k in ("anew", "released") for c in ("training", "dev", "epoch")]
+        own = [f["form"], f"{f['encoder']}, {f['task']} ({f['tokens']})", *clocks]
+        own += [f"{f['answers_that_differ']} of {f['answers']}"]
+        lines.append([*own, f"{f['largest_loss_difference']:.1e}"])
+    about = (
+        "Processor time after the first epoch as a multiple of that with M(x) kept: `anew` is\n"
+        "the same without the memory, `released` has dropout in that pass too. Dev is half as\n"
+        f"large as train; medians of {ROUNDS} alternating rounds. Differences are of `anew`.\n"
+        "Where products are all, training over T tokens and 5 vectors can gain 1 + T / 2(T + 5)\n"
+        "(forward and backward stay), dev 1 + T / (T + 5).\n"
+    )
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join([about, *(f"| {' | '.join(row)} |" for row in rows), ""])
+
+
+def written(one: dict[str, Any]) -> None:
+    """Put figures in place of older ones of the same form, encoder and task."""
+    file = RESULTS / "idpg_cache.json"
+    found = json.loads(file.read_text()) if file.is_file() else []
+    same = ("encoder", "task", "form")
+    found = [f for f in found if any(f[key] != one[key] for key in same)] + [one]
+    found.sort(key=lambda f: [f[key] for key in same], reverse=True)
+    file.write_text(json.dumps(found, indent=1) + "\n")
+    RESULTS.joinpath("idpg_cache.md").write_text(table(found))
+
+
+def main() -> None:
+    """Measure, write and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", help="a folder with a BERT")
+    parser.add_argument("--data", help="a folder with TASK/{train,validation}.jsonl[.gz]")
+    parser.add_argument("--task", default="glue_rte")
+    given = parser.parse_args()
+    world = ["backbone=pocket_bert", "task=pocket_sentiment"]
+    if given.model:
+        real = f"backbone.path={given.model}"
+        world = ["backbone=bert_base_uncased", real, f"task={given.task}"]
+    for form in FORMS:
+        written(measured(form, world, given.data))
+    print(RESULTS.joinpath("idpg_cache.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""M(x) kept: the numbers of a pass made anew, computed once, for all members over a backbone."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.method.idpg import IDPG
+from ptrun.method.instance import FrozenPass, text_of
+from tests.training import engine, member, sst2
+
+SMALL = {"length": 3, "hidden": 8, "order": 4}
+MAKES = {
+    "M": partial(IDPG, **SMALL),
+    "M_first": partial(IDPG, **SMALL, source="first"),
+    "S": partial(IDPG, **SMALL, deep=False),
+}
+
+
+class Anew(IDPG):
+    """Keeps nothing: M(x) is computed with every batch."""
+
+    def unprepared(self, features, *, training):
+        return ()
+
+
+class Passes:
+    """Counts the rows a backbone reads from ids, as M(x) is, and from embeddings."""
+
+    def __init__(self, backbone):
+        self.bare = self.prompted = 0
+        forward = backbone.forward
+
+        def counted(given):
+            if given.ids is None:
+                self.prompted += len(given.mask)
+            else:
+                self.bare += len(given.mask)
+            return forward(given)
+
+        backbone.forward = counted
+
+
+def fitted(backbone, members, budget=40):
+    fit = engine(backbone, budget)
+    fit.place([one.method for one in members])
+    fit.fit(members)
+    return fit
+
+
+def batch_of(fit, method, keys=None, order=slice(None)):
+    features = method.encode(method.task.load("train"))[order]
+    return fit._collate(features, None if keys is None else torch.arange(len(features)) + keys)
+
+
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+def test_kept_or_anew_members_learn_and_answer_the_same(tiny, data_dir, make):
+    found = []
+    for kind in (make, partial(Anew, **make.keywords)):
+        backbone = tiny()
+        one = member(kind, backbone, sst2(data_dir), max_steps=8)
+        fit = fitted(backbone, [one])
+        features = one.method.encode(one.method.task.load("test"))
+        found.append((one.journal.losses(), fit.predict([one.method], [features])[0]))
+        assert bool(backbone.kept) == (kind is make)
+    (losses, answers), (anew, again) = found
+    assert losses == pytest.approx(anew, abs=1e-5) and answers == again
+
+
+def test_a_row_is_read_bare_once_by_whichever_members(tiny, data_dir):
+    """Six train rows, of which five are dev; two members, one of them of another form."""
+    backbone = tiny()
+    makes = (MAKES["M"], MAKES["S"])
+    members = [member(m, backbone, sst2(data_dir), i, max_steps=8) for i, m in enumerate(makes)]
+    seen = Passes(backbone)
+    fitted(backbone, members)
+    assert seen.bare == len(backbone.kept) == 6
+    assert seen.prompted > 2 * 8 * 3
+
+
+def test_few_steps_look_at_their_own_examples_alone(tiny, data_dir):
+    backbone = tiny()
+    one = member(MAKES["S"], backbone, sst2(data_dir), max_steps=1, batch_size=2)
+    one.dev = []
+    one.judge = lambda answers: None
+    fitted(backbone, [one])
+    assert len(one.reads()) == len(backbone.kept) == 2
+
+
+def test_without_generator_nothing_is_read_bare(tiny, data_dir):
+    backbone = tiny()
+    seen = Passes(backbone)
+    for own, bare in (({"generator": "none"}, 0), ({"length": 0}, 4 + 2 + 5)):  # two steps, dev
+        fitted(backbone, [member(partial(IDPG, **own), backbone, sst2(data_dir), max_steps=2)])
+        assert seen.bare == bare and not backbone.kept
+
+
+@torch.no_grad()
+def test_kept_vectors_follow_their_rows_in_training_and_evaluation(tiny, data_dir):
+    backbone = tiny("roberta")
+    method, fit = MAKES["M"](backbone, sst2(data_dir)), engine(backbone)
+    anew = method.instance(batch_of(fit, method))
+    fit._prepare([method], [method.encode(method.task.load("train"))], training=True)
+    kept = method.instance(batch_of(fit, method))
+    torch.testing.assert_close(kept, anew, atol=1e-5, rtol=0)
+    shuffled = [4, 1, 5, 0, 3, 2]
+    features = method.encode(method.task.load("train"))
+    other = fit._collate([features[i] for i in shuffled], torch.arange(6) + 30)
+    assert torch.equal(method.instance(other), kept[shuffled])
+
+
+@torch.no_grad()
+def test_with_dropout_every_step_draws_its_own_and_evaluation_has_none(tiny, data_dir):
+    backbone = tiny()
+    method = IDPG(backbone, sst2(data_dir), **SMALL, instance_dropout=True)
+    fit = engine(backbone)
+    features = method.encode(method.task.load("train"))
+    assert not method.unprepared(features, training=True)
+    fit._prepare([method], [features])
+    first, second = (method.instance(batch_of(fit, method, keys)) for keys in (1, 100))
+    still = method.instance(batch_of(fit, method))
+    assert not torch.allclose(first, second, atol=1e-2)
+    assert not torch.allclose(first, still, atol=1e-2)
+    plain = MAKES["M"](backbone, sst2(data_dir))
+    assert torch.equal(still, plain.instance(batch_of(fit, plain, 1)))
+
+
+def test_what_was_kept_goes_when_weights_may_have_changed(tiny, data_dir):
+    backbone = tiny()
+    one = member(MAKES["S"], backbone, sst2(data_dir), max_steps=1)
+    fit = fitted(backbone, [one])
+    assert backbone.kept
+    fit.place([one.method])
+    assert not backbone.kept
+    backbone.kept[b"row"] = torch.zeros(1)
+    backbone.load()
+    assert not backbone.kept
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_a_texts_pieces_are_joined_by_a_blank(tiny, kind):
+    tokenizer = tiny(kind).tokenizer()
+    ids = tokenizer("the film was bad", "not good")["input_ids"]
+    assert text_of(tokenizer, ids) == "the film was bad not good"
+
+
+@pytest.fixture
+def words(tmp_path):
+    torch.manual_seed(0)
+    known = ["the", "film", "was", "good", "bad", "a", "plot", "dull", "bright"]
+    lines = [f"{w} {' '.join(f'{x:.3f}' for x in torch.randn(12))}" for w in known]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    return str(tmp_path / "vectors.txt")
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_word_vectors_take_the_place_of_the_pass_at_every_site(tiny, data_dir, words, kind):
+    backbone = tiny(kind)
+    make = partial(IDPG, **SMALL, source="first", glove=words)
+    one = member(make, backbone, sst2(data_dir), max_steps=4)
+    seen = Passes(backbone)
+    fit = fitted(backbone, [one])
+    assert seen.bare == 0 and seen.prompted
+    batch = batch_of(fit, one.method)
+    means = [
+        one.method.encoder.words.mean(e.fields["sentence"]) for e in sst2(data_dir).load("train")
+    ]
+    torch.testing.assert_close(one.method.instance(batch), torch.stack(means))
+    assert one.method.prompt.generators["0"].down.blocks().shape == (4, 12 // 4, 8 // 4)
+    answers = fit.predict([one.method], [one.features])[0]
+    assert fit.predict([one.method], [one.features[::-1]])[0] == answers[::-1]
+
+
+def test_word_vectors_and_states_do_not_go_together(tiny, data_dir, words):
+    make = partial(IDPG, tiny(), sst2(data_dir), **SMALL, glove=words)
+    with pytest.raises(UserError, match=r"type method.source=first"):
+        make()
+    assert not isinstance(make(deep=False).encoder, FrozenPass)
+    with pytest.raises(UserError, match=r"a map from 12 to 8 needs a divisor of both"):
+        make(deep=False, order=8)
+
+
+def test_a_run_is_named_by_what_is_in_the_file(words):
+    told = IDPG.told({"glove": words, "length": 5})
+    assert told["length"] == 5 and words not in str(told)
+    assert IDPG.told({"glove": None}) == {"glove": None}
