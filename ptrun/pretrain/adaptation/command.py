@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain import folder
 from ptrun.pretrain.adaptation import state
-from ptrun.pretrain.adaptation.continuations import Continuations
+from ptrun.pretrain.adaptation.continuations import Continuations, encoder
 from ptrun.pretrain.adaptation.recipe import Adaptation
 from ptrun.pretrain.adaptation.training import Trainer
 from ptrun.prompt.spelling import mask_ids
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _TARGET = f"{Adaptation.__module__}.Adaptation"
 _FREE = ("corpus", "out", "steps", "device", "token_budget", "log_every", "save_every")
 """Keys that may change before an adaptation goes on; the corpus counts by its content."""
-_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -91,14 +91,12 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
     held_out = source.held_out()
     backbone.load()
     trainer = Trainer(backbone, recipe, source, _device(recipe.device))
-    plan = _plan(backbone, recipe)
-    file = out.with_name(f"{out.name}.state.safetensors")
-    saved = state.read(file, plan)
-    if saved:
+    plan, file = _plan(backbone, recipe), out.with_name(f"{out.name}.state.safetensors")
+    if saved := state.read(file, plan):
         trainer.resume(*saved)
         _LOG.info("going on from step %d of %d", trainer.step, recipe.steps)
     before = saved[1]["before"] if saved else trainer.evaluate(held_out)
-    _LOG.info("held out before: %s", before)
+    _LOG.info("held out, before: %s", before)
 
     def save() -> None:
         tensors, plain = trainer.state()
@@ -108,7 +106,7 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
     figures = {"before": before, "after": trainer.evaluate(held_out)}
     told = {"steps": trainer.step, "held_out": len(held_out), **figures}
     told["seconds"] = round(trainer.seconds, 1)
-    result = {"plan": {**plan, "steps": recipe.steps}, **told, "versions": folder.versions()}
+    result = {"plan": plan, **told, "versions": folder.versions()}
     folder.save(out, backbone.model, _copier(backbone), result, trainer.log)
     file.unlink(missing_ok=True)
     return told
@@ -117,16 +115,10 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
 def _source(backbone: PretrainedBackbone, recipe: Adaptation) -> Continuations:
     """Return what a backbone reads of the corpus."""
     tokenizer = backbone.tokenizer()
-
-    def encode(lines: Sequence[str]) -> list[list[int]]:
-        plain = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-        ids: list[list[int]] = tokenizer(list(lines), **plain)["input_ids"]
-        return ids
-
     marks, spans = mask_ids(tokenizer, 1) if recipe.sentinel else ([], True)
-    if not spans or len(marks) != recipe.sentinel:
+    if not spans:
         raise UserError(f"sentinel=true: backbone={backbone.name} has none; type sentinel=false.")
-    return Continuations(recipe, encode, decoder_start(backbone), *marks)
+    return Continuations(recipe, encoder(tokenizer), decoder_start(backbone), *marks)
 
 
 def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
@@ -142,8 +134,8 @@ def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
     }
 
 
-def _copier(backbone: PretrainedBackbone) -> Any:
-    """Return what puts the tokenizer's own files into a folder: ours may be set differently."""
+def _copier(backbone: PretrainedBackbone) -> Callable[[Path], None]:
+    """Return what copies a tokenizer's files; saved anew, T5's would lack its end mark."""
 
     def copy(there: Path) -> None:
         assert backbone.folder is not None

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.pretrain.adaptation.recipe import Adaptation
@@ -109,6 +110,17 @@ class Continuations:
         return replace(
             text, rows=[replace(row, reads=row.reads[marks:])], targets=text.targets[marks:]
         )
+
+
+def encoder(tokenizer: Any) -> Encode:
+    """Return what encodes lines: no marks are added, and those that stand in a text are text."""
+    settings = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+
+    def encode(lines: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = tokenizer(list(lines), **settings)["input_ids"]
+        return ids
+
+    return encode
 
 
 def divided(text: list[int], cut: int, start: int, sentinel: int | None = None) -> Features:

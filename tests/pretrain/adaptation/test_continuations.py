@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.pretrain.adaptation.continuations import Continuations, Place, divided
+from ptrun.pretrain.adaptation.continuations import Continuations, Place, divided, encoder
 from ptrun.pretrain.adaptation.recipe import Adaptation
 from ptrun.readout.base import Features, Row
 from tests.prompt import tokenizers as make
@@ -98,10 +98,6 @@ def test_chinese_lines_are_joined_as_they_are(shared, tmp_path):
         pytest.skip("no vocabulary of CPM-2 in the shared folder")
     tokenizer = make.real(shared, "cpm2")
     (tmp_path / "zh.txt").write_text("我们去北京。\n天气很好。\n", encoding="utf-8")
-
-    def encode(lines):
-        return tokenizer(lines, add_special_tokens=False)["input_ids"]
-
-    _, text = next(source(tmp_path, encode, length=64).after(Place()))
+    _, text = next(source(tmp_path, encoder(tokenizer), length=64).after(Place()))
     both = [*tokenizer("我们去北京。")["input_ids"], *tokenizer("天气很好。")["input_ids"]]
     assert list(joined(text)) == both and tokenizer.unk_token_id not in both
