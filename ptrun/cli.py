@@ -30,6 +30,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
+  ptrun adapt backbone=B      train an encoder-decoder on as a language model: corpus=DIR
   ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
 
 Groups, as in `ptrun method=ptuning_v2 task=conll03`:
@@ -72,7 +73,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "check": _check,
         "grid": _grid,
     }
-    helpful = {"import": _import, "pretrain": _pretrain}  # each has a help of its own
+    helpful = {"import": _import, "pretrain": _pretrain, "adapt": _adapt}  # each has its own help
     if arguments and arguments[0] in helpful:
         helpful[arguments[0]](arguments[1:])
     elif any(argument in ("-h", "--help") for argument in arguments):
@@ -163,6 +164,16 @@ def _grid(arguments: Sequence[str]) -> None:
 def _pretrain(arguments: Sequence[str]) -> None:
     """Make a backbone."""
     from ptrun.pretrain.command import main, usage
+
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(usage())
+    else:
+        main(arguments)
+
+
+def _adapt(arguments: Sequence[str]) -> None:
+    """Train a backbone on as a language model."""
+    from ptrun.pretrain.adaptation.command import main, usage
 
     if any(argument in ("-h", "--help") for argument in arguments):
         print(usage())

@@ -79,7 +79,7 @@ def _run(recipe: Recipe, out: Path) -> None:
         "seconds": round(time.perf_counter() - began, 1),
     }
     result = folder.result(made.trainer.recipe, facts)
-    folder.save(out, made.trainer.model, made.tokenizer, result, log)
+    folder.save(out, made.trainer.model.half(), made.tokenizer.save_pretrained, result, log)
     print(json.dumps({"folder": str(out), **figures, "seconds": facts["seconds"]}))
 
 

@@ -1,9 +1,10 @@
-"""The folder of a pre-trained backbone: configuration, fp16 weights, tokenizer, figures, log."""
+"""The folder of a pre-trained backbone: configuration, weights, tokenizer, figures, log."""
 
 import csv
 import json
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,22 @@ from ptrun.pretrain.recipe import Recipe
 from ptrun.pretrain.training import Line
 
 
-def save(out: Path, model: Any, tokenizer: Any, result: dict[str, Any], log: list[Line]) -> None:
-    """Write the folder, whole or not at all."""
+def save(
+    out: Path,
+    model: Any,
+    write_tokenizer: Callable[[Path], Any],
+    result: dict[str, Any],
+    log: list[Line],
+) -> None:
+    """Write the folder, whole or not at all, the weights as they are."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     part = out.with_name(f"{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    model.cpu().half().save_pretrained(part)
-    tokenizer.save_pretrained(part)
+    model.cpu().save_pretrained(part)
+    write_tokenizer(part)
     (part / "generation_config.json").unlink(missing_ok=True)  # nothing reads it
     if log:
         with (part / "train_log.csv").open("w", newline="") as file:
@@ -37,19 +44,25 @@ def save(out: Path, model: Any, tokenizer: Any, result: dict[str, Any], log: lis
 
 def result(recipe: Recipe, facts: dict[str, Any]) -> dict[str, Any]:
     """Return what the folder says about its making: no paths, only names."""
-    import tokenizers
-    import torch
-    import transformers
-
     plan = asdict(recipe) | {"corpus": Path(recipe.corpus).name}
     plan.pop("out")
     if recipe.generator is not None:
         plan["generator"] = Path(recipe.generator).name
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, tokenizers)}
     return {
         "model": recipe.name,
         "world_version": VERSION if recipe.corpus == "pocket" else None,
         "plan": plan,
         **facts,
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that decide the weights."""
+    import tokenizers
+    import torch
+    import transformers
+
+    packages = (torch, transformers, tokenizers)
+    found = {module.__name__: str(module.__version__) for module in packages}
+    return {"python": platform.python_version(), **found}

@@ -30,7 +30,8 @@ class Cloze:
         backbone: one whose head predicts words.
         task: what is answered.
         pvp: the pattern, with its verbalizer if it has one.
-        sentinel: of an encoder-decoder: mark the answer's place in the text.
+        sentinel: of an encoder-decoder: mark the answer's place in the text. A pattern without a
+            mask marks none.
     """
 
     reads_decoder = True
@@ -38,7 +39,8 @@ class Cloze:
     def __init__(
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
     ):
-        self.backbone, self.task, self.pvp, self.sentinel = backbone, task, pvp, sentinel
+        self.backbone, self.task, self.pvp = backbone, task, pvp
+        self.sentinel = sentinel and pvp.pattern.masks > 0
 
     @property
     def decodes(self) -> bool:

@@ -18,7 +18,8 @@ def choose(
     """Return a pattern of a task.
 
     `soft` says whether it has learned vectors; `listed` that it lists its label words, which are
-    read where they stand, and has no mask.
+    read where they stand, and has no mask. Only a pattern that is named may have no mask otherwise:
+    an encoder-decoder then answers with its decoder's first token.
 
     Raises:
         UserError: there is none of that name, or none that suits family and method.
@@ -26,7 +27,10 @@ def choose(
     pvps = read_pvps(task.pvps, task.labels)
     if name is not None:
         return _named(pvps, task, family, soft=soft, name=name, listed=listed)
-    misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
+    misfits = {
+        n: _misfit(pvp, task, family, soft=soft, listed=listed) or _unasked(pvp, listed=listed)
+        for n, pvp in pvps.items()
+    }
     found = next((pvps[n] for n, wrong in misfits.items() if not wrong), None)
     if found is None:
         told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
@@ -60,8 +64,8 @@ def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> s
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
     if listed:
         return _misfit_of_list(pvp)
-    if pvp.pattern.masks == 0:
-        return "has no {mask}"
+    if pvp.pattern.masks == 0 and family != "seq2seq":
+        return "has no {mask}, which an encoder-decoder alone does without"
     if family == "causal" and not _ends_in_mask(pvp):
         return "does not end in {mask}, where a causal backbone is read"
     if family != "masked" and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
@@ -69,6 +73,11 @@ def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> s
     if task.kind in _TEXTS and pvp.verbalizer(1) is None:
         return _misfit_of_texts(pvp, task, family)
     return None
+
+
+def _unasked(pvp: PVP, *, listed: bool) -> str | None:
+    """Return why a pattern that suits is not taken unless it is named, or None."""
+    return None if listed or pvp.pattern.masks else "has no {mask}, so method.pattern must name it"
 
 
 def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:

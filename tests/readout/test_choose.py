@@ -73,6 +73,18 @@ def test_masks_are_filled_by_masked_backbones_alone(tiny):
     assert "method.pattern=own is answered by filling masks in" in told
 
 
+def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
+    words = {"negative": ["bad"], "positive": ["good"]}
+    pvps = {"ppt_lm": {"pattern": "{~sentence}", "words": words}}
+    data, reading = task("sst2", "none", pvps=pvps), {"readout": "verbalizer"}
+    for family in ("bert", "gpt2"):
+        told = refused(tiny(family), data, **reading, pattern="ppt_lm")
+        assert "ppt_lm has no {mask}, which an encoder-decoder alone does without" in told
+    assert "so method.pattern must name it" in refused(tiny("t5"), data, **reading)
+    named = choose.readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
+    assert named.pvp.name == "ppt_lm" and not named.sentinel
+
+
 def test_texts_of_several_tokens_need_masks(tiny):
     one = {"own": {"pattern": "{~asked} {mask}"}}
     for name in ("copa", "wsc"):

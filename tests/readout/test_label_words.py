@@ -119,13 +119,18 @@ def test_a_question_s_other_words_are_no_option(tiny, data_dir):
         assert reads.decode(BackboneOutput(logits=logits), batch)[0].value == answer
 
 
-@pytest.mark.parametrize("sentinel", [True, False])
+@pytest.mark.parametrize(
+    ("pattern", "asked"),
+    [(PATTERN, True), (PATTERN, False), ("{~sentence} film was", True)],
+    ids=["marked", "unmarked", "lm_adapted"],
+)
 def test_t5_learns_the_sentinel_and_the_word_as_the_library_does(
-    tiny, tiny_folder, data_dir, sentinel
+    tiny, tiny_folder, data_dir, pattern, asked
 ):
     """PPT section 2: decoder input [start, sentinel], labels [sentinel, word], answer at 1."""
     data, backbone = sst2(data_dir), tiny("t5")
-    reads = words(backbone, data, among="vocabulary", sentinel=sentinel)
+    reads = words(backbone, data, pattern, among="vocabulary", sentinel=asked)
+    sentinel = asked and pattern == PATTERN
     examples = data.load("train")
     batch = read(reads, examples)[0]
     mark = [backbone.tokenizer().mask_token_id] if sentinel else []

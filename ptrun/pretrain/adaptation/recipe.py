@@ -1,0 +1,58 @@
+"""What LM adaptation is made of; every field is an override of `ptrun adapt`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ptrun.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptation:
+    """Continued training of an encoder-decoder as a prefix language model.
+
+    Lester et al. 2021 adapt T5 for up to 100,000 steps; PPT prints 10,000, and 1e-3 is the rate of
+    its code. How many texts a step has is not printed: `batch` is ours.
+
+    Args:
+        corpus: `pocket`, or a file or folder of documents: JSON lines or text, of any size.
+        field: where a JSON line has its text.
+        out: the folder that is written; null is `outputs/adapt/<backbone>_lm`.
+        sentinel: end the text with the first sentinel and begin its continuation with it (CPM-2 in
+            PPT's code); false adds none (Lester et al.).
+        length: most tokens of a text and its continuation together; the cut between them is
+            anywhere.
+        steps, batch, rate, seed: the usual; batch in texts, the rate constant.
+        optimizer: T5's `adafactor`, whose rates are relative to the weights, or `adamw`.
+        held_out: texts of documents kept apart, on which the loss is told before and after.
+        token_budget: padded tokens of one pass, at most; bounds memory.
+        precision: `bf16` computes in bf16 with weights in fp32.
+        device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
+        log_every: steps between lines of the log.
+        save_every: seconds between saves to go on from.
+    """
+
+    corpus: str = "pocket"
+    field: str = "doc"
+    out: str | None = None
+    sentinel: bool = False
+    length: int = 512
+    steps: int = 10_000
+    batch: int = 32
+    rate: float = 1e-3
+    seed: int = 0
+    optimizer: Literal["adafactor", "adamw"] = "adafactor"
+    held_out: int = 256
+    token_budget: int = 8192
+    precision: Literal["fp32", "bf16"] = "bf16"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    log_every: int = 100
+    save_every: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no training can have."""
+        least = {"steps": 1, "batch": 1, "length": 2, "held_out": 1, "log_every": 1}
+        for name, smallest in {**least, "token_budget": 1}.items():
+            if getattr(self, name) < smallest:
+                raise UserError(f"{name} is {getattr(self, name)}; use {smallest} or more.")
+        if self.rate <= 0:
+            raise UserError(f"rate is {self.rate}; use more than 0.")

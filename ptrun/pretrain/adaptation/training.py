@@ -1,0 +1,161 @@
+"""The loop of LM adaptation: passes of a few texts, one step of the optimizer, a log, saves."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneInput, DecoderInput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import RunFailed
+from ptrun.hardware.progress import meter
+from ptrun.pretrain.adaptation.continuations import Continuations, Place
+from ptrun.pretrain.adaptation.recipe import Adaptation
+from ptrun.readout.base import Features, collate
+
+_LOG = logging.getLogger(__name__)
+Line = dict[str, float]
+
+
+class Trainer:
+    """A backbone in training: all of it, without dropout, as T5 v1.1 was pre-trained.
+
+    Args:
+        backbone: loaded, in fp32.
+        recipe: how it is trained.
+        source: what it reads.
+        device: `cpu` or `cuda`.
+    """
+
+    def __init__(
+        self, backbone: PretrainedBackbone, recipe: Adaptation, source: Continuations, device: str
+    ):
+        self.backbone, self.recipe, self.source, self.device = backbone, recipe, source, device
+        backbone.model.to(device)
+        self.learned: dict[str, nn.Parameter] = backbone.body(head=True)
+        for parameter in self.learned.values():
+            parameter.requires_grad_(True)
+        self.optimizer = _optimizer(recipe, self.learned)
+        self.step, self.place, self.seconds = 0, Place(), 0.0
+        self.log: list[Line] = []
+        self._losses: list[float] = []
+
+    def train(self, save: Callable[[], None]) -> None:
+        """Train to the end; `save` is called from time to time.
+
+        Raises:
+            RunFailed: the loss is not finite.
+        """
+        texts = self.source.after(self.place)
+        began, saved = time.monotonic() - self.seconds, time.monotonic()
+        with meter(self.recipe.steps, self.step) as shown:
+            while self.step < self.recipe.steps:
+                drawn = list(islice(texts, self.recipe.batch))
+                loss, tokens = self._update([text for _, text in drawn])
+                self.step, self.place = self.step + 1, drawn[-1][0]
+                self.seconds = time.monotonic() - began
+                self._note(loss)
+                shown.show(self.step, loss, "", None, tokens)
+                if time.monotonic() - saved >= self.recipe.save_every:
+                    save()
+                    saved = time.monotonic()
+
+    @torch.no_grad()
+    def evaluate(self, texts: Sequence[Features]) -> dict[str, float]:
+        """Return the mean loss of a token, and the perplexity."""
+        total = sum(float(self._losses_of(part).sum()) for part in self._passes(texts))
+        loss = total / sum(len(text.targets) for text in texts)
+        return {"loss": round(loss, 4), "perplexity": round(math.exp(loss), 4)}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return all that the next step depends on: tensors, and plain data."""
+        tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
+        names = list(self.learned)
+        for number, own in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{key}.{names[number]}": value for key, value in own.items()}
+        plain = {"step": self.step, "place": asdict(self.place), "seconds": self.seconds}
+        return tensors, {**plain, "log": self.log, "losses": self._losses}
+
+    @torch.no_grad()
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.step, self.seconds = plain["step"], plain["seconds"]
+        self.place, self.log = Place(**plain["place"]), list(plain["log"])
+        self._losses = list(plain["losses"])
+        for name, parameter in self.learned.items():
+            parameter.copy_(tensors[f"learned.{name}"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        numbers = {name: number for number, name in enumerate(self.learned)}
+        for full in (name for name in tensors if name.startswith("optimizer.")):
+            _, key, name = full.split(".", 2)
+            moments.setdefault(numbers[name], {})[key] = tensors[full]
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+    def _update(self, texts: Sequence[Features]) -> tuple[float, int]:
+        """Take one step; return the mean loss of a token, and how many tokens were read."""
+        total = sum(len(text.targets) for text in texts)
+        loss = 0.0
+        for part in self._passes(texts):
+            own = self._losses_of(part).sum() / total
+            own.backward()  # type: ignore[no-untyped-call]
+            loss += float(own.detach())
+        if not math.isfinite(loss):
+            raise RunFailed(f"loss is {loss} at step {self.step + 1}; try a smaller rate=.")
+        nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, total + sum(text.tokens for text in texts)
+
+    def _losses_of(self, texts: Sequence[Features]) -> Tensor:
+        """Return the loss of each token to be said, `[K]`, in fp32."""
+        batch = collate(texts, None, torch.device(self.device))
+        assert batch.decoder_mask is not None
+        given = BackboneInput(
+            mask=batch.mask,
+            ids=batch.ids,
+            decoder=DecoderInput(mask=batch.decoder_mask, ids=batch.decoder),
+            logits_at=batch.reads,
+        )
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
+            logits = self.backbone.forward(given).logits
+        assert logits is not None
+        return functional.cross_entropy(logits.float(), batch.targets, reduction="none")
+
+    def _passes(self, texts: Sequence[Features]) -> list[list[Features]]:
+        """Cut texts into passes of at most `token_budget` padded tokens, alike texts together."""
+        parts: list[list[Features]] = []
+        for text in sorted(texts, key=lambda text: (text.tokens, len(text.targets))):
+            if not parts or _padded([*parts[-1], text]) > self.recipe.token_budget:
+                parts.append([])
+            parts[-1].append(text)
+        return parts
+
+    def _note(self, loss: float) -> None:
+        """Add a line to the log every `log_every` steps: the mean loss since the last one."""
+        self._losses.append(loss)
+        if self.step % self.recipe.log_every == 0:
+            mean = sum(self._losses) / len(self._losses)
+            self.log.append(
+                {"step": self.step, "loss": round(mean, 4), "seconds": round(self.seconds, 1)}
+            )
+            self._losses = []
+            _LOG.info("step %d of %d: loss %.4f", self.step, self.recipe.steps, mean)
+
+
+def _padded(texts: Sequence[Features]) -> int:
+    """Return how many tokens a pass computes, of both stacks."""
+    longest = max(text.tokens for text in texts) + max(len(text.targets) for text in texts)
+    return len(texts) * longest
+
+
+def _optimizer(recipe: Adaptation, learned: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adafactor
+    return kind(learned.values(), lr=recipe.rate, weight_decay=0.0)
