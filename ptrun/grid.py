@@ -117,8 +117,8 @@ def _tried(config: dict[str, Any], backbone: PretrainedBackbone, task: Task, ste
     engine: TorchEngine = build.build(config["hardware"], backbone)
     backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
-    train, dev = _some(train, _SOME), _some(dev, _SOME)
-    kept = usable(method, Split(train, dev, dev, {}))
+    dev = _some(dev, _SOME)
+    kept = usable(method, Split(_some(train, _SOME), dev, dev, {}))
     few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))
     member = _member(method, few, {**config["train"], "max_steps": steps, "batch_size": _FEW})
     engine.fit([member])
@@ -138,9 +138,9 @@ def _member(method: Method, split: Split, train: dict[str, Any]) -> Member:
     )
 
 
-def _some(examples: Sequence[Example], count: int) -> Sequence[Example]:
+def _some(examples: Sequence[Example], count: int) -> list[Example]:
     """Return so many examples from all over, so that each data set of several has one."""
-    return examples[:: max(1, len(examples) // count)][:count]
+    return list(examples[:: max(1, len(examples) // count)][:count])
 
 
 def shown(steps: int) -> Group:
