@@ -20,10 +20,14 @@ class Example:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a method answers for the example of the same id; `value` has the target's form."""
+    """What a method answers for the example of the same id; `value` has the target's form.
+
+    `probability` is that of the value among all there could be, where the read-out has one.
+    """
 
     id: str
     value: Any
+    probability: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ptrun.prompt.spelling import mask_ids
 from ptrun.prompt.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import likeliest
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -67,9 +68,10 @@ class LabelWords(Cloze):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        best = self._scores(output, batch).argmax(dim=-1).tolist()
-        answers = best[self._before :: self._before + 1 + self.closed]
-        return [self._answer(f, b) for f, b in zip(batch.features, answers, strict=True)]
+        scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
+        best, sure = likeliest(scores)
+        answers = zip(batch.features, best, sure, strict=True)
+        return [replace(self._answer(f, b), probability=p) for f, b, p in answers]
 
     @property
     def _before(self) -> int:
