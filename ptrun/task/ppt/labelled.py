@@ -104,10 +104,8 @@ class Labelled(Made):
         """Return how far the shards are, in words."""
         heads = list(self.kept.heads())
         counts = _counts(heads)
-        kept = ", ".join(
-            f"{split} {counts[split]:,} of {self.examples[split]:,}" for split in SPLITS
-        )
-        return f"{sum(head['lines'] for head in heads):,} lines labelled, kept {kept}"
+        kept = (f"{split} {counts[split]:,}/{self.examples[split]:,}" for split in SPLITS)
+        return f"{sum(head['lines'] for head in heads):,} lines labelled, kept {', '.join(kept)}"
 
     def waiting(self) -> Iterator[tuple[int, list[Line]]]:
         """Yield the number and the lines of each shard still to be made; the last is not full."""
