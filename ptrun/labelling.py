@@ -43,12 +43,14 @@ class Labeller:
     folder: Path
     task: Classification
     backbone: PretrainedBackbone
+    engine: TorchEngine
     method: Mapping[str, Any]
     tensors: another.Tensors
 
     def fingerprint(self) -> str:
-        """Return what identifies the answers: what was learned, and over which backbone."""
-        return f"{another.digest({'': self.tensors})} {self.backbone.weights}"
+        """Return what decides the answers: what was learned, over which backbone, how precise."""
+        learned = another.digest({"": self.tensors})
+        return f"{learned} {self.backbone.weights} {self.engine.precision}"
 
     def words(self) -> dict[str, list[str]]:
         """Return a word for each label: PPT's, or those of the first pattern that has any.
@@ -66,14 +68,13 @@ class Labeller:
             )
         return {label: list(found[label]) for label in self.task.labels}
 
-    def load(self, hardware: Mapping[str, Any]) -> tuple[Method, TorchEngine]:
-        """Return the method as it was selected, on a device."""
+    def load(self) -> Method:
+        """Return the method as it was selected, on the device."""
         method: Method = build.build(self.method, self.backbone, self.task)
-        engine: TorchEngine = build.build(hardware, self.backbone)
-        self.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
-        engine.place([method])
+        self.backbone.load(self.engine.weight_type(tuned=method.tunes_backbone))
+        self.engine.place([method])
         method.load_exported(self.tensors)
-        return method, engine
+        return method
 
 
 def settled(composed: Composed) -> Composed:
@@ -107,11 +108,11 @@ def label(composed: Composed) -> None:
     if labelled is None or labelled.full():
         return
     labeller = _found(labelled.labeller, composed.config)
-    method, engine = labeller.load(composed.config["hardware"])
+    method = labeller.load()
     _LOG.info("labelling %s with %s", labelled.corpus, labeller.folder)
     told = time.monotonic()
     for number, lines in labelled.waiting():
-        labelled.kept.write(number, len(lines), _sure(labelled, lines, method, engine))
+        labelled.kept.write(number, len(lines), _sure(labelled, lines, method, labeller.engine))
         if time.monotonic() - told > _TOLD_EVERY:
             told = time.monotonic()
             _LOG.info("%s", labelled.progress())
@@ -147,7 +148,8 @@ def _found(given: str, config: Mapping[str, Any]) -> Labeller:
         raise UserError(f"{_KEY}=run:{run}: {folder} is no finished run; run it to its end.")
     task, backbone = _task(done), _backbone(done)
     tensors, _ = read_tensors(folder / another.FILE, bound_to(backbone))
-    return Labeller(folder, task, backbone, done.config["method"], tensors)
+    engine = build.build(config["hardware"], backbone)
+    return Labeller(folder, task, backbone, engine, done.config["method"], tensors)
 
 
 def _task(done: RunResult) -> Classification:

@@ -15,6 +15,7 @@ from ptrun.plan import plan, split_of
 from ptrun.run import run
 from ptrun.task.ppt import labelled
 from ptrun.task.ppt.documents import documents
+from ptrun.types import Example
 from tests.conftest import WORDS
 from tests.task.ppt.corpora import write
 
@@ -97,7 +98,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     split, _ = split_of(planned)
     config = planned.composed.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
-    method, _ = labeller.load(config["hardware"])
+    method = labeller.load()
     examples = [*split.train, *split.dev, *split.test]
     kept = {e.fields["text"]: e.target for e in examples}
     rows = [row for head, *own in shards(planned) for row in own]
@@ -129,14 +130,13 @@ def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     planned = plan(composed())
     config = planned.composed.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
-    method, engine = labeller.load(config["hardware"])
+    method = labeller.load()
     lines = (root / "runs" / name / "predictions.jsonl").read_text().splitlines()
     wanted = [json.loads(line)["prediction"] for line in lines]
     examples = [
-        labelling.Example(str(i), {"sentence": f"a {word} film"}, "positive")
-        for i, word in enumerate(WORDS)
+        Example(str(i), {"sentence": f"a {word} film"}, "positive") for i, word in enumerate(WORDS)
     ]
-    (found,) = engine.predict([method], [method.encode(examples)])
+    (found,) = labeller.engine.predict([method], [method.encode(examples)])
     assert [answer.value for answer in found] == wanted
 
 
