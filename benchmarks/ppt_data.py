@@ -6,7 +6,8 @@ Every example of the train part is made and dropped, for each kind and for the c
 and four times over (the same documents again, as a longer stream). Each measurement is a process of
 its own; seconds are its processor time (one thread), so that a busy machine counts little. MB are
 of text as JSON lines, unpacked; the peak is the kernel's figure for the process (ru_maxrss), beside
-that of one that only imports. Written to results/ppt_data.json.
+that of one that only imports. `load` is how many processes wanted the cores meanwhile. Written to
+results/ppt_data.json.
 """
 
 import argparse
@@ -68,6 +69,7 @@ def main() -> None:
             rows.append(row(make, times * size, found))
             print(rows[-1], flush=True)
     told = {"corpus": given.corpus, "bare_process_mib": round(bare), "cores": os.cpu_count()}
+    told["load"] = round(os.getloadavg()[2])
     RESULT.write_text(json.dumps({**told, "rows": rows}, indent=1) + "\n")
 
 

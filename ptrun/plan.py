@@ -11,6 +11,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware.optim import check_train
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.labelling import label, settled
 from ptrun.method.base import check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
@@ -49,8 +50,9 @@ def plan(composed: Composed) -> Plan:
     Raises:
         UserError: anything is misspelt, misfit, impossible together, or not there.
     """
+    build.check({group: composed.config[group] for group in schema.GROUPS})
+    composed = settled(composed)
     config, names = composed.config, composed.names
-    build.check({group: config[group] for group in schema.GROUPS})
     train = schema.train_config(config["train"])
     check_train(train)
     setting = build.build(config["setting"])
@@ -99,8 +101,10 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     """Return the examples of a run, and what their parts share.
 
     They are what the protocol hands out, as the setting cuts it; the user's own pattern fits them.
+    Lines that another run labels are labelled first.
     """
     task, data_seed = planned.task, planned.composed.config["data_seed"]
+    label(planned.composed)
     split = planned.protocol.split(task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"

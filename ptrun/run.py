@@ -236,6 +236,7 @@ def _luck(planned: Plan, one: Trained) -> float | None:
 
 def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
     engine, backbone = planned.engine, planned.backbone
+    path = planned.composed.config["backbone"].get("path")
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
@@ -244,6 +245,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
             "name": backbone.name,
             "weights": backbone.weights,
             "commit": backbone.commit,
+            "path": path and str(Path(path).resolve()),
             "parameters": backbone.size(),
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},

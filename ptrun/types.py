@@ -23,11 +23,13 @@ class Prediction:
     """What a method answers for the example of the same id; `value` has the target's form.
 
     `also` has further answers by name, by other rules than the one that counts: scored beside it.
+    `probability` is that of the value among all there could be, where the read-out has one.
     """
 
     id: str
     value: Any
     also: Mapping[str, Any] = field(default_factory=dict)
+    probability: float | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Schedule(StrEnum):
     linear = "linear"
     constant = "constant"
     exponential = "exponential"
+    inverse_sqrt = "inverse_sqrt"
 
 
 class Optimizer(StrEnum):

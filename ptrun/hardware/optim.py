@@ -19,7 +19,8 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     """Return the learning rate of a step, counted from 0.
 
     After warm-up: `linear` falls to 0 at `total`, `constant` stays, `exponential` is multiplied
-    by `train.decay` once an epoch (P-tuning v2's tagging runs).
+    by `train.decay` once an epoch (P-tuning v2's tagging runs), `inverse_sqrt` falls with the root
+    of the steps done: without warm-up `lr / sqrt(step + 1)`, PPT's in pre-training.
     """
     warm = int(train.warmup * total)
     if step < warm:
@@ -28,6 +29,8 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
         return train.lr * (total - step) / max(1, total - warm)
     if train.schedule is Schedule.exponential:
         return float(train.lr * train.decay ** (step // per_epoch))
+    if train.schedule is Schedule.inverse_sqrt:
+        return float(train.lr * (max(1, warm) / (step + 1)) ** 0.5)
     return train.lr
 
 

@@ -70,8 +70,8 @@ class Reading(TypedDict, total=False):
     `class_order` (`ptrun.readout.class_words`); where there are too many for a row `class_tree`
     (@FILE or the tree itself) or `fan_out`, with `beam` (`ptrun.readout.class_tree`); of a passage
     `threshold`, `threshold_on` (`ptrun.readout.multispan_words`). For verbalizers: `among`
-    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels);
-    `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
+    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels) and `closed`
+    (the same); `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
     (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
     """
 
@@ -79,6 +79,7 @@ class Reading(TypedDict, total=False):
     pooler: Pooler
     pattern: str | None
     among: Among | Literal["auto"]
+    closed: bool
     objective: Objective
     scored: Scored
     swapped: bool
@@ -131,6 +132,7 @@ def check(
         pvp = _pvp(backbone, task, reading, soft=soft)
         _check_words(backbone, task, pvp)
         _check_among(pvp, reading)
+        _check_closed(backbone, task, pvp, reading)
 
 
 def readout_for(
@@ -188,10 +190,8 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         shifted = reading.get("shifted_label", False)
         return FactWords(backbone, task, pvp, sentinel=sentinel, shifted_label=shifted)
     if pvp.verbalizer(1 if task.kind == "choice" else 0) is not None:
-        among = reading.get("among", "auto")
-        if among == "auto":
-            among = "vocabulary" if backbone.family == "seq2seq" else "labels"
-        return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel)
+        among, closed = _among(backbone, reading), reading.get("closed", False)
+        return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel, closed=closed)
     if task.kind == "span_check":
         return Fill(backbone, task, pvp)
     return Candidates(
@@ -293,4 +293,26 @@ def _check_among(pvp: PVP, reading: Reading) -> None:
         raise UserError(
             f"method.among=vocabulary reads one token, but pattern {pvp.name} reads several masks; "
             "type method.among=labels, or name another method.pattern."
+        )
+
+
+def _among(backbone: PretrainedBackbone, reading: Reading) -> Among:
+    """Return what `method.among` says, or else what suits the family."""
+    among = reading.get("among", "auto")
+    if among == "auto":
+        return "vocabulary" if backbone.family == "seq2seq" else "labels"
+    return among
+
+
+def _check_closed(backbone: PretrainedBackbone, task: Task, pvp: PVP, reading: Reading) -> None:
+    """Refuse a target that ends in a sentinel where the answer has none before it."""
+    words = pvp.verbalizer(1 if task.kind == "choice" else 0) is not None and task.kind != "facts"
+    marked = backbone.family == "seq2seq" and reading.get("sentinel", True)
+    if reading.get("closed") and not (
+        words and marked and _among(backbone, reading) == "vocabulary"
+    ):
+        raise UserError(
+            "method.closed=true ends an answer among all words with a sentinel: it needs an "
+            "encoder-decoder, label\nwords or letters, method.among=vocabulary and "
+            "method.sentinel=true; type method.closed=false."
         )

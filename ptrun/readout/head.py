@@ -72,6 +72,13 @@ def _read_keys(batch: Batch) -> Tensor | None:
     return batch.keys[batch.reads.rows] * _SPREAD + batch.reads.columns
 
 
+def likeliest(scores: Tensor) -> tuple[list[int], list[float]]:
+    """Return the best column of each row of `[N, C]`, and its share in their softmax."""
+    best = scores.argmax(dim=-1)
+    shares = scores.log_softmax(dim=-1).gather(-1, best[:, None])[:, 0].exp()
+    return best.tolist(), shares.tolist()
+
+
 def texts(tokenizer: Any, columns: Sequence[Sequence[str]], room: int) -> Any:
     """Tokenize texts or pairs of texts; of a pair the longer is shortened first."""
     return tokenizer(*columns, truncation="longest_first", max_length=room)

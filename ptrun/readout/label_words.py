@@ -1,6 +1,7 @@
 """A verbalizer: label words, or the letters of options, read through the language-model head."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,9 +12,11 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.pvp import PVP
+from ptrun.prompt.spelling import mask_ids
 from ptrun.prompt.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import likeliest
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -29,6 +32,9 @@ class LabelWords(Cloze):
         among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over
             all words, in the loss and in the answer (PPT §2): an answer that is no label word is
             wrong, and an encoder-decoder also learns to repeat the sentinel, with equal weight.
+        closed: of an encoder-decoder, among the vocabulary: it also learns to end its answer with
+            the next sentinel, with the same weight again (PPT's targets in pre-training; those of
+            its tasks are not closed).
     """
 
     def __init__(
@@ -39,9 +45,10 @@ class LabelWords(Cloze):
         *,
         among: Among = "labels",
         sentinel: bool = True,
+        closed: bool = False,
     ):
         super().__init__(backbone, task, pvp, sentinel=sentinel)
-        self.among = among
+        self.among, self.closed = among, closed
 
     @cached_property
     def tokens(self) -> LabelTokens:
@@ -61,9 +68,10 @@ class LabelWords(Cloze):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        best = self._scores(output, batch).argmax(dim=-1).tolist()
-        answers = best[self._before :: self._before + 1]
-        return [self._answer(f, b) for f, b in zip(batch.features, answers, strict=True)]
+        scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
+        best, sure = likeliest(scores)
+        answers = zip(batch.features, best, sure, strict=True)
+        return [replace(self._answer(f, b), probability=p) for f, b, p in answers]
 
     @property
     def _before(self) -> int:
@@ -76,13 +84,23 @@ class LabelWords(Cloze):
         row = Row(made.ids, made.types, reads, made.softs, made.decoder)
         label = self.tokens.labels.index(str(example.target))
         options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
-        return Features(example.id, [row], self._targets(row, label), {"options": options})
+        targets = self._targets(row, label)
+        if self.closed:
+            row, targets = self._close(row, targets)
+        return Features(example.id, [row], targets, {"options": options})
 
     def _targets(self, row: Row, label: int) -> list[int]:
         if self.among == "labels":
             return [label]
         sentinel = row.decoder[-1:] if row.decoder and self._before else []
         return [*sentinel, self.tokens.ids[label][0][0]]
+
+    def _close(self, row: Row, targets: list[int]) -> tuple[Row, list[int]]:
+        """Return a row whose decoder goes on with the answer, which no earlier place can see."""
+        assert row.decoder is not None
+        decoder, reads = [*row.decoder, targets[-1]], [*row.reads, row.reads[-1] + 1]
+        (_, end), _ = mask_ids(self.backbone.tokenizer(), 2)
+        return replace(row, decoder=decoder, reads=reads), [*targets, end]
 
     def _scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[N, C]` scores of labels, or `[N, V]` of words, one row a target, in fp32."""

@@ -11,7 +11,7 @@ from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.head import Head, columns, summed_up, texts
+from ptrun.readout.head import Head, columns, likeliest, summed_up, texts
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -90,9 +90,9 @@ class LabelHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        best = self.scores(output, batch).argmax(dim=-1).tolist()
-        answers = [self.task.labels[i] for i in best]
-        return [Prediction(f.id, a) for f, a in zip(batch.features, answers, strict=True)]
+        best, sure = likeliest(self.scores(output, batch))
+        answers = zip(batch.features, best, sure, strict=True)
+        return [Prediction(f.id, self.task.labels[i], p) for f, i, p in answers]
 
 
 class NumberHead(LabelHead):

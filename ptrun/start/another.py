@@ -16,28 +16,30 @@ from ptrun.method.base import Method
 from ptrun.store import read_tensors, state_file
 
 Tensors = dict[str, Tensor]
-_FILE = "prompt.safetensors"
+FILE = "prompt.safetensors"
 _PROMPT = "prompt."
 
 
-def find(given: str, outputs: Path, name: str) -> Path:
+def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     """Return the folder of a run, given as folder or as id below `outputs`, own name first.
+
+    `key` is the one that asks for it.
 
     Raises:
         UserError: there is none with a prompt, or several names have it.
     """
     there = Path(given).expanduser()
     own = [there, outputs / name / given]
-    found = next((folder for folder in own if (folder / _FILE).is_file()), None)
+    found = next((folder for folder in own if (folder / FILE).is_file()), None)
     if found:
         return found
-    others = sorted(file.parent for file in outputs.glob(f"*/{there.name}/{_FILE}"))
+    others = sorted(file.parent for file in outputs.glob(f"*/{there.name}/{FILE}"))
     if len(others) == 1:
         return others[0]
     if others:
-        raise UserError(f"start=run:{given}: several runs; give one: {', '.join(map(str, others))}")
+        raise UserError(f"{key}=run:{given}: several runs; give one: {', '.join(map(str, others))}")
     raise UserError(
-        f"start=run:{given}: no finished run there; give a folder with {_FILE}, or a run id below "
+        f"{key}=run:{given}: no finished run there; give a folder with {FILE}, or a run id below "
         f"{outputs}."
     )
 
@@ -48,7 +50,7 @@ def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
     Raises:
         UserError: it was made with another backbone, or has no prompt.
     """
-    tensors, _ = read_tensors(folder / _FILE, bound)
+    tensors, _ = read_tensors(folder / FILE, bound)
     parts: dict[str, Tensors] = {}
     for full, tensor in tensors.items():
         part, _, name = full.rpartition("/")

@@ -21,6 +21,7 @@ LAYERS = [
     ("result", "cells"),
     ("store", "manifest", "report"),
     ("start",),
+    ("labelling",),
     ("plan",),
     ("run", "summary"),
     ("check", "grid"),

@@ -1,4 +1,4 @@
-"""The learning rates of P-tuning v2: linear for SuperGLUE, by the epoch for tagging and QA."""
+"""The learning rates of P-tuning v2 (linear, or by the epoch), and of PPT (inverse root)."""
 
 import pytest
 import torch
@@ -40,3 +40,17 @@ def test_linear_ends_at_zero():
     assert found[0] == 5e-3 and found[-1] == 0 and found[-2] == pytest.approx(5e-3 / 42)
     wanted = theirs(train, lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0, 1 - step / 42)))
     assert found == pytest.approx(list(wanted))
+
+
+def test_inverse_sqrt_is_the_rate_over_the_root_of_the_steps():
+    train = TrainConfig(epochs=6, lr=0.1, schedule=Schedule.inverse_sqrt)
+    found = rates(train)
+    assert found == pytest.approx([0.1 / (step + 1) ** 0.5 for step in range(43)])
+    assert found[0] == 0.1 and found[3] == pytest.approx(0.05) and found[24] == pytest.approx(0.02)
+
+
+def test_inverse_sqrt_falls_from_where_warm_up_ends():
+    train = TrainConfig(max_steps=40, lr=0.1, warmup=0.25, schedule=Schedule.inverse_sqrt)
+    found = rates(train)
+    assert found[:10] == pytest.approx([0.01 * step for step in range(1, 11)])
+    assert found[10:] == pytest.approx([0.1 * (10 / step) ** 0.5 for step in range(11, 42)])

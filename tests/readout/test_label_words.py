@@ -1,13 +1,18 @@
 """Label words through the head: their softmax, the vocabulary's, and where each family reads."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 import transformers
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
+from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.base import collate
+from ptrun.readout.choose import check
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example
 from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
@@ -170,3 +175,57 @@ def test_others_in_the_batch_change_nothing(name, among):
     alone = [loss_and_answers(reads, [e]) for e in examples[::-1]][::-1]
     assert together[1] == [own[0] for _, own in alone]
     assert abs(together[0] - sum(loss for loss, _ in alone) / 6) < 1e-4
+
+
+def test_a_closed_target_ends_in_the_next_sentinel_as_the_library_learns_it():
+    """PPT section 2, pre-training: labels [sentinel 0, word, sentinel 1], mean over the three."""
+    backbone, data = pocket("pocket_t5"), task("pocket_sentiment")
+    reads, plain = (words(backbone, data, among="vocabulary", closed=c) for c in (True, False))
+    examples = data.load("train")[:5]
+    batch = read(reads, examples)[0]
+    ends = backbone.tokenizer().convert_tokens_to_ids(["<extra_id_0>", "<extra_id_1>"])
+    wanted = [[ends[0], ids(backbone, ONE[e.target][0])[0], ends[1]] for e in examples]
+    assert batch.targets.view(-1, 3).tolist() == wanted
+    model = transformers.T5ForConditionalGeneration.from_pretrained(backbone.folder)
+    with torch.no_grad():
+        theirs = model.float()(batch.ids, batch.mask.long(), labels=torch.tensor(wanted)).loss
+    loss, answers = loss_and_answers(reads, examples)
+    assert abs(loss - float(theirs)) < 1e-5
+    assert answers == loss_and_answers(plain, examples)[1]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_equal_logits_cost_the_logarithm_of_the_vocabulary(tiny, data_dir, closed):
+    """Every target weighs the same, the sentinels' too, so the mean is ln V whatever they are."""
+    data, backbone = sst2(data_dir), tiny("t5")
+    reads = words(backbone, data, among="vocabulary", closed=closed)
+    batch = collate(reads.encode(data.load("train"), 64), None, CPU)
+    size = backbone.model.config.vocab_size
+    output = BackboneOutput(logits=torch.zeros(len(batch.targets), size))
+    mean = reads.loss(output, batch) / len(batch.targets)
+    assert len(batch.targets) == 6 * (2 + closed) == len(batch.reads.rows)
+    assert abs(float(mean) - math.log(size)) < 1e-5
+
+
+def test_what_a_closed_answer_shows_the_decoder_changes_no_answer(tiny, data_dir):
+    """Its input has the right word, behind the place that is read."""
+    data, backbone = sst2(data_dir), tiny("t5")
+    reads = words(backbone, data, among="vocabulary", closed=True)
+    examples = data.load("train")
+    swapped = {"negative": "positive", "positive": "negative"}
+    others = [replace(e, target=swapped[e.target]) for e in examples]
+    assert loss_and_answers(reads, examples)[1] == loss_and_answers(reads, others)[1]
+    logits = [read(reads, es)[1].logits.view(6, 3, -1) for es in (examples, others)]
+    assert torch.equal(logits[0][:, :2], logits[1][:, :2])
+    assert not torch.equal(logits[0][:, 2], logits[1][:, 2])
+
+
+@pytest.mark.parametrize(
+    ("family", "given"),
+    [("bert", {}), ("t5", {"sentinel": False}), ("t5", {"among": "labels"})],
+)
+def test_an_answer_is_closed_only_behind_a_sentinel(tiny, data_dir, family, given):
+    data = sst2(data_dir, PATTERN)
+    reading = {"readout": "verbalizer", "closed": True, **given}
+    with pytest.raises(UserError, match=r"type method.closed=false"):
+        check(tiny(family), data, reading, soft=False)

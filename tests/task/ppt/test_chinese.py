@@ -1,0 +1,65 @@
+"""Chinese corpora: a character is a word, and every kind of example is made as in English."""
+
+import pytest
+
+from ptrun.task.ppt.construction import MAKERS, Construction
+from ptrun.task.ppt.labelled import Labelled
+from ptrun.task.ppt.selection import SIX, UNIFIED
+from ptrun.task.ppt.words import cut, has_words
+from tests.task.ppt.corpora import write
+
+MANY = dict.fromkeys(("train", "validation", "test"), 2_000)
+
+
+def told(document, line):
+    return f"第{document}篇文章的第{line}句话说的是兰州的公交线路。"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Return documents of seven lines, one of more characters than any option may have."""
+    folder = tmp_path_factory.mktemp("zh")
+    documents = [[*(told(d, i) for i in range(6)), told(d, 6) * 30] for d in range(80)]
+    return str(write(folder, documents))
+
+
+def rows(corpus, make):
+    return [row for _, row in Construction(corpus=corpus, make=make, examples=MANY).rows("train")]
+
+
+def check(make, made):
+    """Check what holds in any script: labels in thirds, options as long and as many as laid out."""
+    if make == "nsp":
+        counts = [sum(row["label"] == label for row in made) for label in ("no", "maybe", "yes")]
+        assert max(counts) - min(counts) < 6 * len(made) ** 0.5, "thirds, to six deviations"
+        return
+    for row in made:
+        layout = UNIFIED[len(row["options"])] if make == "unified" else SIX
+        assert len(row["options"]) == layout.options and row["answer"] < layout.options
+        assert row["query"] == cut(row["query"], layout.query)
+        assert row["options"] == [cut(option, layout.option) for option in row["options"]]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_all_kinds_are_made(corpus, make):
+    made = rows(corpus, make)
+    assert len(made) > 400
+    check(make, made)
+    if make == "nss":
+        longest = max(len(option) for row in made for option in row["options"])
+        assert longest < SIX.option + 10, "cut after as many characters, digits together one"
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_all_kinds_are_made_of_a_real_corpus(shared, make):
+    made = rows(str(shared / "data" / "corpus_zh"), make)
+    assert len(made) > 300
+    check(make, made)
+    texts = [row.get("first", row.get("query")) for row in made]
+    assert all(has_words(text, 5) for text in texts)
+
+
+def test_lines_for_a_classifier_are_counted_in_characters(corpus):
+    own = Labelled(corpus=corpus, examples=MANY, labeller="run:x", shards="/nowhere")
+    (_, lines), *_ = own.waiting()
+    assert len(lines) == 80 * 7 and all(len(line.text) > 10 for line in lines)

@@ -1,0 +1,69 @@
+"""A run on examples made of a corpus, killed and started again, has the same ones and the same end.
+
+What was tokenized is read, not made anew.
+"""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ptrun.config.compose import compose_run
+from ptrun.hardware.member import Member
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.plan import plan
+from ptrun.run import run
+from tests.task.ppt.corpora import document, write
+
+
+@pytest.fixture
+def composed(tiny_folder, tmp_path):
+    corpus = write(tmp_path / "corpus", [document(number) for number in range(150)])
+    told = [f"backbone.path={tiny_folder('bert')}", "task=ppt_nsp", "method=prompt_tuning"]
+    told += ["method.length=3", "train.batch_size=4", "train.max_steps=12", "train.eval_every=4"]
+    told += [f"task.source.corpus={corpus}", "task.source.shares=[80,10,10]"]
+    told += ["task.source.examples={train: 600, validation: 9, test: 9}"]
+    return lambda outputs: compose_run([*told, f"outputs={tmp_path / outputs}"])
+
+
+def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
+    whole = run(composed("whole"))
+    update = Member.update
+
+    def killed(member, *rest):
+        if member.step == 7:
+            raise KeyboardInterrupt
+        update(member, *rest)
+
+    monkeypatch.setattr(Member, "update", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(composed("cut"))
+    monkeypatch.setattr(Member, "update", update)
+    sizes = tokenized(monkeypatch)
+    cut = run(composed("cut"))
+    assert max(sizes) < 600 <= cut.manifest["data"]["train"]["count"]
+    assert cut.manifest["data"] == whole.manifest["data"]
+    assert cut.metrics == whole.metrics
+    first, second = (plan(composed(name)).folder for name in ("whole", "cut"))
+    prompts = [load_file(folder / "prompt.safetensors") for folder in (first, second)]
+    assert all(torch.equal(prompts[0][name], prompts[1][name]) for name in prompts[0])
+    steps = [losses(folder) for folder in (first, second)]
+    assert steps[0] == steps[1] and len(steps[0]) == 12
+
+
+def tokenized(monkeypatch):
+    """Return how many examples each tokenization is of, as they come."""
+    sizes, encode = [], PromptTuning.encode
+
+    def counted(method, examples):
+        sizes.append(len(examples))
+        return encode(method, examples)
+
+    monkeypatch.setattr(PromptTuning, "encode", counted)
+    return sizes
+
+
+def losses(folder):
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [row for row in rows if row["event"] == "step"]
