@@ -92,7 +92,7 @@ class LabelHead(PooledHead):
         """Return the likeliest label of each example."""
         best, sure = likeliest(self.scores(output, batch))
         answers = zip(batch.features, best, sure, strict=True)
-        return [Prediction(f.id, self.task.labels[i], p) for f, i, p in answers]
+        return [Prediction(f.id, self.task.labels[i], probability=p) for f, i, p in answers]
 
 
 class NumberHead(LabelHead):
