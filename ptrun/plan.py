@@ -15,6 +15,7 @@ from ptrun.method.base import check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
+from ptrun.start.pretrained import composed_for, made, of_corpus
 from ptrun.start.spec import Start, plan_start
 from ptrun.store import bound_to
 from ptrun.task.base import Task
@@ -38,6 +39,8 @@ class Plan:
     backbone: Any
     engine: TorchEngine
     start: Start
+    pretraining: "Plan | None"
+    """The run whose prompt this one begins as, where `start` asks for one."""
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -60,6 +63,11 @@ def plan(composed: Composed) -> Plan:
     method: Any = build.target(config["method"])
     check_pair(method, config["method"], backbone, task)
     start = plan_start(config, method, task, bound_to(backbone))
+    pretraining = None
+    if start.kind == "pretrained":
+        pretraining = plan(composed_for(composed, start.value))
+        folder = made(pretraining.folder, Path(config["outputs"]))
+        start = Start("pretrained", pretraining.run_id, folder=folder)
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
@@ -77,6 +85,7 @@ def plan(composed: Composed) -> Plan:
         backbone=backbone,
         engine=engine,
         start=start,
+        pretraining=pretraining,
         content=content,
         run_id=run_id,
         folder=folder,
@@ -132,8 +141,9 @@ def _compare_start(planned: Plan) -> None:
     """Tell where the run that a prompt begins as was split in another way, if that matters."""
     folder = planned.start.folder
     before = result.read(folder) if folder and planned.protocol.disjoint else None
-    own = planned.content
-    for key in ("protocol", "data_seed") if before else ():
+    own, first = planned.content, planned.pretraining
+    by_chance = first is None or not of_corpus(first.composed.config)
+    for key in ("protocol", *["data_seed"] * by_chance) if before else ():
         if before and before.config.get(key) != own[key]:
             _LOG.warning(
                 "start=run:%s has another %s: it may have learned from, or selected on, what this "

@@ -22,6 +22,7 @@ LAYERS = [
     ("store", "manifest", "report"),
     ("start",),
     ("plan",),
+    ("forerunner",),
     ("run", "summary"),
     ("check", "grid"),
     ("cli",),
