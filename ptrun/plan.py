@@ -142,8 +142,9 @@ def _compare_start(planned: Plan) -> None:
     folder = planned.start.folder
     before = result.read(folder) if folder and planned.protocol.disjoint else None
     own, first = planned.content, planned.pretraining
-    by_chance = first is None or not of_corpus(first.composed.config)
-    for key in ("protocol", *["data_seed"] * by_chance) if before else ():
+    if first and of_corpus(first.composed.config):  # it has no examples of this task
+        return
+    for key in ("protocol", "data_seed") if before else ():
         if before and before.config.get(key) != own[key]:
             _LOG.warning(
                 "start=run:%s has another %s: it may have learned from, or selected on, what this "
