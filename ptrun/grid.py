@@ -86,8 +86,13 @@ def _composed(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(method: str) -> list[tuple[str, list[str]]]:
-    """Return a method's rows: one a read-out, where its file leaves that open."""
+    """Return a method's rows: one a read-out, where its file leaves that open.
+
+    A file that names a pattern is for the tasks that have it: no method of its own.
+    """
     node = _composed([f"method={method}"])["method"]
+    if node.get("pattern"):
+        return []
     if node.get("readout", "head") != "head":
         return [(method, [f"method={method}"])]
     chosen = [f"method={method}", "method.readout="]

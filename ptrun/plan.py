@@ -16,6 +16,7 @@ from ptrun.method.base import check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
+from ptrun.start.pretrained import composed_for, made, of_corpus
 from ptrun.start.spec import Start, plan_start
 from ptrun.store import bound_to
 from ptrun.task.base import Task
@@ -39,6 +40,8 @@ class Plan:
     backbone: Any
     engine: TorchEngine
     start: Start
+    pretraining: "Plan | None"
+    """The run whose prompt this one begins as, where `start` asks for one."""
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -62,6 +65,11 @@ def plan(composed: Composed) -> Plan:
     method: Any = build.target(config["method"])
     check_pair(method, config["method"], backbone, task)
     start = plan_start(config, method, task, bound_to(backbone))
+    pretraining = None
+    if start.kind == "pretrained":
+        pretraining = plan(composed_for(composed, start.value))
+        folder = made(pretraining.folder, Path(config["outputs"]))
+        start = Start("pretrained", pretraining.run_id, folder=folder)
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
@@ -80,6 +88,7 @@ def plan(composed: Composed) -> Plan:
         backbone=backbone,
         engine=engine,
         start=start,
+        pretraining=pretraining,
         content=content,
         run_id=run_id,
         folder=folder,
@@ -137,7 +146,9 @@ def _compare_start(planned: Plan) -> None:
     """Tell where the run that a prompt begins as was split in another way, if that matters."""
     folder = planned.start.folder
     before = result.read(folder) if folder and planned.protocol.disjoint else None
-    own = planned.content
+    own, first = planned.content, planned.pretraining
+    if first and of_corpus(first.composed.config):  # it has no examples of this task
+        return
     for key in ("protocol", "data_seed") if before else ():
         if before and before.config.get(key) != own[key]:
             _LOG.warning(

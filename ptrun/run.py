@@ -14,12 +14,14 @@ from ptrun.backbone.base import checksum
 from ptrun.config import build, identity
 from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
+from ptrun.forerunner import with_forerunner
 from ptrun.hardware.member import Member
 from ptrun.luck import selection_luck
 from ptrun.method.base import Method
 from ptrun.parts import Part, divide
 from ptrun.plan import Plan, plan, split_of
 from ptrun.readout.base import Features
+from ptrun.start.another import fingerprint_of
 from ptrun.start.begin import begin
 from ptrun.store import RunStore, bound_to, set_aside
 from ptrun.token_cache import encoded
@@ -57,6 +59,7 @@ def run(composed: Composed) -> RunResult:
     parts = divide(_method(planned), split)
     methods = [_method(planned) for _ in parts]
     _check_learns(planned, methods[0], split)
+    planned = with_forerunner(planned, methods[0], run)
     tuned, engine = methods[0].tunes_backbone, planned.engine
     planned.backbone.load(engine.weight_type(tuned=tuned))
     engine.place(methods)
@@ -251,6 +254,8 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
         "start": planned.composed.config["start"] or "random",
+        "started_from": planned.start.record(),
+        "prompt": fingerprint_of({one.part.name: one.method for one in all_}),
         "steps": max(one.member.step for one in all_),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),

@@ -22,6 +22,7 @@ def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_di
         else:
             assert float(cell.outcome) <= 100, cell
     rows = {cell.method.partition(",")[0] for cell in found}
-    assert rows == set(options("method"))
+    for_named_patterns = {m for m in options("method") if m.startswith(("ppt", "pt_"))}
+    assert rows == set(options("method")) - (for_named_patterns - {"ppt_pretraining"})
     allowed = [cell for cell in found if not cell.refused]
     assert len(allowed) > 20, "heads of six kinds for each of the methods that have them"

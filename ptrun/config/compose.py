@@ -2,16 +2,18 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ptrun.config import schema
 from ptrun.config.build import plain
@@ -19,7 +21,7 @@ from ptrun.config.paths import conf_dir, user_dirs
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
-_INSIDE_COMPONENT = re.compile(rf"^(?:{'|'.join(schema.GROUPS)})\.")
+_INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
 class UserFolders(SearchPathPlugin):
@@ -94,11 +96,34 @@ def _own_name(option: str, given: str) -> str:
     return f"{option}_{safe[:40]}"
 
 
-def compose_run(overrides: Sequence[str] = ()) -> Composed:
-    """Compose one run without Hydra's launcher: the Python entrance to a configuration."""
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+@contextmanager
+def _own_hydra() -> Iterator[None]:
+    """Read `conf/` also inside a sweep's job, whose Hydra there can be but one of."""
+    sweeping = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = sweeping
+
+
+def compose_run(
+    overrides: Sequence[str] = (),
+    *,
+    given: Mapping[str, Any] | None = None,
+    changed: Mapping[str, Any] | None = None,
+) -> Composed:
+    """Compose one run without Hydra's launcher: the Python entrance to a configuration.
+
+    `given` are groups that take the place of composed ones, `changed` what is merged over all.
+    """
+    with _own_hydra():
         config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(choices, dict)
     root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    with open_dict(root):
+        root.update(given or {})
+        root.merge_with(changed or {})
     return resolve(root, {str(key): value for key, value in choices.items()})

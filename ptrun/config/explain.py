@@ -8,12 +8,12 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.paths import options
-from ptrun.config.schema import GROUPS, RunConfig, TrainConfig
+from ptrun.config.schema import GROUPS, PretrainingConfig, RunConfig, TrainConfig
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
-_SCHEMAS = {"RunConfig": RunConfig, "TrainConfig": TrainConfig}
+_SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
 
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
+_BY_START = ("pretraining",)  # `start` names the run that it describes
 
 
 def _digest(content: Any) -> str:
@@ -21,7 +22,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     keeps its runs, a folder whose content changes gets new ones. So `start` should name another
     run by its content; a random start needs no name.
     """
-    kept = {key: value for key, value in config.items() if key not in _BESIDE_THE_NUMBERS}
+    left_out = (*_BESIDE_THE_NUMBERS, *_BY_START)
+    kept = {key: value for key, value in config.items() if key not in left_out}
     if kept.get("start") in (None, "random"):
         kept.pop("start", None)
     backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}

@@ -88,6 +88,21 @@ def train_config(node: Mapping[str, Any]) -> TrainConfig:
 
 
 @dataclass
+class PretrainingConfig:
+    """The run that `start=pretrained` begins as, where it differs: `ptrun.start.pretrained`."""
+
+    recipe: str | None = None
+    """The option of `method` whose `train` it learns by; null is the run's own method."""
+    seed: int = 1
+    """One prompt for all seeds, as in PPT."""
+    start: str | None = None
+    """Null is the recipe's."""
+    task: dict[str, Any] = field(default_factory=dict)
+    method: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class RunConfig:
     """The root: five component groups, how results are claimed and kept, and the optimisation."""
 
@@ -110,6 +125,7 @@ class RunConfig:
     protocol: Any = MISSING
     tracking: Any = MISSING
     train: TrainConfig = field(default_factory=TrainConfig)
+    pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
     expected: dict[str, Any] = field(default_factory=dict)
     """A paper's own numbers for this run; data only."""
 

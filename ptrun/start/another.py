@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ptrun import result
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.store import read_tensors, state_file
@@ -71,6 +72,31 @@ def digest(parts: Mapping[str, Tensors]) -> str:
     return hashed.hexdigest()[:16]
 
 
+def fingerprint(folder: Path, bound: Mapping[str, str]) -> str:
+    """Return what identifies a finished run's prompt, as its result has it.
+
+    Raises:
+        UserError: as `prompts`, or the file holds another prompt than the run left.
+    """
+    found, done = digest(prompts(folder, bound)), result.read(folder)
+    told = done.manifest.get("prompt") if done else None
+    if told not in (None, found):
+        raise UserError(
+            f"{folder / _FILE}: its prompt is {found}, but the run left {told}; start from "
+            "another run, or repeat that one with rerun=true."
+        )
+    return found
+
+
+def fingerprint_of(methods: Mapping[str, Method]) -> str | None:
+    """Return the same of methods that were trained, by part; None where they have no prompt."""
+    parts = {
+        part: {n: t for n, t in method.exported().items() if n.startswith(_PROMPT)}
+        for part, method in methods.items()
+    }
+    return digest(parts) if any(parts.values()) else None
+
+
 def follow(folder: Path, methods: Mapping[str, Method], bound: Mapping[str, str]) -> None:
     """Put another run's prompts in place, each part's in the part of its name.
 
@@ -107,8 +133,18 @@ def _encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
     )
 
 
-def _copy(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    own = {n: p for n, p in method.learned().items() if n.startswith(_PROMPT)}
+def prompt_of(method: Method) -> dict[str, nn.Parameter]:
+    """Return the learned tensors of a method's prompt."""
+    return {n: p for n, p in method.learned().items() if n.startswith(_PROMPT)}
+
+
+def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse a prompt that is not of the form that a method learns.
+
+    Raises:
+        UserError: names or shapes differ.
+    """
+    own = prompt_of(method)
     if set(own) != set(tensors):
         raise UserError(
             f"start=run:{folder}: it has {_names(tensors)}, this method learns {_names(own)}; "
@@ -120,8 +156,12 @@ def _copy(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
                 f"start=run:{folder}: its {name} is {list(tensors[name].shape)}, here it is "
                 f"{list(parameter.shape)}; give method.length and the like as that run has them."
             )
+
+
+def _copy(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    check_fits(method, tensors, folder)
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in prompt_of(method).items():
             parameter.copy_(tensors[name])
 
 

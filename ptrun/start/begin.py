@@ -11,7 +11,7 @@ from ptrun.method.base import Method
 from ptrun.prompt.soft import InputVectors
 from ptrun.readout.base import Features
 from ptrun.start.another import follow
-from ptrun.start.spec import WORDS, Start
+from ptrun.start.spec import OTHERS, WORDS, Start
 from ptrun.start.words import Source, word_ids
 
 Rows = Callable[[Method, str], Sequence[Features]]
@@ -26,7 +26,7 @@ def begin(
     Raises:
         UserError: another run's prompt does not fit, or there are no words.
     """
-    if start.kind == "run":
+    if start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
     elif start.kind != "random":

@@ -12,10 +12,12 @@
 | `task_words`      | the commonest words of what train and dev read, shuffled so (PPT)           |
 | `text:WORDS`      | these words in turn                                                         |
 | `run:RUN`         | another run's prompt, by run id or folder (MPT-2)                           |
+| `pretrained`      | the prompt of a run on another task, found or made first, that PPT has for  |
+|                   | this kind; `pretrained:TASK` names it (`ptrun.start.pretrained`)            |
 
-Random starts and words need a method that learns input vectors; `run` is for every method, and
-leaves that run's head and a tuned backbone behind. Sizes are those of the vectors, whatever
-`method.rescale` is. A text with commas is typed as 'start="text:good, bad"'.
+Random starts and words need a method that learns input vectors; `run` and `pretrained` are for
+every method, and leave that run's head and a tuned backbone behind. Sizes are those of the vectors,
+whatever `method.rescale` is. A text with commas is typed as 'start="text:good, bad"'.
 """
 
 from collections.abc import Mapping
@@ -28,12 +30,14 @@ from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.start import another
+from ptrun.start.pretrained import task_for
 from ptrun.task.base import Task
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_SIZED, _NAMED = ("normal", "uniform"), ("text", "run")
-KINDS = ("random", *WITH_SIZE, *WORDS, "run")
+_SIZED, _NAMED = ("normal", "uniform"), ("text", "run", "pretrained")
+OTHERS = ("run", "pretrained")
+KINDS = ("random", *WITH_SIZE, *WORDS, *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Start:
 
     Args:
         kind: one of `KINDS`.
-        value: the text; else empty.
+        value: the text, or the task or run that is learned first; else empty.
         size: standard deviation or bound of a random start.
         folder: of another run, and `digest` its prompt's content.
     """
@@ -59,6 +63,10 @@ class Start:
             return f"{self.kind}:{self.size:g}"
         return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
 
+    def record(self) -> dict[str, str] | None:
+        """Return whose prompt is begun as, and its fingerprint; None where it is nobody's."""
+        return {"run_id": self.folder.name, "prompt": self.digest} if self.folder else None
+
 
 def parse(text: str | None) -> Start:
     """Return what a `start=` says, another run not yet looked for.
@@ -69,7 +77,7 @@ def parse(text: str | None) -> Start:
     kind, colon, value = (text or "random").partition(":")
     if kind not in KINDS:
         raise UserError(unknown(f"start={text}", kind, KINDS))
-    if kind in _NAMED and not value.strip():
+    if kind in ("text", "run") and not value.strip():
         what = "words" if kind == "text" else "a run id or a run's folder"
         raise UserError(f"start={text}: give {what} after the colon, start={kind}:...")
     if kind not in (*_NAMED, *_SIZED) and colon:
@@ -93,12 +101,13 @@ def plan_start(
     start = parse(config["start"])
     if start.kind == "run":
         folder = another.find(start.value, Path(config["outputs"]), config["name"])
-        digest = another.digest(another.prompts(folder, bound))
-        return Start("run", start.value, folder=folder, digest=digest)
+        return Start("run", start.value, folder=folder, digest=another.fingerprint(folder, bound))
+    if start.kind == "pretrained":
+        return Start("pretrained", task_for(task, config["method"], start.value))
     if start.kind != "random" and not method.learns_vectors(config["method"]):
         raise UserError(
             f"start={config['start']}: {method.__name__} as configured learns no input vectors; "
-            "use start=random or start=run:..., or method=prompt_tuning\n"
+            "use start=random, start=run:... or start=pretrained:TASK, or method=prompt_tuning\n"
             "(or method=ptuning method.encoder=plain)."
         )
     if start.kind == "labels" and not task.labels and task.kind != "choice":

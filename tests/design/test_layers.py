@@ -23,6 +23,7 @@ LAYERS = [
     ("start",),
     ("labelling",),
     ("plan",),
+    ("forerunner",),
     ("run", "summary"),
     ("check", "grid"),
     ("cli",),

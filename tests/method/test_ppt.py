@@ -1,50 +1,305 @@
-"""`method=ppt`: a prompt learned on pairs of a corpus is where a run on another task begins."""
+"""`method=ppt`: the prompt a run begins as is found, or learned on pairs of a corpus first."""
+
+import fcntl
+import json
+import logging
+from functools import partial
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
-from safetensors.torch import load_file
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
+from ptrun import result
+from ptrun.config import build
 from ptrun.config.compose import compose_run
-from ptrun.errors import UserError
+from ptrun.config.schema import train_config
+from ptrun.errors import RunFailed, UserError
+from ptrun.hardware.member import Member
+from ptrun.method.base import check_pair
+from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.plan import plan
 from ptrun.run import run
+from ptrun.start.pretrained import task_for
 from tests.task.ppt.corpora import document, write
+from tests.training import Memory, engine, sst2
+
+STILL = ["train.lr=1e-12", "train.weight_decay=0", "train.max_steps=1"]
+FEW = "{train: 16, validation: 4, test: 4}"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("corpus"), [document(number) for number in range(60)])
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Return a folder with a few pairs of RTE, which asks in words of the pocket world."""
+    root = tmp_path_factory.mktemp("data")
+    (root / "superglue/rte").mkdir(parents=True)
+    rows = [
+        {"premise": f"It is {i}.", "hypothesis": "It is so.", "label": i % 2} for i in range(16)
+    ]
+    for split, own in (("train", rows[:12]), ("validation", rows[12:])):
+        text = "".join(json.dumps(row) + "\n" for row in own)
+        (root / "superglue/rte" / f"{split}.jsonl").write_text(text)
+    return root
 
 
 @pytest.fixture
-def composed(tmp_path):
-    corpus = write(tmp_path / "corpus", [document(number) for number in range(60)])
-    told = [f"outputs={tmp_path / 'outputs'}", "backbone=pocket_t5", "method=ppt"]
-    told += ["method.length=5", "train.batch_size=4", "train.max_steps=2", "train.eval_every=2"]
-    few = "task.source.examples={train: 16, validation: 4, test: 4}"
-    made = [f"task.source.corpus={corpus}", few, "task.source.shares=[80,10,10]"]
+def composed(tmp_path, corpus, few):
+    """Compose a small run; what it learns first is smaller still."""
+    made = [f"source.corpus={corpus}", f"source.examples={FEW}", "source.shares=[80,10,10]"]
+    small = ["batch_size=4", "max_steps=2", "eval_every=2"]
+    told = [f"outputs={tmp_path / 'outputs'}", f"data_dir={few}", "method.length=5"]
 
-    def compose(task, *overrides):
-        own = made if task.startswith("ppt_") else ["setting=few_shot", "setting.k=4"]
-        return compose_run([*told, f"task={task}", *own, *overrides])
+    def compose(task, *overrides, method="ppt", backbone="pocket_t5"):
+        own = [*told, f"method={method}", f"backbone={backbone}"]
+        if task.startswith("ppt_"):
+            own += [f"task.{key}" for key in made] + [f"train.{key}" for key in small]
+        else:
+            own += [f"train.{key}" for key in small]
+            own += [f"pretraining.task.{key}" for key in made]
+            own += ["pretraining.method.pattern=pocket"] * (method != "idpg" and "t5" in backbone)
+            own += [f"pretraining.train.{key}" for key in small]
+        return compose_run([*own, f"task={task}", *overrides])
 
     return compose
 
 
-def test_a_prompt_of_pairs_starts_a_task(composed):
+def table_of(folder):
+    return load_file(folder / "prompt.safetensors")["prompt.table"]
+
+
+def learned_first(outputs):
+    return sorted(f.parent for f in (outputs / "pretraining").glob("*/result.json"))
+
+
+def test_a_prompt_is_learned_once_and_shared_by_seeds_rates_and_patterns(composed, tmp_path):
     """Nothing is learned with a rate of almost nothing, so the prompt is the one begun with."""
-    first = composed("ppt_nsp", "method.pattern=pocket", "start=identical", "train.lr=0.1")
-    learned = run(first)
-    assert learned.status == "finished" and learned.learned_parameters["head"] == 0
-    before = load_file(plan(first).folder / "prompt.safetensors")["prompt.table"]
-    assert (before - before[0]).abs().max() > 1e-2, "no longer one vector in every row"
-    still = ["train.lr=1e-12", "train.weight_decay=0"]
-    second = composed("pocket_pairs", f"start=run:{learned.run_id}", *still)
-    assert run(second).manifest["start"] == f"run:{learned.run_id}"
-    after = load_file(plan(second).folder / "prompt.safetensors")["prompt.table"]
-    assert (after - before).abs().max() < 1e-5
+    one = composed("rte", *STILL)
+    done = run(one)
+    (first,) = learned_first(tmp_path / "outputs")
+    before = first.stat().st_mtime_ns
+    torch.testing.assert_close(table_of(plan(one).folder), table_of(first), atol=1e-5, rtol=0)
+    told = result.read(first)
+    assert told.learned_parameters["head"] == 0 and told.names["task"] == "ppt_nsp"
+    assert (table_of(first) - table_of(first)[0]).abs().max() > 1e-2, "no longer one vector"
+    assert done.manifest["started_from"] == {
+        "run_id": first.name,
+        "prompt": told.manifest["prompt"],
+    }
+    assert told.manifest["started_from"] is None
+    for others in (["seed=2"], ["data_seed=2"], ["train.lr=1e-11"], ["name=other"]):
+        assert plan(composed("rte", *STILL, *others)).start.folder == first
+    run(composed("rte", *STILL, method="ppt_hybrid"))
+    assert learned_first(tmp_path / "outputs") == [first] and first.stat().st_mtime_ns == before
+
+
+def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
+    one = composed("rte", "train.max_steps=3")
+    made = run(one)
+    left = table_of(plan(one).folder)
+    found = run(composed("rte", "train.max_steps=3", "rerun=true"))
+    assert torch.equal(table_of(plan(one).folder), left)
+    assert made.manifest["prompt"] == found.manifest["prompt"]
+    assert len(learned_first(tmp_path / "outputs")) == 1, "rerun repeats the run alone"
+
+
+def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
+    by_hand = composed("ppt_nsp", "method.pattern=pocket", "name=table/4", method="ppt_pretraining")
+    first = run(by_hand)
+    planned = plan(composed("rte"))
+    assert planned.pretraining.run_id == first.run_id
+    assert planned.start.folder == tmp_path / "outputs/table/4" / first.run_id
+    assert run(planned.composed).manifest["started_from"]["run_id"] == first.run_id
+    assert not (tmp_path / "outputs/pretraining").exists()
+
+
+def test_what_shapes_the_prompt_names_it(composed):
+    """Before anything is learned the run has its name, as of the run it will begin as."""
+    same = plan(composed("rte"))
+    assert not same.start.folder.exists()
+    for change in ("train.lr=1", "task.source.seed=1", "seed=2", "start=normal:1", "train.clip=9"):
+        other = plan(composed("rte", f"pretraining.{change}"))
+        assert other.pretraining.run_id != same.pretraining.run_id, change
+        assert other.run_id != same.run_id, change
+    random = [plan(composed("rte", "start=random", f"pretraining.seed={s}")) for s in "12"]
+    assert random[0].run_id == random[1].run_id, "what is not begun with names nothing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "pattern", "given", "expected"),
+    [
+        ("classification", 2, "ppt_pt", "", "ppt_nsp"),
+        ("choice", 2, "ppt_hybrid", "", "ppt_nss"),
+        ("classification", 1, "ppt_unified", "", "ppt_unified"),
+        ("choice", 1, "ppt_unified", "", "ppt_unified"),
+        ("classification", 1, "ppt_pt", "ppt_nsp", "ppt_nsp"),
+        ("tagging", 1, None, "pocket_multi", "pocket_multi"),
+    ],
+)
+def test_the_task_says_what_is_learned_first(kind, fields, pattern, given, expected):
+    task = SimpleNamespace(kind=kind, name="own", fields=["text"] * fields)
+    assert task_for(task, {"pattern": pattern}, given) == expected
+
+
+def test_a_kind_that_ppt_has_nothing_for_is_named():
+    with pytest.raises(UserError, match=r"nothing for tagging.*start=pretrained:ppt_nsp"):
+        task_for(SimpleNamespace(kind="tagging", name="own", fields=["text"]), {}, "")
+
+
+@pytest.mark.parametrize(
+    ("task", "overrides", "message"),
+    [
+        ("rte", ["start=pretrained:ppt_np"], "did you mean 'ppt_nsp'"),
+        ("rte", ["pretraining.train.lrr=1"], "pretraining: .*lrr: unknown; did you mean"),
+        (
+            "pocket_pairs",
+            ["pretraining.task.sorce=1"],
+            "task.sorce: unknown; did you mean 'source'",
+        ),
+        ("rte", ["pretraining.recipe=ptt"], "method=ptt: unknown; did you mean 'ppt"),
+        ("rte", ["pretraining.recipe=ppt"], "cannot begin pre-trained"),
+        ("ppt_nsp", ["method.pattern=pocket"], "type method=ppt_pretraining"),
+    ],
+)
+def test_mistakes_are_named(composed, task, overrides, message):
+    with pytest.raises(UserError, match=message):
+        plan(composed(task, *overrides))
+
+
+def test_a_prompt_of_another_length_is_refused_before_it_is_learned(composed, tmp_path):
+    with pytest.raises(UserError, match=r"prompt.table is \[4, 128\], here it is \[5, 128\]"):
+        run(composed("rte", "pretraining.method.length=4"))
+    assert not (tmp_path / "outputs/pretraining").exists()
+
+
+def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
+    run(composed("rte", *STILL))
+    (first,) = learned_first(tmp_path / "outputs")
+    file = first / "prompt.safetensors"
+    with safe_open(file, "pt") as opened:
+        header = opened.metadata()
+    save_file({"prompt.table": table_of(first) + 1}, file, header)
+    with pytest.raises(UserError, match=r"its prompt is \w{16}, but the run left \w{16}"):
+        run(composed("rte", *STILL, "seed=2"))
+
+
+def test_a_failed_pretraining_is_told_as_such(composed):
+    with pytest.raises(RunFailed, match=r"was not pre-trained: .*\n.*pretraining.train.lr="):
+        run(composed("rte", "pretraining.start=normal:3e38"))
+
+
+def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
+    """The second waits for the lock, and finds what the first left."""
+    one = composed("rte", *STILL)
+    caplog.set_level(logging.INFO, "ptrun")
+    first = plan(one).pretraining
+    first.folder.parent.mkdir(parents=True)
+    lock = first.folder.with_name(f".{first.folder.name}.lock")
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = Thread(target=run, args=[one])
+        waiting.start()
+        made = run(first.composed)
+        while "another process pre-trains this prompt" not in caplog.text and waiting.is_alive():
+            waiting.join(0.05)
+        assert waiting.is_alive()
+        assert not plan(one).folder.exists()
+    waiting.join()
+    assert (
+        result.read(plan(one).folder).manifest["started_from"]["prompt"] == made.manifest["prompt"]
+    )
+    assert "pre-training the prompt:" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone", "overrides"),
+    [
+        ("ptuning_v2", "pocket_bert", []),
+        ("ptuning_v2", "pocket_t5", ["method.readout=verbalizer", "method.pattern=ppt_pt"]),
+        ("idpg", "pocket_bert", ["method.order=4"]),
+    ],
+)
+def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
+    """The first run's prompt or generator is taken over; the head has another width and is new."""
+    own = ["start=pretrained:ppt_nsp", *overrides]
+    if backbone == "pocket_bert":
+        own.append("pretraining.method.pattern=null") if method == "ptuning_v2" else None
+    one = composed("rte", *own, *STILL, method=method, backbone=backbone)
+    done = run(one)
+    planned = plan(one)
+    first, second = (
+        load_file(p.folder / "prompt.safetensors") for p in (planned.pretraining, planned)
+    )
+    prompts = [name for name in first if name.startswith("prompt.")]
+    assert prompts and done.manifest["started_from"]["run_id"] == planned.pretraining.run_id
+    for name in prompts:
+        torch.testing.assert_close(second[name], first[name], atol=1e-6, rtol=0)
+    fresh = plan(composed("rte", *overrides, *STILL, method=method, backbone=backbone))
+    run(fresh.composed)
+    without = load_file(fresh.folder / "prompt.safetensors")
+    for name in set(second) - set(prompts):
+        torch.testing.assert_close(second[name], without[name], atol=1e-6, rtol=0)
+    assert any(not torch.allclose(second[name], without[name], atol=1e-4) for name in prompts)
 
 
 @pytest.mark.parametrize("task", ["ppt_nss", "ppt_unified"])
 def test_a_prompt_is_learned_on_options(composed, task):
-    done = run(composed(task, "method.pattern=pocket", "start=identical"))
+    done = run(composed(task, "method.pattern=pocket", method="ppt_pretraining"))
     assert done.status == "finished" and 0 <= done.metrics["test"]["accuracy"] <= 100
 
 
-def test_it_does_not_begin_at_random_in_silence(composed):
-    with pytest.raises(UserError, match=r"give a run id or a run's folder .* start=run:"):
-        plan(composed("pocket_pairs"))
+@pytest.mark.parametrize("task", ["sentiment", "pairs", "topics", "choice"])
+def test_the_presets_patterns_suit_the_pocket_tasks(task):
+    config = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"]).config
+    backbone, own = build.build(config["backbone"]), build.build(config["task"], None, None)
+    for pattern in ("ppt_pt", "ppt_hybrid", "ppt_unified"):
+        node = {**config["method"], "pattern": pattern}
+        check_pair(PromptTuning, node, backbone, own)
+        build.build(node, backbone, own)  # refuses words that are not one token
+
+
+@pytest.mark.parametrize(
+    ("method", "pattern", "start"),
+    [
+        ("ppt", "ppt_pt", "pretrained"),
+        ("ppt_hybrid", "ppt_hybrid", "pretrained"),
+        ("ppt_unified", "ppt_unified", "pretrained"),
+        ("pt_vanilla", "ppt_pt", "identical"),
+        ("pt_hybrid", "ppt_hybrid", "identical"),
+        ("pt_mc", "ppt_unified", "identical"),
+    ],
+)
+def test_a_preset_is_a_pattern_and_a_start(method, pattern, start):
+    config = compose_run([f"method={method}"]).config
+    assert (config["method"]["pattern"], config["start"]) == (pattern, start)
+    assert config["method"]["length"] == config["method"]["rescale"] == 100
+
+
+def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, data_dir):
+    train = train_config(compose_run(["method=ppt"]).config["train"])
+    data, backbone = sst2(data_dir, "{~sentence} {mask}"), tiny("bert")
+    method = PromptTuning(backbone, data, length=2, readout="verbalizer", rescale=100.0)
+    rows, dev = (data.load("train") * 6)[:32], data.load("dev")
+    features = [method.encode(rows), method.encode(dev)]
+    score = partial(data.score, examples=dev)
+    one = Member(method, *features, score, data.metric, train, 1, Memory())
+    fit = engine(backbone, 400)
+    fit.place([method])
+    fit.fit([one])
+    assert one.step == 100
+    assert [row["step"] for row in one.history] == [*range(6, 97, 6), 100]
+
+
+def test_the_papers_prompt_has_409_600_numbers():
+    config = compose_run(["method=ppt", "backbone=t5_v1_1_xxl", "task=pocket_pairs"]).config
+    node = {**config["method"], "readout": "head", "pattern": None}  # needs no tokenizer
+    method = build.build(
+        node, build.build(config["backbone"]), build.build(config["task"], None, None)
+    )
+    assert method.learned_parameters()["prompt"] == 100 * 4096 == 409_600
