@@ -20,7 +20,7 @@ from ptrun.method.base import Method
 from ptrun.prompt.bottleneck import dense, hypercomplex
 from ptrun.prompt.phm import mixing
 from ptrun.readout.base import Batch
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 Layout = Literal["houlsby", "pfeiffer"]
@@ -47,7 +47,7 @@ class Adapter(Method):
         order: n of `phm`: a divisor of H and m.
         shared_mixing: `phm`: one A for all adapters (Mahabadi et al.), not one each.
         dropout: of what an adapter adds, in training.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: a value is out of range.

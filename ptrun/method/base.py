@@ -11,7 +11,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.readout import choose
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 

@@ -15,8 +15,8 @@ from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.prompt.slots import Field
 from ptrun.readout.base import Readout
-from ptrun.readout.choose import Reading
 from ptrun.readout.class_words import ClassWords
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 
@@ -29,7 +29,7 @@ class DPT(FineTuning):
         reserved: write a reserved token of the vocabulary for each token of the class words, commas
             included, whose embedding begins as a copy of that token's: so the words have rows of
             their own to tune (code). Else the words themselves (paper).
-        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `class_words`.
+        reading: as in `ptrun.readout.reading.Reading`; `readout` is always `class_words`.
 
     Raises:
         UserError: with `reserved`, the rows do not end in the words of all classes.

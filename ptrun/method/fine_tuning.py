@@ -10,7 +10,7 @@ from torch import nn
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 _OWN_HEAD = ("verbalizer", "class_words")
@@ -24,7 +24,7 @@ class FineTuning(Method):
         backbone: what is tuned; a pooler that is read is tuned too, and with a verbalizer or class
             words the head that pre-training trained.
         task: what is answered.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
     """
 
     tunes_backbone = True

@@ -30,7 +30,7 @@ from ptrun.prompt.generator import Form, Generators, Kind, Sharing
 from ptrun.prompt.glove import glove as glove_file
 from ptrun.prompt.insertion import Insertion, Place, insert, place
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 Source = Literal["previous", "first"]
@@ -57,7 +57,7 @@ class IDPG(Method):
         instance_dropout: whether the pass for M(x) has dropout in training.
         position: where the prompt stands, `ptrun.prompt.insertion.Place`.
         dropout: of M(x) and of hidden units, in training.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: a value is out of range, or the prompt leaves no room for text.

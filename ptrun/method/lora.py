@@ -12,7 +12,7 @@ from ptrun.backbone.low_rank import LowRank, attach, linear_maps, need_peft, siz
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 _LLAMA = ("q_proj", "v_proj")
@@ -40,7 +40,7 @@ class LoRA(Method):
         alpha: scale, times the rank.
         dropout: of what A reads, in training.
         targets: last names of the linear maps that change; null is queries and values.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: PEFT is absent, a value is out of range, or the backbone has no such map.

@@ -13,7 +13,7 @@ from typing import Unpack
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 
@@ -23,7 +23,7 @@ class ManualPrompt(Method):
     Args:
         backbone: frozen.
         task: what is answered.
-        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `verbalizer`.
+        reading: as in `ptrun.readout.reading.Reading`; `readout` is always `verbalizer`.
     """
 
     readouts = ("verbalizer",)

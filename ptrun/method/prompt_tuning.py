@@ -21,7 +21,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.soft import SoftPrompt
 from ptrun.readout.base import Batch
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 _EMBEDDING_TWICE = ("bert", "roberta", "electra", "albert")
@@ -40,7 +40,7 @@ class PromptTuning(Method):
             (and of AdamW's epsilon).
         double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
             does; false by default, BERT-like encoders alone.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: the prompt leaves no room for text, or the backbone cannot embed twice.

@@ -26,8 +26,8 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.folded import Folded
 from ptrun.prompt.encoder import Kind, PromptEncoder, Width
 from ptrun.readout.base import Batch
-from ptrun.readout.choose import Reading
 from ptrun.readout.cloze import Cloze
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 
@@ -40,7 +40,7 @@ class PTuning(Folded):
         encoder, hidden: as `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
         tune_backbone: learn the backbone too.
         per_relation: on fact probing, learn a prompt for each relation, each on its own.
-        reading: as in `ptrun.readout.choose.Reading`; `readout` is always `verbalizer`.
+        reading: as in `ptrun.readout.reading.Reading`; `readout` is always `verbalizer`.
     """
 
     soft = True

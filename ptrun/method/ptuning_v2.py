@@ -20,7 +20,7 @@ from ptrun.errors import UserError
 from ptrun.method.folded import Folded
 from ptrun.prompt.prefix import DeepPrefix, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
-from ptrun.readout.choose import Reading
+from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
@@ -43,7 +43,7 @@ class PTuningV2(Folded):
         layers: first and last layer with a prefix, counted from 1; null is all. Of each stack.
         stacks: of an encoder-decoder: which attentions have prefixes; null is both
             self-attentions, or the encoder's alone where the decoder has no part in the answer.
-        reading: as in `ptrun.readout.choose.Reading`.
+        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: the prompt leaves no room for text, the interval is not one of the model's, or a

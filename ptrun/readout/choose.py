@@ -1,28 +1,25 @@
 """The read-out of a method on a kind of task: a linear head, or the language-model head."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
-from ptrun.readout.candidates import Candidates, Objective, Scored
+from ptrun.readout.candidates import Candidates
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
-from ptrun.readout.class_tree import ClassTree
-from ptrun.readout.class_words import ClassWords, Direction, Order, Share, ordered
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
 from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.multispan_tags import TagHead
-from ptrun.readout.multispan_words import PassageWords
+from ptrun.readout.original import original_words
 from ptrun.readout.patterns import choose
-from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
+from ptrun.readout.pooled_head import LabelHead, NumberHead
+from ptrun.readout.reading import Reading
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
-from ptrun.readout.tree import Tree, made_tree, read_tree
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 
@@ -46,54 +43,6 @@ KINDS = {
 }
 """Kinds of task by the read-out that answers them."""
 _PATTERNED = ("verbalizer", "class_words")
-_CLASSES_ALONE = {
-    "pattern": None,
-    "class_bias": False,
-    "class_loss": "mean",
-    "class_order": "written",
-    "class_tree": None,
-    "fan_out": None,
-    "beam": 1,
-}
-"""What class words have and a passage has not, as it is where nothing is asked for."""
-
-
-class Reading(TypedDict, total=False):
-    """The keys by which every method says how it reads an answer.
-
-    `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
-    whether a label's description is entailed; `verbalizer`, words through the frozen language-model
-    head; or `class_words`, ELECTRA's own head where all classes are written out; on multi-span
-    questions, where nothing is, over the words of the passage. For heads: `pooler`
-    (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name, null for
-    the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
-    `class_order` (`ptrun.readout.class_words`); where there are too many for a row `class_tree`
-    (@FILE or the tree itself) or `fan_out`, with `beam` (`ptrun.readout.class_tree`); of a passage
-    `threshold`, `threshold_on` (`ptrun.readout.multispan_words`). For verbalizers: `among`
-    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels) and `closed`
-    (the same); `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
-    (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
-    """
-
-    readout: Literal["head", "verbalizer", "entailment", "class_words"]
-    pooler: Pooler
-    pattern: str | None
-    among: Among | Literal["auto"]
-    closed: bool
-    objective: Objective
-    scored: Scored
-    swapped: bool
-    sentinel: bool
-    shifted_label: bool
-    score_direction: Direction
-    class_bias: bool
-    class_loss: Share
-    class_order: Order
-    threshold: float
-    threshold_on: Direction
-    class_tree: str | dict[str, Any] | list[Any] | None
-    fan_out: int | None
-    beam: int
 
 
 def check(
@@ -127,7 +76,7 @@ def check(
     if chosen == "entailment":
         described(task)
     if chosen == "class_words":
-        _class_words(backbone, task, reading, soft=soft)
+        original_words(backbone, task, reading, soft=soft)
     if chosen == "verbalizer":
         pvp = _pvp(backbone, task, reading, soft=soft)
         _check_words(backbone, task, pvp)
@@ -150,7 +99,7 @@ def readout_for(
     if reading.get("readout", "head") == "verbalizer":
         return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
     if reading.get("readout") == "class_words":
-        return _class_words(backbone, task, reading, soft=soft)
+        return original_words(backbone, task, reading, soft=soft)
     if reading.get("readout") == "entailment":
         return EntailmentHead(backbone, task, reading.get("pooler", "auto"))
     if task.kind in _PLAIN:
@@ -190,7 +139,7 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         shifted = reading.get("shifted_label", False)
         return FactWords(backbone, task, pvp, sentinel=sentinel, shifted_label=shifted)
     if pvp.verbalizer(1 if task.kind == "choice" else 0) is not None:
-        among, closed = _among(backbone, reading), reading.get("closed", False)
+        among, closed = _among(backbone, reading), _closed(backbone, reading)
         return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel, closed=closed)
     if task.kind == "span_check":
         return Fill(backbone, task, pvp)
@@ -201,65 +150,6 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         objective=reading.get("objective", "margin"),
         scored=reading.get("scored", "sum"),
         swapped=reading.get("swapped", False),
-    )
-
-
-def _class_words(
-    backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
-) -> Readout:
-    if backbone.config["model_type"] != "electra":
-        raise UserError(
-            f"backbone={backbone.name} has no head that tells real words from replaced ones, which "
-            "method.readout=class_words reads; use backbone=electra_base or another ELECTRA."
-        )
-    if task.kind == "multispan":
-        return _passage_words(backbone, task, reading)
-    name = reading.get("pattern")
-    pvp = choose(task, backbone.family, soft=soft, name=name, listed=True)
-    tree = _tree(task, pvp, reading)
-    options: Any = {
-        "direction": reading.get("score_direction", "one_minus_sigma"),
-        "bias": reading.get("class_bias", False),
-        "share": reading.get("class_loss", "mean"),
-    }
-    if tree is None or not any(tree.values()):  # one level: a list
-        order = reading.get("class_order", "written") if tree is None else list(tree)
-        return ClassWords(backbone, task, pvp, order=order, **options)
-    return ClassTree(backbone, task, pvp, tree, beam=reading.get("beam", 1), **options)
-
-
-def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
-    """Return the tree of classes that was given or is to be made, or None."""
-    given, fan_out = reading.get("class_tree"), reading.get("fan_out")
-    order = reading.get("class_order", "written")
-    if given is None and fan_out is None:
-        return None
-    if given is None:
-        words = ordered(pvp.words or {}, order)
-        return made_tree({label: own[0] for label, own in words.items()}, fan_out or 0)
-    if fan_out is not None or order != "written":
-        other = "fan_out" if fan_out is not None else "class_order"
-        raise UserError(
-            f"method.{other} makes a tree of its own order, and method.class_tree is one; "
-            f"leave method.{other} out."
-        )
-    return read_tree(given, task.labels)
-
-
-def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:
-    asked = {key: reading.get(key, plain) for key, plain in _CLASSES_ALONE.items()}
-    for key, value in asked.items():
-        if value != _CLASSES_ALONE[key]:
-            raise UserError(
-                f"method.{key}={value}: task={task.name} has no classes, the words of its passage "
-                "are read; leave it out."
-            )
-    return PassageWords(
-        backbone,
-        task,
-        direction=reading.get("score_direction", "one_minus_sigma"),
-        threshold=reading.get("threshold", 0.6),
-        on=reading.get("threshold_on", "sigma"),
     )
 
 
@@ -304,13 +194,21 @@ def _among(backbone: PretrainedBackbone, reading: Reading) -> Among:
     return among
 
 
+def _closed(backbone: PretrainedBackbone, reading: Reading) -> bool:
+    """Return what `method.closed` says; auto is yes where there are sentinels to close with."""
+    asked = reading.get("closed", False)
+    return _can_close(backbone, reading) if asked == "auto" else asked
+
+
+def _can_close(backbone: PretrainedBackbone, reading: Reading) -> bool:
+    marked = backbone.family == "seq2seq" and reading.get("sentinel", True)
+    return marked and _among(backbone, reading) == "vocabulary"
+
+
 def _check_closed(backbone: PretrainedBackbone, task: Task, pvp: PVP, reading: Reading) -> None:
     """Refuse a target that ends in a sentinel where the answer has none before it."""
     words = pvp.verbalizer(1 if task.kind == "choice" else 0) is not None and task.kind != "facts"
-    marked = backbone.family == "seq2seq" and reading.get("sentinel", True)
-    if reading.get("closed") and not (
-        words and marked and _among(backbone, reading) == "vocabulary"
-    ):
+    if reading.get("closed") is True and not (words and _can_close(backbone, reading)):
         raise UserError(
             "method.closed=true ends an answer among all words with a sentinel: it needs an "
             "encoder-decoder, label\nwords or letters, method.among=vocabulary and "

@@ -82,7 +82,7 @@ def fingerprint(folder: Path, bound: Mapping[str, str]) -> str:
     told = done.manifest.get("prompt") if done else None
     if told not in (None, found):
         raise UserError(
-            f"{folder / _FILE}: its prompt is {found}, but the run left {told}; start from "
+            f"{folder / FILE}: its prompt is {found}, but the run left {told}; start from "
             "another run, or repeat that one with rerun=true."
         )
     return found
