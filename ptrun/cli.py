@@ -24,7 +24,8 @@ ptrun: config-driven experiments in prompt tuning
   ptrun -m KEY=A,B ...        a sweep over comma-separated values
   ptrun list [GROUP]          the options of a group, or of all
   ptrun report DIR [over=KEY] mean, std and n for each method and task below DIR; over the
-                              values of a key: over=method.pattern, with the best on dev
+                              values of a key: over=method.pattern, with the best on dev;
+                              vote=true: the score of the seeds' majority too
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
@@ -127,10 +128,13 @@ def _report(arguments: Sequence[str]) -> None:
     from ptrun.report import table
 
     keys = [argument.removeprefix("over=") for argument in arguments if argument[:5] == "over="]
-    folders = [argument for argument in arguments if argument[:5] != "over="]
-    if len(folders) != 1 or len(keys) > 1:
-        raise UserError("report takes one folder: ptrun report outputs [over=method.pattern]")
-    shown = table(Path(folders[0]), *keys)
+    votes = "vote=true" in arguments
+    folders = [a for a in arguments if a[:5] != "over=" and a != "vote=true"]
+    if len(folders) != 1 or len(keys) + votes > 1:
+        raise UserError(
+            "report takes one folder: ptrun report outputs [over=method.pattern | vote=true]"
+        )
+    shown = table(Path(folders[0]), *keys, vote=votes)
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
 
