@@ -60,6 +60,7 @@ def plan(composed: Composed) -> Plan:
     method: Any = build.target(config["method"])
     check_pair(method, config["method"], backbone, task)
     start = plan_start(config, method, task, bound_to(backbone))
+    backbone.tuned = start.tuned
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other

@@ -249,6 +249,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
         "start": planned.composed.config["start"] or "random",
+        "start_takes": planned.start.takes,
         "steps": max(one.member.step for one in all_),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),

@@ -20,6 +20,7 @@ from ptrun.backbone.dropout import install
 from ptrun.backbone.family import family_of
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.pooler import pooler, stored
+from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
 
 
@@ -67,6 +68,7 @@ class PretrainedBackbone:
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
         self.has_head, self.fetched = True, False
+        self.tuned: Tuned | None = None  # as which run tuned it; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -105,7 +107,8 @@ class PretrainedBackbone:
     @property
     def weights(self) -> str:
         """What identifies the weights: a fingerprint of local files, or hub id and revision."""
-        return self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+        own = self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+        return f"{own}+{self.tuned.digest}" if self.tuned else own
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -154,6 +157,8 @@ class PretrainedBackbone:
             found = stored(folder) if self.has_pooler else None
             model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
         self.__dict__["model"] = self._prepare(model)
+        if self.tuned:
+            self.tuned.put(self)
         self._check_size()
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
