@@ -26,6 +26,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun report DIR [over=KEY] mean, std and n for each method and task below DIR; over the
                               values of a key: over=method.pattern, with the best on dev;
                               best=3 adds DPT's mean of the best 3 seeds, and all of them
+                              vote=true: the score of the seeds' majority too
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
@@ -128,14 +129,16 @@ def _report(arguments: Sequence[str]) -> None:
 
     from ptrun.report import table
 
-    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=")))
-    folders = [a for a in arguments if not a.startswith(("over=", "best="))]
-    best = given.get("best")
-    if len(folders) != 1 or len(given) + 1 < len(arguments) or not (best or "1").isdigit():
+    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=", "vote=")))
+    folders = [a for a in arguments if not a.startswith(("over=", "best=", "vote="))]
+    best, vote = given.get("best", "1"), given.get("vote", "true")
+    if len(folders) != 1 or len(arguments) > 2 or not best.isdigit() or vote != "true":
         raise UserError(
-            "report takes one folder: ptrun report outputs [over=method.pattern] [best=3]"
+            "report takes one folder: ptrun report outputs [over=method.pattern | best=3 | "
+            "vote=true]"
         )
-    shown = table(Path(folders[0]), given.get("over"), int(best) if best else None)
+    best_of = int(best) if "best" in given else None
+    shown = table(Path(folders[0]), given.get("over"), best=best_of, vote="vote" in given)
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
 

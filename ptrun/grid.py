@@ -72,7 +72,7 @@ def cells(
     overrides: Sequence[str] = (),
 ) -> Iterator[Cell]:
     """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
-    rows = [row for method in options("method") for row in _rows(method)]
+    rows = [row for method, node in methods().items() for row in _rows(method, node)]
     nodes = {kind: _composed([f"task={task}", *overrides])["task"] for kind, task in tasks.items()}
     for backbone in backbones:
         for title, own in rows:
@@ -81,16 +81,30 @@ def cells(
                 yield _cell(title, backbone, kind, {**config, "task": node}, steps)
 
 
+def methods() -> dict[str, dict[str, Any]]:
+    """Return the methods' configurations, presets aside.
+
+    A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
+    which decide what it can answer.
+    """
+    nodes = {option: _composed([f"method={option}"])["method"] for option in options("method")}
+    form = {option: (node["_target_"], node.get("readout")) for option, node in nodes.items()}
+
+    def is_preset(option: str) -> bool:
+        return any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
+
+    return {option: node for option, node in nodes.items() if not is_preset(option)}
+
+
 def _composed(overrides: Sequence[str]) -> dict[str, Any]:
     return compose_run(overrides).config
 
 
-def _rows(method: str) -> list[tuple[str, list[str]]]:
+def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return a method's rows: one a read-out, where its file leaves that open.
 
     A file that names a pattern is for the tasks that have it: no method of its own.
     """
-    node = _composed([f"method={method}"])["method"]
     if node.get("pattern"):
         return []
     if node.get("readout", "head") != "head":

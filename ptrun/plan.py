@@ -65,6 +65,7 @@ def plan(composed: Composed) -> Plan:
     method: Any = build.target(config["method"])
     check_pair(method, config["method"], backbone, task)
     start = plan_start(config, method, task, bound_to(backbone))
+    backbone.tuned = start.tuned
     pretraining = None
     if start.kind == "pretrained":
         pretraining = plan(composed_for(composed, start.value))

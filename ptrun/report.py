@@ -3,6 +3,7 @@
 ptrun report outputs
 ptrun report outputs over=method.pattern      # mean and std over patterns, and the best on dev
 ptrun report outputs best=3                   # DPT's rule: the mean of the best 3 of 10 seeds
+ptrun report outputs vote=true                # and the score of what the seeds answer together
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,15 @@ from ptrun import result
 from ptrun.aggregate import best_on_dev, mean_of_best, mean_std, near_best
 from ptrun.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.errors import UserError
+from ptrun.vote import vote as together
 
 _COLUMNS = ("dev", "test", "n", "failed", "learned")
 _FOLDED = ("best on dev", "tests by seed")
 _SEEDS = "mean ± standard deviation over seeds (n - 1); failed runs are not in the mean"
+_VOTE = (
+    "vote: the test score of the seeds' commonest label (a tie: the earliest seed's), of numbers "
+    "their mean;\nIDPG's tables, which have both, divide the deviation by n, not n - 1"
+)
 _OVER = (
     "mean ± standard deviation (n - 1) over n values of {key}, each the mean of its seeds;\n"
     "best on dev: the test score of the values whose dev score is highest"
@@ -28,11 +34,17 @@ _BEST = (
 )
 
 
-def table(root: Path, over: str | None = None, best: int | None = None) -> Table:
+def table(
+    root: Path, over: str | None = None, *, best: int | None = None, vote: bool = False
+) -> Table:
     """Return the table of all runs below a folder.
 
-    `over` makes one row of the values of a key; `best` adds the mean of so many of the highest test
-    scores, the lowest, how many are near the highest, and all of them by seed.
+    Args:
+        root: the folder.
+        over: make one row of the values of this key.
+        best: add the mean of so many of the highest test scores, the lowest, how many are near the
+            highest, and all of them by seed; without `over`.
+        vote: add the score of what the seeds of a cell answer together; without `over`.
 
     Raises:
         UserError: the folder is not there, or holds no result, or no result has the key.
@@ -48,6 +60,8 @@ def table(root: Path, over: str | None = None, best: int | None = None) -> Table
         columns = (*_COLUMNS, f"best {best}", "min", "within 2", "tests by seed")
         rows = [_row(cell) + _seeds(cell, best) for cell in cells(results)]
         return _table(root, columns, rows, _BEST.format(keep=best))
+    if over is None and vote:
+        return _voted(root, cells(results))
     if over is None:
         return _table(root, _COLUMNS, [_row(cell) for cell in cells(results)], _SEEDS)
     rows = [_merged_row(row) for row in merged(results, over)]
@@ -60,6 +74,19 @@ def spread(values: Sequence[float]) -> str:
         return "-"
     found = mean_std(values)
     return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
+
+
+def _voted(root: Path, found: Sequence[Cell]) -> Table:
+    """Return the table with votes; below it why some cells have none."""
+    folders = {folder.name: folder for folder in result.run_folders(root)}
+    votes = [together(cell.runs, folders) for cell in found]
+    rows = [[*_row(cell), _number(own.score)] for cell, own in zip(found, votes, strict=True)]
+    reasons = dict.fromkeys(f"no vote: {own.reason}" for own in votes if own.reason)
+    return _table(root, (*_COLUMNS, "vote"), rows, "\n".join([_SEEDS, _VOTE, *reasons]))
+
+
+def _number(score: float | None) -> str:
+    return "-" if score is None else f"{score:.2f}"
 
 
 def _table(

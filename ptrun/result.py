@@ -47,9 +47,13 @@ def read_all(root: Path) -> list[RunResult]:
 
     A folder set aside by `rerun=true` (its name holds a `~`) is left out.
     """
+    return [result for folder in run_folders(root) if (result := read(folder)) is not None]
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Return the run folders below a folder that finished or failed, in order of their paths."""
     folders = {file.parent for name in (FINISHED, FAILED) for file in root.rglob(name)}
-    kept = [folder for folder in sorted(folders) if "~" not in folder.name]
-    return [result for folder in kept if (result := read(folder)) is not None]
+    return [folder for folder in sorted(folders) if "~" not in folder.name]
 
 
 def _parse(file: Path) -> RunResult:

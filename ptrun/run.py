@@ -255,6 +255,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "task_version": planned.task.version,
         "start": planned.composed.config["start"] or "random",
         "started_from": planned.start.record(),
+        "start_takes": planned.start.takes,
         "prompt": fingerprint_of({one.part.name: one.method for one in all_}),
         "steps": max(one.member.step for one in all_),
         "seconds": seconds,

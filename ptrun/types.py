@@ -23,13 +23,14 @@ class Prediction:
     """What a method answers for the example of the same id; `value` has the target's form.
 
     `also` has further answers by name, by other rules than the one that counts: scored beside it.
-    `probability` is that of the value among all there could be, where the read-out has one.
+    `probability` is that of the value among all there could be, where the read-out has one; it
+    rounds with the company it is computed in, so it does not count in comparisons.
     """
 
     id: str
     value: Any
     also: Mapping[str, Any] = field(default_factory=dict)
-    probability: float | None = None
+    probability: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.config.paths import options
-from ptrun.grid import BACKBONES, TASKS, cells
+from ptrun.grid import BACKBONES, TASKS, cells, methods
 
 REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
 
@@ -22,7 +22,14 @@ def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_di
         else:
             assert float(cell.outcome) <= 100, cell
     rows = {cell.method.partition(",")[0] for cell in found}
-    for_named_patterns = {m for m in options("method") if m.startswith(("ppt", "pt_"))}
-    assert rows == set(options("method")) - (for_named_patterns - {"ppt_pretraining"})
+    assert rows == {method for method, node in methods().items() if not node.get("pattern")}
     allowed = [cell for cell in found if not cell.refused]
     assert len(allowed) > 20, "heads of six kinds for each of the methods that have them"
+
+
+def test_presets_alone_are_left_out():
+    kept = set(methods())
+    presets = set(options("method")) - kept
+    assert {"idpg_s", "idpg_prompt_tuning_134", "ptuning_lama"} <= presets
+    assert {"idpg", "ptuning", "ptuning_v2", "prompt_tuning", "ppt", "compacter"} <= kept
+    assert all(any(option.startswith(f"{one}_") for one in kept) for option in presets)

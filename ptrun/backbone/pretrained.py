@@ -20,6 +20,7 @@ from ptrun.backbone.dropout import install
 from ptrun.backbone.family import family_of
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.pooler import pooler, stored
+from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
 
 
@@ -68,6 +69,7 @@ class PretrainedBackbone:
         self.family = self.architecture.name
         self.has_head, self.fetched = True, False
         self.kept: dict[bytes, Tensor] = {}  # what frozen passes found; gone when weights move
+        self.tuned: Tuned | None = None  # as which run tuned it; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -106,7 +108,8 @@ class PretrainedBackbone:
     @property
     def weights(self) -> str:
         """What identifies the weights: a fingerprint of local files, or hub id and revision."""
-        return self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+        own = self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+        return f"{own}+{self.tuned.digest}" if self.tuned else own
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -156,6 +159,8 @@ class PretrainedBackbone:
             model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
+        if self.tuned:
+            self.tuned.put(self)
         self._check_size()
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:

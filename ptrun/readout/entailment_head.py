@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from string import Formatter
 
+import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.tuned import classifier_of
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.head import summed_up, texts
@@ -16,7 +18,7 @@ from ptrun.types import Example, Prediction
 
 
 class EntailmentHead(PooledHead):
-    """Linear(H, 2) a described label, entailed or not; the most entailed is the answer.
+    """Linear(H, C) a described label, entailed or not; the most entailed is the answer.
 
     Wang et al. 2021, Entailment as Few-Shot Learner: one row a label, (text, description), each a
     binary example of its own. A binary task may describe one label alone, as EFL asks it: the other
@@ -24,14 +26,29 @@ class EntailmentHead(PooledHead):
     quotes one of its fields (`{hypothesis}`), and the fields it does not quote are the first text.
     Numbers cannot be asked for, so STS-B, which IDPG's row has, is out.
 
-    The head starts at random: our backbones hold a checkpoint's body, so an MNLI checkpoint's own
-    classification head is not read (EFL goes on from it). The authors' descriptions are not
-    published with IDPG; those of the task files are ours.
+    Where the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
+    that `start=run:` names), it has that head's rows and dense layer, and a run begins as them; the
+    other rows' classes together are `not`, so the probability of entailment is that head's. A
+    `pooler` that is none of that head's own, or a backbone without one: C is 2, begun at random.
+
+    The authors' descriptions are not published with IDPG; those of the task files are ours.
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
-        super().__init__(backbone, task, 2, pooler)
+        known = classifier_of(backbone)
+        if known is None or known.entailed is None or pooler not in ("auto", known.pooler):
+            known = None
+        size = len(known.labels) if known else 2
+        super().__init__(backbone, task, size, known.pooler if known else pooler)  # type: ignore[arg-type]
+        self.classifier = known
+        self.entailed = known.entailed if known and known.entailed is not None else 1
         self.forms = described(task)
+
+    def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return `[K, 2]`, not entailed and entailed; several classes that are `not` are added."""
+        own = super().scores(output, batch)
+        others = [i for i in range(own.shape[1]) if i != self.entailed]
+        return torch.stack([own[:, others].logsumexp(dim=1), own[:, self.entailed]], dim=1)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row a description; the longer text of the two is shortened first."""

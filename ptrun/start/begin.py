@@ -1,5 +1,6 @@
 """Put the prompts of a run where `start=` says they begin."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -11,8 +12,11 @@ from ptrun.method.base import Method
 from ptrun.prompt.soft import InputVectors
 from ptrun.readout.base import Features
 from ptrun.start.another import follow
+from ptrun.start.heads import begin_head
 from ptrun.start.spec import OTHERS, WORDS, Start
 from ptrun.start.words import Source, word_ids
+
+_LOG = logging.getLogger(__name__)
 
 Rows = Callable[[Method, str], Sequence[Features]]
 """Gives the encoded train and dev examples of a method's part."""
@@ -21,12 +25,16 @@ Rows = Callable[[Method, str], Sequence[Features]]
 def begin(
     start: Start, methods: Mapping[str, Method], bound: Mapping[str, str], seed: int, rows: Rows
 ) -> None:
-    """Change the prompts of placed methods, by part; heads and backbone stay as they are.
+    """Change the prompts of placed methods, by part, and heads that go on from the backbone's own.
 
     Raises:
         UserError: another run's prompt does not fit, or there are no words.
     """
-    if start.kind in OTHERS:
+    heads = [begin_head(method) for method in methods.values()]
+    if start.tuned is not None:
+        new = "all else is" if any(heads) else "prompt and head are"
+        _LOG.info("start=run:%s: its backbone; %s new", start.value, new)
+    elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
     elif start.kind != "random":

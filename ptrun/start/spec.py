@@ -11,13 +11,15 @@
 | `top_1000`        | words of the first 1,000 ids, shuffled by the model seed (PPT)              |
 | `task_words`      | the commonest words of what train and dev read, shuffled so (PPT)           |
 | `text:WORDS`      | these words in turn                                                         |
-| `run:RUN`         | another run's prompt, by run id or folder (MPT-2)                           |
+| `run:RUN`         | another run's prompt, by run id or folder (MPT-2); of a run that tuned the  |
+|                   | backbone and learned no prompt, that backbone (supplementary training)      |
 | `pretrained`      | the prompt of a run on another task, found or made first, that PPT has for  |
 |                   | this kind; `pretrained:TASK` names it (`ptrun.start.pretrained`)            |
 
 Random starts and words need a method that learns input vectors; `run` and `pretrained` are for
-every method, and leave that run's head and a tuned backbone behind. Sizes are those of the vectors,
-whatever `method.rescale` is. A text with commas is typed as 'start="text:good, bad"'.
+every method, and leave that run's head behind, and a backbone that was tuned beside a prompt. Sizes
+are those of the vectors, whatever `method.rescale` is. A text with commas is typed as
+'start="text:good, bad"'.
 """
 
 from collections.abc import Mapping
@@ -26,11 +28,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from ptrun.backbone.tuned import Tuned
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.start import another
 from ptrun.start.pretrained import task_for
+from ptrun.start.tuned import tuned_by
 from ptrun.task.base import Task
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
@@ -48,7 +52,8 @@ class Start:
         kind: one of `KINDS`.
         value: the text, or the task or run that is learned first; else empty.
         size: standard deviation or bound of a random start.
-        folder: of another run, and `digest` its prompt's content.
+        folder: of another run, and `digest` the content of what is taken from it.
+        tuned: the backbone that run tuned, if that is what is taken.
     """
 
     kind: str
@@ -56,6 +61,14 @@ class Start:
     size: float = 0.0
     folder: Path | None = None
     digest: str = ""
+    tuned: Tuned | None = None
+
+    @property
+    def takes(self) -> str | None:
+        """What is taken from another run: `backbone`, with EFL its head too, or `prompt`."""
+        if self.kind != "run":
+            return None
+        return "backbone" if self.tuned else "prompt"
 
     def __str__(self) -> str:
         """Return how it is typed; another run by what is taken from it, not by its place."""
@@ -101,6 +114,8 @@ def plan_start(
     start = parse(config["start"])
     if start.kind == "run":
         folder = another.find(start.value, Path(config["outputs"]), config["name"])
+        if tuned := tuned_by(folder, bound):
+            return Start("run", start.value, folder=folder, digest=tuned.digest, tuned=tuned)
         return Start("run", start.value, folder=folder, digest=another.fingerprint(folder, bound))
     if start.kind == "pretrained":
         return Start("pretrained", task_for(task, config["method"], start.value))

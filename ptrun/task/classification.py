@@ -1,16 +1,14 @@
 """Classification: one label for a text or a pair of texts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1
+from ptrun.task.metrics.labels import Metric, score
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
-
-Metric = Literal["accuracy", "macro_f1", "f1", "accuracy_f1"]
 
 
 class Classification(Dataset):
@@ -43,7 +41,7 @@ class Classification(Dataset):
         super().__init__(data_dir, variant, **common)
         self.labels: Sequence[str] = list(labels)
         self.fields, self.positive = fields, positive
-        self.metrics = list(metrics or ["accuracy"])
+        self.metrics: list[Metric] = list(metrics or ["accuracy"])
         self.metric = self.metrics[0]
         self._extra, self._label = extra or [], label
         self._raw: Mapping[Any, str] = {raw: name for name, raw in labels.items()}
@@ -65,14 +63,7 @@ class Classification(Dataset):
     ) -> dict[str, float]:
         """Return the metrics of the task, 0-100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
-        positive = self.positive or ""
-        scorers = {
-            "accuracy": lambda: accuracy(guesses, golds),
-            "macro_f1": lambda: macro_f1(guesses, golds),
-            "f1": lambda: binary_f1(guesses, golds, positive=positive),
-            "accuracy_f1": lambda: accuracy_and_f1(guesses, golds, positive=positive),
-        }
-        return {name: scorers[name]() for name in self.metrics}
+        return {name: score(name, guesses, golds, positive=self.positive) for name in self.metrics}
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked."""

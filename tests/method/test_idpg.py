@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch.nn.functional import gelu
 
-from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.hardware.join import join
@@ -222,28 +222,33 @@ def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny
 
 
 @pytest.mark.parametrize(
-    ("count", "own"),
+    ("option", "count"),
     [
-        (137_232, {}),
-        (107_776, {"deep": False, "hidden": 256, "shared_mixing": True}),
-        (1_578_240, {"deep": False, "hidden": 256, "generator": "dense"}),
-        (221_200, {"generator": "dense"}),
-        (122_880, {"generator": "none"}),
-        (5_120, {"generator": "none", "deep": False}),
-        (144_704, {"glove": "300 numbers a word", "order": 4, "source": "first"}),
+        ("idpg", 137_232),
+        ("idpg_dnn", 221_200),
+        ("idpg_glove", 144_704),
+        ("idpg_s", 107_776),
+        ("idpg_s_dnn", 1_578_240),
+        ("idpg_ptuning_v2", 122_880),
+        ("idpg_prompt_tuning", 5_120),
+        ("idpg_prompt_tuning_134", 137_216),
+        ("adapter", 1_622_784),
+        ("compacter", 152_832),
     ],
 )
-def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, count, own):
-    if "glove" in own:
-        own = {**own, "glove": str(tmp_path / "vectors.txt")}
+def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, count):
+    """Each row of the paper's Table 1 by the word a user types, and its recipe."""
+    node = compose_run(["backbone=roberta_large", f"method={option}"]).config
+    if option == "idpg_glove":
+        node["method"]["glove"] = str(tmp_path / "vectors.txt")
         (tmp_path / "vectors.txt").write_text("the" + " 0.1" * 300 + "\n")
-    node = compose_run(["backbone=roberta_large", "method=idpg"]).config
-    backbone = PretrainedBackbone(**{k: v for k, v in node["backbone"].items() if k[0] != "_"})
-    keys = {k: v for k, v in node["method"].items() if k[0] != "_"}
     with torch.device("meta"):
-        counted = IDPG(backbone, sst2(data_dir), **{**keys, **own}).learned_parameters()
+        method = build(node["method"], build(node["backbone"]), sst2(data_dir))
+    counted = method.learned_parameters()
     assert counted["prompt"] == count and counted["backbone"] == 0
     assert counted["head"] == 1_051_650  # learned too, though the paper does not count it
+    assert [node["train"][key] for key in ("weight_decay", "clip")] == [0.1, None]
+    assert node["train"]["schedule"] == "constant"
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])

@@ -47,6 +47,7 @@ def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
     head = "readout.linear.weight"
     assert not torch.allclose(ours[head], theirs[head], atol=1e-3)
     assert second.manifest["start"] == f"run:{first.run_id}"
+    assert second.manifest["start_takes"] == "prompt"
     copied = shutil.copytree(plan(small()).folder, tmp_path / "elsewhere")
     assert plan(small(f"start=run:{copied}", *STILL)).run_id == second.run_id
     assert plan(small(*STILL)).run_id != second.run_id

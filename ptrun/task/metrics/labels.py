@@ -5,10 +5,24 @@ A class that is neither predicted nor gold has F1 0, as in scikit-learn with `ze
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from typing import Literal
 
 from ptrun.task.metrics.pairs import paired, percent
 
 Labels = Sequence[Hashable]
+Metric = Literal["accuracy", "macro_f1", "f1", "accuracy_f1"]
+
+
+def score(
+    metric: Metric, predicted: Labels, targets: Labels, *, positive: Hashable = None
+) -> float:
+    """Return a metric by its name, 0-100; `f1` and `accuracy_f1` are of a `positive` label."""
+    if metric == "accuracy":
+        return accuracy(predicted, targets)
+    if metric == "macro_f1":
+        return macro_f1(predicted, targets)
+    of = binary_f1 if metric == "f1" else accuracy_and_f1
+    return of(predicted, targets, positive=positive)
 
 
 def accuracy(predicted: Labels, targets: Labels) -> float:
