@@ -1,6 +1,6 @@
 """Lines of a corpus labelled by a classifier that another run trained (PPT, CLS).
 
-    ptrun task=sst5 method=fine_tuning backbone=roberta_base                    trains one
+    ptrun task=yelp_full method=fine_tuning backbone=roberta_base               trains one
     ptrun task=ppt_cls task.source.labeller=run:RUN_ID task.source.corpus=DIR   asks it, and learns
 
 What it says is kept below `<outputs>/.labels`, shard by shard, in a folder whose name is a hash of
