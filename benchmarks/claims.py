@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Claim:
     """What a paper says of some rows: each better than the first.
 
-    `needs` is a backbone of --models in the place of the one in `common`.
+    `needs` is a backbone of --models in the place of the one in `common`; `first` a run that is
+    done before, whose folder is {first} in the rows.
     """
 
     name: str
@@ -16,6 +17,7 @@ class Claim:
     rows: dict[str, tuple[str, ...]]
     needs: str = ""
     seeds: str = "1,2,3"
+    first: tuple[str, ...] = ()
 
 
 def methods(prompt: str, deep: str) -> dict[str, tuple[str, ...]]:
@@ -52,6 +54,36 @@ def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
         },
         model,
         "1,2,3,4,5",
+    )
+
+
+IDPG = {
+    "PT": ("method=idpg_prompt_tuning",),
+    "P-tuning v2, additive": ("method=idpg_ptuning_v2",),
+    "S-IDPG": ("method=idpg_s",),
+    "M-IDPG": ("method=idpg",),
+}
+SHOTS = ("setting=few_shot_32", "backbone=pocket_t5", "method.length=20")
+STEPS = ("pretraining.train.max_steps=200", "pretraining.train.batch_size=32")
+LABELLED = (*STEPS, "pretraining.task.source.labeller=run:{first}")
+
+
+def ppt(task: str, first: tuple[str, ...], pretraining: tuple[str, ...]) -> Claim:
+    """Return PPT's claim at 32 shots, with the hybrid and the unified form."""
+    return Claim(
+        f"32 shots, {task.removeprefix('pocket_')}",
+        "PPT T4: PT < PPT, with less spread",
+        (f"task={task}", *SHOTS),
+        {
+            "PT": ("method=pt_vanilla",),
+            "PPT": ("method=ppt", *pretraining),
+            "Hybrid PT": ("method=pt_hybrid",),
+            "Hybrid PPT": ("method=ppt_hybrid", *pretraining),
+            "PT (MC)": ("method=pt_mc",),
+            "Unified PPT": ("method=ppt_unified", *STEPS),
+        },
+        seeds="1,2,3,4,5",
+        first=first,
     )
 
 
@@ -109,4 +141,25 @@ CLAIMS = (
     *(dpt(name, task, "mini_electra") for name, task in REAL.items()),
     dpt("sentiment", "pocket_sentiment", rate="2e-4"),
     dpt("topics", "pocket_topics"),
+    ppt(
+        "pocket_sentiment",
+        ("task=pocket_sentiment", "method=fine_tuning", "train.max_steps=200"),
+        LABELLED,
+    ),
+    ppt("pocket_pairs", (), STEPS),
+    Claim(
+        "instances, sentiment",
+        "IDPG T1: PT < P-tuning v2, S-IDPG < M-IDPG",
+        ("task=pocket_sentiment", "train.epochs=5"),
+        IDPG,
+        seeds="1,2,3,4,5",
+    ),
+    Claim(
+        "instances, Subj 1,000, mini_bert",
+        "IDPG T1: PT < P-tuning v2, S-IDPG < M-IDPG",
+        ("task=subj", "setting=k_1000", "train.epochs=5", "train.batch_size=16"),
+        IDPG,
+        "mini_bert",
+        "1,2,3,4,5",
+    ),
 )

@@ -24,13 +24,23 @@ NEAR = 2.0  # points of a row's best; DPT's figures 2 and 3 show how many seeds 
 def scores(claim: Claim, row: str, given: argparse.Namespace) -> list[dict]:
     """Run one row with every seed; return its results, in the order of the seeds."""
     place = [f"data_dir={given.data}", f"backbone.path={given.models}/{claim.needs}"]
-    slug = re.sub(r"\W+", "_", f"{claim.name}-{row}").strip("_")
-    line = [*claim.common, *claim.rows[row], *(place if claim.needs else [])]
-    line += [f"outputs={given.outputs}", f"name={slug}", f"seed={given.seeds or claim.seeds}"]
-    ptrun = Path(sys.executable).parent / "ptrun"
-    subprocess.run([ptrun, "-m", *line], check=True, stdout=subprocess.DEVNULL)
-    results = [json.loads(f.read_text()) for f in (given.outputs / slug).rglob("result.json")]
+    own = [*claim.common, *claim.rows[row], *(place if claim.needs else [])]
+    if claim.first:
+        before = sweep([*claim.first], f"first {claim.name}", given)
+        done = next(before.glob("*/result.json")).parent.resolve()
+        own = [part.replace("{first}", str(done)) for part in own]
+    folder = sweep([*own, f"seed={given.seeds or claim.seeds}"], f"{claim.name}-{row}", given)
+    results = [json.loads(f.read_text()) for f in folder.rglob("result.json")]
     return sorted(results, key=lambda run: run["seed"])
+
+
+def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
+    """Run what is not finished; return the folder of the runs."""
+    slug = re.sub(r"\W+", "_", name).strip("_")
+    ptrun = Path(sys.executable).parent / "ptrun"
+    command = [ptrun, "-m", *line, f"outputs={given.outputs}", f"name={slug}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return Path(given.outputs) / slug
 
 
 def told(claim: Claim, given: argparse.Namespace) -> list[dict]:
