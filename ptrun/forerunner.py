@@ -1,13 +1,14 @@
 """The run whose prompt another begins as: done before it, once, whoever asks for it first."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from ptrun import result
 from ptrun.config import build
 from ptrun.config.compose import Composed
-from ptrun.errors import RunFailed
+from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.plan import Plan
 from ptrun.start.another import check_fits, fingerprint, prompt_of
@@ -15,6 +16,7 @@ from ptrun.start.pretrained import alone
 from ptrun.store import bound_to
 from ptrun.types import RunResult
 
+_OWN = re.compile(r"\b((?:method|task|train)\.\w)")
 _LOG = logging.getLogger(__name__)
 Run = Callable[[Composed], RunResult]
 
@@ -23,7 +25,7 @@ def with_forerunner(planned: Plan, method: Method, run: Run) -> Plan:
     """Return the plan with the prompt it begins as at hand: made now, unless it was before.
 
     Raises:
-        UserError: that run's prompt is of another form.
+        UserError: that run's prompt is of another form, or the run is refused.
         RunFailed: it could not be learned.
     """
     first, start = planned.pretraining, planned.start
@@ -42,6 +44,7 @@ def _make(first: Plan, run: Run) -> None:
     """Do the run that another begins as, one process at a time; the others find it done.
 
     Raises:
+        UserError: it is refused; its keys are named as they are typed here.
         RunFailed: it failed, now or before.
     """
     with alone(first.folder):
@@ -49,6 +52,9 @@ def _make(first: Plan, run: Run) -> None:
             _LOG.info("pre-training the prompt: %s; next time it is found", first.run_id)
         try:
             run(first.composed)
+        except UserError as error:
+            told = _OWN.sub(r"pretraining.\1", str(error))
+            raise UserError(f"the prompt is not pre-trained: {told}") from error
         except RunFailed as error:
             raise RunFailed(
                 f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another "

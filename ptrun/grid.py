@@ -4,8 +4,9 @@ A cell that is not allowed is refused by the same check a run makes. With `steps
 cell whose data are at hand trains N steps on four examples and answers four others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -73,12 +74,15 @@ def cells(
 ) -> Iterator[Cell]:
     """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
-    nodes = {kind: _composed([f"task={task}", *overrides])["task"] for kind, task in tasks.items()}
+    own = {kind: _task([f"task={task}", *overrides]) for kind, task in tasks.items()}
+    examples = {kind: cache(partial(_examples, task)) for kind, task in own.items()}
     for backbone in backbones:
-        for title, own in rows:
-            config = _composed([f"backbone={backbone}", *own, *overrides])
-            for kind, node in nodes.items():
-                yield _cell(title, backbone, kind, {**config, "task": node}, steps)
+        for title, row in rows:
+            config = _composed([f"backbone={backbone}", *row, *overrides])
+            for kind, task in own.items():
+                refused = _refusal(config, task)
+                tried = _tried(config, task, examples[kind], steps) if steps and not refused else ""
+                yield Cell(title, backbone, kind, refused, tried or ("-" if refused else "yes"))
 
 
 def methods() -> dict[str, dict[str, Any]]:
@@ -94,6 +98,12 @@ def methods() -> dict[str, dict[str, Any]]:
         return any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
 
     return {option: node for option, node in nodes.items() if not is_preset(option)}
+
+
+def _task(overrides: Sequence[str]) -> Task:
+    config = _composed(overrides)
+    task: Task = build.build(config["task"], config["data_dir"], None)
+    return task
 
 
 def _composed(overrides: Sequence[str]) -> dict[str, Any]:
@@ -113,35 +123,45 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return [(f"{method}, {r}", [chosen[0], chosen[1] + r]) for r in KINDS]
 
 
-def _cell(title: str, backbone: str, kind: str, config: dict[str, Any], steps: int) -> Cell:
+def _refusal(config: dict[str, Any], task: Task) -> str | None:
+    """Return why a cell is refused, if it is."""
     own: PretrainedBackbone = build.build(config["backbone"])
-    task: Task = build.build(config["task"], config["data_dir"], None)
-    if kind == "multi" and "pooler" in config["method"]:  # one that all data sets can share
-        config = {**config, "method": {**config["method"], "pooler": "none"}}
+    method = _sharing(config["method"], task)
     try:
-        check_pair(build.target(config["method"]), config["method"], own, task)  # type: ignore[arg-type]
+        check_pair(build.target(method), method, own, task)  # type: ignore[arg-type]
     except UserError as error:
-        return Cell(title, backbone, kind, str(error).splitlines()[0], "-")
-    return Cell(title, backbone, kind, None, _tried(config, own, task, steps) if steps else "yes")
+        return str(error).splitlines()[0]
+    return None
 
 
-def _tried(config: dict[str, Any], backbone: PretrainedBackbone, task: Task, steps: int) -> str:
+def _sharing(method: dict[str, Any], task: Task) -> dict[str, Any]:
+    """Return a method's configuration, on several data sets with a pooler they can share."""
+    return {**method, "pooler": "none"} if task.kind == "multi" and "pooler" in method else method
+
+
+def _tried(config: dict[str, Any], task: Task, examples: Callable[[], Split], steps: int) -> str:
     """Train a few steps and answer; return the metric's value, or that there are no data."""
     try:
-        train, dev = task.load("train"), task.load("dev")
+        split = examples()
     except UserError:
         return "no data"
     torch.manual_seed(1)
-    method: Method = build.build(config["method"], backbone, task)
+    backbone: PretrainedBackbone = build.build(config["backbone"])
+    method: Method = build.build(_sharing(config["method"], task), backbone, task)
     engine: TorchEngine = build.build(config["hardware"], backbone)
     backbone.load(engine.weight_type(tuned=method.tunes_backbone))
     engine.place([method])
-    dev = _some(dev, _SOME)
-    kept = usable(method, Split(_some(train, _SOME), dev, dev, {}))
+    kept = usable(method, split)
     few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))
     member = _member(method, few, {**config["train"], "max_steps": steps, "batch_size": _FEW})
     engine.fit([member])
     return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
+
+
+def _examples(task: Task) -> Split:
+    """Return some examples to learn from and some to answer."""
+    dev = _some(task.load("dev"), _SOME)
+    return Split(_some(task.load("train"), _SOME), dev, dev, {})
 
 
 def _member(method: Method, split: Split, train: dict[str, Any]) -> Member:

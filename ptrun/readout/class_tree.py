@@ -71,8 +71,11 @@ class ClassTree(nn.Module):
             for own in asked
         )
 
-    def teaching(self, examples: Sequence[Example]) -> list[Example]:
-        """Return what is learned from: examples whose target is the whole way to their class."""
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return what is learned from: examples whose target is the whole way to their class.
+
+        All of them, whatever the `room` in tokens.
+        """
         return [replace(example, target=self.paths[example.target]) for example in examples]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:

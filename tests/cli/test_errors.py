@@ -36,7 +36,10 @@ WRONG = {
     ),
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
-    "report of what": (["report", "outputs", "best=few"], ["[over=method.pattern] [best=3]"]),
+    "report of what": (
+        ["report", "outputs", "best=few"],
+        ["[over=method.pattern | best=3 | vote=true]"],
+    ),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
     "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (
@@ -65,8 +68,8 @@ WRONG = {
         ["reads through verbalizer alone; leave it out, or use another method"],
     ),
     "ppt of no prompt": (
-        ["method=ppt", "task=pocket_pairs", "backbone=pocket_t5"],
-        ["give a run id or a run's folder", "start=run:"],
+        ["method=ppt", "task=pocket_sentiment", "backbone=pocket_t5"],
+        ["pretraining.task.source.labeller=run:RUN_ID", "a finished run of a classification task"],
     ),
     "corpus of nothing": (
         ["task=ppt_nsp", "task.source.corpus=/nowhere"],

@@ -70,7 +70,7 @@ def texts(readout, features):
 def test_a_class_is_taught_at_each_node_on_the_way_to_it(tiny, data):
     readout = tree_of(tiny("electra"), data)
     example = Example("1", {"sentence": "Ann saw a film"}, "rome")
-    (taught,) = readout.teaching([example])
+    (taught,) = readout.teaching([example], 128)
     features = readout.encode([taught], 64)[0]
     assert texts(readout, features) == [
         "[CLS] Ann saw a film a plot film, saw. [SEP]",
@@ -99,7 +99,7 @@ def test_the_loss_is_over_the_children_of_all_nodes_on_the_way(tiny, data, optio
     readout = tree_of(tiny("electra"), data, **options)
     examples = five(data)
     with torch.no_grad():
-        batch, output = read(readout, readout.teaching(examples))
+        batch, output = read(readout, readout.teaching(examples, 128))
     total, z = 0.0, iter(output.logits.flatten())
     for example in examples:
         node = read_tree(TREE, list(WORDS))
@@ -187,7 +187,7 @@ def test_a_tree_of_one_level_is_ordinary_class_words(tiny, data, options):
         with torch.no_grad():
             flat.bias.copy_(tree.nodes[0].bias)
     examples = five(data)
-    (ours, said), (theirs, also) = read(tree, tree.teaching(examples)), read(flat, examples)
+    (ours, said), (theirs, also) = read(tree, tree.teaching(examples, 128)), read(flat, examples)
     assert [f.rows for f in ours.features] == [f.rows for f in theirs.features]
     assert torch.equal(ours.targets, theirs.targets) and torch.equal(said.logits, also.logits)
     assert torch.equal(tree.loss(said, ours), flat.loss(also, theirs))
@@ -205,7 +205,7 @@ def test_a_tree_of_one_level_learns_bit_for_bit_as_ordinary_dpt(tiny, data, monk
             method = DPT(backbone, task, **reading)
             if readout:
                 method.readout = readout(backbone)
-                taught = method.readout.teaching(examples)
+                taught = method.readout.teaching(examples, 128)
                 monkeypatch.setattr(data, "load", {"train": taught, "dev": examples}.get)
             return method
 
@@ -303,7 +303,7 @@ def test_two_hundred_classes_are_learned_kept_and_answered(hundreds, tiny, monke
     folder, _ = hundreds
     one = made(hundreds, tiny, more.format(folder), "method.class_bias=true")
     examples = one.task.load("train")
-    taught = one.readout.teaching(examples)
+    taught = one.readout.teaching(examples, 128)
     features = one.encode(taught)
     assert max(len(row.ids) for f in features for row in f.rows) <= one.room()
     inner = len(one.readout.nodes)
