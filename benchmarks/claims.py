@@ -65,6 +65,12 @@ IDPG = {
 }
 SHOTS = ("setting=few_shot_32", "backbone=pocket_t5", "method.length=20")
 STEPS = ("pretraining.train.max_steps=200", "pretraining.train.batch_size=32")
+LETTERS = (  # at the paper's rate the prompt forgets to answer with a letter at all
+    "pretraining.train.max_steps=600",
+    "pretraining.train.batch_size=32",
+    "pretraining.train.lr=2e-2",
+    "pretraining.train.schedule=constant",
+)
 LABELLED = (*STEPS, "pretraining.task.source.labeller=run:{first}")
 
 
@@ -80,7 +86,7 @@ def ppt(task: str, first: tuple[str, ...], pretraining: tuple[str, ...]) -> Clai
             "Hybrid PT": ("method=pt_hybrid",),
             "Hybrid PPT": ("method=ppt_hybrid", *pretraining),
             "PT (MC)": ("method=pt_mc",),
-            "Unified PPT": ("method=ppt_unified", *STEPS),
+            "Unified PPT": ("method=ppt_unified", *LETTERS),
         },
         seeds="1,2,3,4,5",
         first=first,
