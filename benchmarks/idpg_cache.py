@@ -145,8 +145,8 @@ def table(found: list[dict[str, Any]]) -> str:
     about = (
         "Processor time after the first epoch as a multiple of that with M(x) kept: `anew` is\n"
         "the same without the memory, `released` has dropout in that pass too. Medians of\n"
-        f"{ROUNDS} alternating rounds. Differences are of `anew`. The paper's low-resource protocol\n"
-        "has 100 to train on and 1,000 in dev.\n"
+        f"{ROUNDS} alternating rounds. Differences are of `anew`. Low resource in the paper is\n"
+        "100 to train on and 1,000 in dev.\n"
         "Where products are all, training over T tokens and 5 vectors can gain 1 + T / 2(T + 5)\n"
         "(forward and backward stay), dev 1 + T / (T + 5).\n"
     )
