@@ -110,7 +110,8 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[dict] = []
     for claim in CLAIMS:
-        if (given.only and claim.name not in given.only) or (claim.needs and not given.models):
+        there = not claim.needs or (given.models and (given.models / claim.needs).is_dir())
+        if (given.only and claim.name not in given.only) or not there:
             continue
         rows += told(claim, given)
         (RESULTS / "learning.json").write_text(json.dumps(rows, indent=1) + "\n")
