@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.spelling import mask_ids
 from ptrun.prompt.verbalizer import LabelTokens
@@ -52,10 +53,19 @@ class LabelWords(Cloze):
 
     @cached_property
     def tokens(self) -> LabelTokens:
-        """The label words as token ids."""
+        """The label words as token ids.
+
+        Raises:
+            UserError: the vocabulary lacks one; the task's other patterns are named.
+        """
         verbalizer = self.pvp.verbalizer(_MOST_OPTIONS)
         assert verbalizer is not None
-        return verbalizer.bind(self.backbone.tokenizer())
+        try:
+            return verbalizer.bind(self.backbone.tokenizer())
+        except UserError as error:
+            others = ", ".join(name for name in self.task.pvps if name != self.pvp.name)
+            also = f"\nOr another method.pattern: {others}." if others else ""
+            raise UserError(f"pattern {self.pvp.name}: {error}{also}") from error
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example."""

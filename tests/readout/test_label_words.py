@@ -229,3 +229,10 @@ def test_an_answer_is_closed_only_behind_a_sentinel(tiny, data_dir, family, give
     reading = {"readout": "verbalizer", "closed": True, **given}
     with pytest.raises(UserError, match=r"type method.closed=false"):
         check(tiny(family), data, reading, soft=False)
+
+
+def test_a_word_that_is_several_tokens_is_refused_with_the_other_patterns():
+    backbone, data = pocket("pocket_t5"), task("pocket_sentiment")
+    long = {"negative": ["bad"], "positive": ["extraordinarily"]}
+    with pytest.raises(UserError, match=r"pattern own: label 'positive'.*\n.*manual, manual_end"):
+        _ = words(backbone, data, words=long).tokens
