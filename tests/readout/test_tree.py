@@ -115,5 +115,5 @@ def test_a_node_with_nothing_to_choose_is_not_made(fan_out):
 
 @pytest.mark.parametrize("given", ["a" * 300, "@~no_such_user/tree.yaml", "@" + "a" * 300])
 def test_what_can_be_no_file_s_name_is_told_too(given):
-    with pytest.raises(UserError, match="is no tree; expected YAML|no such file"):
+    with pytest.raises(UserError, match=r"is no tree; expected YAML|no such file"):
         read_tree(given, ["a", "b"])
