@@ -6,6 +6,7 @@ it is read; here the draw follows from the text alone.
 """
 
 import hashlib
+import os
 import string
 from functools import cache
 from pathlib import Path
@@ -26,8 +27,8 @@ def glove(file: str) -> "Glove":
     Raises:
         UserError: there is no such file, or its first line has no vector.
     """
-    path = Path(file).expanduser()
-    if not path.is_file():
+    path = Path(os.path.expanduser(file))
+    if not os.path.isfile(path):
         raise UserError(
             f"method.glove={file}: no such file; give a text file of `word v1 v2 ...` lines, such "
             "as glove.6B.300d.txt."

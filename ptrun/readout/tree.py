@@ -6,6 +6,7 @@ tool:
   cutter: [knife, razor]
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, pairwise
@@ -76,9 +77,9 @@ def paths(tree: Tree) -> dict[str, list[str]]:
 def _content(given: str) -> Any:
     """Return what the file after an @ says."""
     if not given.startswith("@"):
-        found = f"a file; type {_KEY}=@{given}" if Path(given).is_file() else "no tree"
+        found = f"a file; type {_KEY}=@{given}" if os.path.isfile(given) else "no tree"
         raise UserError(f"{_KEY}={given} is {found}; {_EXPECTED}, or @FILE.")
-    file = Path(given[1:]).expanduser()
+    file = Path(os.path.expanduser(given[1:]))
     try:
         return said(text_of(file, _MOST_BYTES, f"no tree of classes; {_EXPECTED}"))
     except ValueError as error:

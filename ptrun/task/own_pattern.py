@@ -1,5 +1,6 @@
 """A pattern of the user's own: one line, or a file of one line or of a PVP's keys in YAML."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,11 @@ def entry(given: str) -> dict[Any, Any]:
     Raises:
         UserError: there is no such file, it is neither one line nor YAML, or its @ was left out.
     """
-    if "{" not in given and Path(given).is_file():
+    if "{" not in given and os.path.isfile(given):
         raise UserError(f"task.pattern={given} is a file; type task.pattern=@{given}.")
     if not given.startswith("@"):
         return {"pattern": given}
-    file = Path(place(given)).expanduser()
+    file = Path(os.path.expanduser(place(given)))
     text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
     line = "\n" not in text
     try:

@@ -1,5 +1,6 @@
 """Tables of a user's own: CSV, TSV, JSON lines and parquet, told apart by name and content."""
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -78,11 +79,11 @@ def check_file(file: Path) -> None:
     Raises:
         UserError: names the nearest file there is.
     """
-    if file.is_dir():
+    if os.path.isdir(file):
         inside = names(sorted(f.name for f in file.iterdir() if f.is_file()))
         raise UserError(f"{file}: a folder; name one file, as {file}/{inside or 'train.csv'}")
-    if not file.is_file():
-        beside = [f.name for f in file.parent.iterdir()] if file.parent.is_dir() else []
+    if not os.path.isfile(file):  # pathlib's own raises on a name that is too long
+        beside = [f.name for f in file.parent.iterdir()] if os.path.isdir(file.parent) else []
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
 
 

@@ -86,3 +86,9 @@ def test_a_number_that_is_none_is_told_with_its_word(tmp_path):
 def test_a_file_that_is_not_there_is_told():
     with pytest.raises(UserError, match=r"method.glove=no.txt: no such file; give a text file"):
         glove("no.txt")
+
+
+@pytest.mark.parametrize("name", ["~no_such_user/glove.txt", "a" * 300])
+def test_what_can_be_no_file_s_name_is_told_too(name):
+    with pytest.raises(UserError, match=r"no such file; give a text file"):
+        glove(name)

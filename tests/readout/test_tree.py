@@ -111,3 +111,9 @@ def test_a_made_tree_is_balanced_and_calls_a_node_by_its_first_label_s_word():
 def test_a_node_with_nothing_to_choose_is_not_made(fan_out):
     with pytest.raises(UserError, match=f"method.fan_out is {fan_out}; a node needs 2"):
         made_tree({"a": "x", "b": "y"}, fan_out)
+
+
+@pytest.mark.parametrize("given", ["a" * 300, "@~no_such_user/tree.yaml", "@" + "a" * 300])
+def test_what_can_be_no_file_s_name_is_told_too(given):
+    with pytest.raises(UserError, match=r"is no tree; expected YAML|no such file"):
+        read_tree(given, ["a", "b"])
