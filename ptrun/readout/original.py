@@ -1,5 +1,6 @@
 """What ELECTRA's own head reads: class words in a row or down a tree, or a passage."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -24,6 +25,7 @@ _CLASSES_ALONE = {
     "beam": 1,
 }
 """What class words have and a passage has not, as it is where nothing is asked for."""
+_PASSAGE_ALONE = {"threshold": 0.6, "threshold_on": "sigma"}
 
 
 def original_words(
@@ -41,6 +43,7 @@ def original_words(
         )
     if task.kind == "multispan":
         return _passage_words(backbone, task, reading)
+    _refuse(reading, _PASSAGE_ALONE, f"task={task.name} has classes, of which one answers")
     name = reading.get("pattern")
     pvp = choose(task, backbone.family, soft=soft, name=name, listed=True)
     tree = _tree(task, pvp, reading)
@@ -73,14 +76,16 @@ def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
     return read_tree(given, task.labels)
 
 
+def _refuse(reading: Reading, keys: Mapping[str, Any], reason: str) -> None:
+    """Refuse keys that are not as they are where nothing is asked for."""
+    for key, plain in keys.items():
+        if reading.get(key, plain) != plain:
+            raise UserError(f"method.{key}={reading.get(key)}: {reason}; leave it out.")
+
+
 def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:
-    asked = {key: reading.get(key, plain) for key, plain in _CLASSES_ALONE.items()}
-    for key, value in asked.items():
-        if value != _CLASSES_ALONE[key]:
-            raise UserError(
-                f"method.{key}={value}: task={task.name} has no classes, the words of its passage "
-                "are read; leave it out."
-            )
+    reason = f"task={task.name} has no classes, the words of its passage are read"
+    _refuse(reading, _CLASSES_ALONE, reason)
     return PassageWords(
         backbone,
         task,

@@ -246,6 +246,7 @@ def test_a_made_tree_follows_the_order_of_classes(tiny, data):
         ({"fan_out": 1}, "method.fan_out is 1"),
         ({"class_tree": TREE, "beam": 0}, "method.beam is 0; use 1 or more"),
         ({"class_tree": TREE, "reserved": True}, "method.reserved=true is for rows with all"),
+        ({"threshold": 0.9}, "method.threshold=0.9: .* has classes"),
     ],
 )
 def test_what_does_not_go_together_is_refused(tiny, data, reading, message):
