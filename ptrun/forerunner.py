@@ -1,7 +1,6 @@
 """The run whose prompt another begins as: done before it, once, whoever asks for it first."""
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,11 +11,10 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.plan import Plan
 from ptrun.start.another import check_fits, fingerprint, prompt_of
-from ptrun.start.pretrained import alone
+from ptrun.start.pretrained import alone, as_typed
 from ptrun.store import bound_to
 from ptrun.types import RunResult
 
-_OWN = re.compile(r"\b((?:method|task|train)\.\w)")
 _LOG = logging.getLogger(__name__)
 Run = Callable[[Composed], RunResult]
 
@@ -32,6 +30,8 @@ def with_forerunner(planned: Plan, method: Method, run: Run) -> Plan:
     if first is None or start.folder is None:
         return planned
     other: Method = build.build(first.composed.config["method"], first.backbone, first.task)
+    if not prompt_of(method):
+        raise UserError("start=pretrained: this method learns no prompt; type start=random.")
     check_fits(method, prompt_of(other), start.folder)
     if not (start.folder / result.FINISHED).is_file():
         _make(first, run)
@@ -53,8 +53,7 @@ def _make(first: Plan, run: Run) -> None:
         try:
             run(first.composed)
         except UserError as error:
-            told = _OWN.sub(r"pretraining.\1", str(error))
-            raise UserError(f"the prompt is not pre-trained: {told}") from error
+            raise UserError(f"the prompt is not pre-trained: {as_typed(error)}") from error
         except RunFailed as error:
             raise RunFailed(
                 f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another "

@@ -46,11 +46,15 @@ class Labeller:
     engine: TorchEngine
     method: Mapping[str, Any]
     tensors: another.Tensors
+    group: str
 
     def fingerprint(self) -> str:
-        """Return what decides the answers: what was learned, over which backbone, how precise."""
+        """Return what decides the answers: what was learned, over which backbone, how precise.
+
+        And the run's configuration: `manual_prompt` learns nothing, its pattern alone answers.
+        """
         learned = another.digest({"": self.tensors})
-        return f"{learned} {self.backbone.weights} {self.engine.precision}"
+        return f"{learned} {self.group} {self.backbone.weights} {self.engine.precision}"
 
     def words(self) -> dict[str, list[str]]:
         """Return a word for each label: PPT's, or those of the first pattern that has any.
@@ -149,7 +153,7 @@ def _found(given: str, config: Mapping[str, Any]) -> Labeller:
     task, backbone = _task(done), _backbone(done)
     tensors, _ = read_tensors(folder / another.FILE, bound_to(backbone))
     engine = build.build(config["hardware"], backbone)
-    return Labeller(folder, task, backbone, engine, done.config["method"], tensors)
+    return Labeller(folder, task, backbone, engine, done.config["method"], tensors, done.group)
 
 
 def _task(done: RunResult) -> Classification:
@@ -193,7 +197,7 @@ def _thresholds(given: Mapping[str, float], labels: list[str]) -> dict[str, floa
 def _worded(pvp: Mapping[str, Any], labels: list[str], labeller: Labeller) -> dict[str, Any]:
     """Return a pattern with words for the labeller's labels, its own if they are for these."""
     own = pvp.get("words", {})
-    return {**pvp, "words": own if list(own) == labels else labeller.words()}
+    return {**pvp, "words": own if set(own) == set(labels) else labeller.words()}
 
 
 def _sure(

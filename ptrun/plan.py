@@ -16,7 +16,7 @@ from ptrun.method.base import check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.setting.base import Setting
-from ptrun.start.pretrained import composed_for, made, of_corpus
+from ptrun.start.pretrained import as_typed, composed_for, made, of_corpus
 from ptrun.start.spec import Start, plan_start
 from ptrun.store import bound_to
 from ptrun.task.base import Task
@@ -68,7 +68,7 @@ def plan(composed: Composed) -> Plan:
     backbone.tuned = start.tuned
     pretraining = None
     if start.kind == "pretrained":
-        pretraining = plan(composed_for(composed, start.value))
+        pretraining = _pretraining(composed_for(composed, start.value))
         folder = made(pretraining.folder, Path(config["outputs"]))
         start = Start("pretrained", pretraining.run_id, folder=folder)
     engine = build.build(config["hardware"], backbone)
@@ -94,6 +94,18 @@ def plan(composed: Composed) -> Plan:
         run_id=run_id,
         folder=folder,
     )
+
+
+def _pretraining(composed: Composed) -> Plan:
+    """Return the plan of the run that another begins as.
+
+    Raises:
+        UserError: as `plan`; keys are named as they are typed in the run that asks for it.
+    """
+    try:
+        return plan(composed)
+    except UserError as error:
+        raise UserError(as_typed(error)) from error
 
 
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:

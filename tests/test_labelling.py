@@ -206,12 +206,22 @@ def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
 
 
+def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
+    root, _, told = trained
+    first = ["task=sst2", f"data_dir={root / 'data'}", "method=manual_prompt", "setting=zero_shot"]
+    asked = [run(compose_run([*told, *first, f"method.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")]
+    found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
+    plans = [plan(composed(one)) for one in found]
+    assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
+
+
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
         (["task.source.labeller=run:nobody"], r"task.source.labeller=run:nobody: no finished run"),
         (["task.source.labeller=sst2"], r"task.source.labeller=sst2: type .*=run:RUN_ID"),
         (["task.source.thresholds.great=0.5"], r"thresholds.great: .* first, last, other, or neg"),
+        (["task.source.thresholds=0.5"], r"source.thresholds: expected .*got 0.5"),
         (["task.source.thresholds.last=2"], r"thresholds.last is 2; give a probability"),
     ],
 )

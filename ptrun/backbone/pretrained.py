@@ -107,8 +107,12 @@ class PretrainedBackbone:
 
     @property
     def weights(self) -> str:
-        """What identifies the weights: a fingerprint of local files, or hub id and revision."""
-        own = self._fingerprint if self.folder else f"{self.hub}@{self.revision}"
+        """What identifies the weights, before and after they are there.
+
+        A fingerprint of local files, or hub id and revision.
+        """
+        local = self.folder and not self.fetched
+        own = self._fingerprint if local else f"{self.hub}@{self.revision}"
         return f"{own}+{self.tuned.digest}" if self.tuned else own
 
     @cached_property

@@ -8,6 +8,7 @@ learning rate, share it. PPT's mapping from tasks to pre-training tasks: Gu et a
 
 import fcntl
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from ptrun.task.base import Task
 _LOG = logging.getLogger(__name__)
 _SHARED = ("backbone", "hardware", "protocol", "tracking")
 _NAME = "pretraining"
+_OWN = re.compile(r"(?<![\w.])((?:method|task|train)\.\w)")
 
 
 def task_for(task: Task, method: Mapping[str, Any], given: str) -> str:
@@ -85,7 +87,12 @@ def composed_for(own: Composed, task: str) -> Composed:
     if of_corpus(base.config):  # the corpus alone decides its split
         base.config["data_seed"] = 1
         _name_pattern(base.config)
-    return Composed(base.config, {**base.names, "backbone": own.names["backbone"]})
+    return Composed(base.config, {**base.names, **{group: own.names[group] for group in _SHARED}})
+
+
+def as_typed(told: object) -> str:
+    """Return what is told of a pre-training, its keys as they are typed in the run."""
+    return _OWN.sub(r"pretraining.\1", str(told))
 
 
 def _changes(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ def test_a_hub_model_is_loaded_from_the_cache_with_its_commit(tmp_path, tiny_fol
     assert backbone.commit is None and backbone.weights == "someone/tiny@main"
     backbone.load()
     assert backbone.commit == commit and backbone.has_pooler
+    assert backbone.weights == "someone/tiny@main"  # what is bound to it is found again
     wrong = PretrainedBackbone(**hub, parameters=5)
     with pytest.raises(UserError, match="not the published 5"):
         wrong.load()

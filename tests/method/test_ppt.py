@@ -160,8 +160,9 @@ def test_a_kind_that_ppt_has_nothing_for_is_named():
         (
             "pocket_pairs",
             ["pretraining.task.sorce=1"],
-            "task.sorce: unknown; did you mean 'source'",
+            "^pretraining.task.sorce: unknown; did you mean 'source'",
         ),
+        ("rte", ["pretraining.train.lr=-1"], r"pretraining\.train\.lr is -1"),
         ("rte", ["pretraining.recipe=ptt"], "method=ptt: unknown; did you mean 'ppt"),
         ("rte", ["pretraining.recipe=ppt"], "cannot begin pre-trained"),
         ("ppt_nsp", ["method.pattern=pocket"], "type method=ppt_pretraining"),
@@ -176,6 +177,19 @@ def test_a_prompt_of_another_length_is_refused_before_it_is_learned(composed, tm
     with pytest.raises(UserError, match=r"prompt.table is \[4, 128\], here it is \[5, 128\]"):
         run(composed("rte", "pretraining.method.length=4"))
     assert not (tmp_path / "outputs/pretraining").exists()
+
+
+def test_a_method_without_a_prompt_is_refused_before_anything_is_learned(tmp_path, few):
+    told = ["method=manual_prompt", "task=rte", "backbone=pocket_t5", "start=pretrained"]
+    told += [f"data_dir={few}", f"outputs={tmp_path / 'outputs'}"]
+    with pytest.raises(UserError, match="start=pretrained: this method learns no prompt"):
+        run(compose_run(told))
+    assert not (tmp_path / "outputs/pretraining").exists()
+
+
+def test_a_pretraining_has_the_protocol_s_name_too(composed):
+    first = plan(composed("rte", "protocol=paper")).pretraining
+    assert first is not None and first.composed.names["protocol"] == "paper"
 
 
 def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):

@@ -9,8 +9,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_origin, get_type_hints
 
+from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
 from ptrun.task.ppt import pairs, selection
 from ptrun.task.ppt.blocks import Case, Need, cases, part_of
@@ -88,4 +89,14 @@ def read(origin: Mapping[str, Any]) -> Made:
     missing = [key for key in needed if key not in origin]
     if missing:
         raise UserError(f"task.source has no {missing[0]}; give {', '.join(known)}.")
+    _check_forms(kind, origin)
     return kind(**origin)
+
+
+def _check_forms(kind: type[Made], origin: Mapping[str, Any]) -> None:
+    """Refuse a number where a text is wanted, and the like."""
+    hints = get_type_hints(kind)
+    for key, value in origin.items():
+        plain = list(value) if isinstance(value, tuple) else value
+        if get_origin(hints[key]) is not Literal and not fits(plain, hints[key]):
+            raise UserError(f"task.source.{key}: expected {spell(hints[key])}, got {plain!r}.")

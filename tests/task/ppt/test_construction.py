@@ -90,6 +90,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
         ({"unit": "word"}, r"task.source.unit has 'word' Allowed: line, sentence"),
         ({"examples": {"train": 5}}, r"task.source.examples is .*each of train, validation, test"),
         ({"shares": [1, 0, 0]}, r"task.source.shares is \[1, 0, 0\]; give three"),
+        ({"examples": 100}, r"task.source.examples: expected .*got 100"),
+        ({"shares": 5}, r"task.source.shares: expected list of int, got 5"),
+        ({"corpus": None}, r"task.source.corpus: expected str, got None"),
         ({"filed": "doc"}, r"task.source has 'filed'; did you mean 'field'"),
     ],
 )
