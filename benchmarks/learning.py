@@ -108,15 +108,21 @@ def main() -> None:
     parser.add_argument("--outputs", type=Path, default=Path("outputs/learning"))
     parser.add_argument("--only", nargs="*", help="names of claims; default: all")
     given = parser.parse_args()
-    rows: list[dict] = []
     for claim in CLAIMS:
         there = not claim.needs or (given.models and (given.models / claim.needs).is_dir())
-        if (given.only and claim.name not in given.only) or not there:
-            continue
-        rows += told(claim, given)
-        (RESULTS / "learning.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (RESULTS / "learning.md").write_text(table(rows))
-    print(table(rows))
+        if there and (not given.only or claim.name in given.only):
+            write(told(claim, given))
+    print((RESULTS / "learning.md").read_text())
+
+
+def write(rows: list[dict]) -> None:
+    """Put the rows of a claim in place of older ones, all in the order of claims."""
+    file = RESULTS / "learning.json"
+    others = [r for r in json.loads(file.read_text()) if r["claim"] != rows[0]["claim"]]
+    order = [claim.name for claim in CLAIMS]
+    found = sorted(others + rows, key=lambda row: order.index(row["claim"]))
+    file.write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "learning.md").write_text(table(found))
 
 
 if __name__ == "__main__":
