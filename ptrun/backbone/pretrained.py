@@ -107,18 +107,14 @@ class PretrainedBackbone:
 
     @property
     def weights(self) -> str:
-        """What identifies the weights, before and after they are there.
-
-        A fingerprint of local files, or hub id and revision.
-        """
-        local = self.folder and not self.fetched
-        own = self._fingerprint if local else f"{self.hub}@{self.revision}"
-        return f"{own}+{self.tuned.digest}" if self.tuned else own
+        """What identifies the weights, and before a `+` those that no run has tuned."""
+        return f"{self._untuned}+{self.tuned.digest}" if self.tuned else self._untuned
 
     @cached_property
-    def _fingerprint(self) -> str:
-        assert self.folder is not None
-        return files.fingerprint(self.folder)
+    def _untuned(self) -> str:
+        """A fingerprint of local files, or hub id and revision, fetched or not."""
+        local = None if self.fetched else self.folder
+        return files.fingerprint(local) if local else f"{self.hub}@{self.revision}"
 
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer; `words` for input that is already split into words."""

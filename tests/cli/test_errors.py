@@ -125,8 +125,9 @@ def test_words_the_backbone_does_not_know_leave_no_folder(ptrun):
     own = "{pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}"
     words = ["method.readout=verbalizer", "method.pattern=own", f"+task.pvps.own={own}"]
     done = ptrun(*ptrun.small("method=prompt_tuning", *words))
-    told = done.stderr.strip().splitlines()[-1]  # before it: what the splits share
-    assert done.returncode == 1 and "label 'negative': 'zz qx' is 4 tokens" in told, done.stderr
+    told = "ptrun: pattern own: label 'negative': 'zz qx' is 4 tokens"
+    assert done.returncode == 1 and told in done.stderr, done.stderr
+    assert "Or another method.pattern: " in done.stderr
     assert not list(ptrun.folder.glob("outputs/runs/*"))
 
 
