@@ -1,5 +1,6 @@
 """What read-outs of several spans share: one row a question, and answers from tokens' odds."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from ptrun.types import Example, Prediction
 _TOGETHER = 256  # examples that are tokenized at once
 
 
-class PassageReader:
+class PassageReader(ABC):
     """Every token of a passage is read; how likely it belongs to an answer is the sub-class's say.
 
     `least` is the log-odds above which a token does, `others` further ones by name: what they lead
@@ -53,9 +54,9 @@ class PassageReader:
         odds = [own.tolist() for own in batch.by_example(self.odds(output, batch))]
         return [self._told(f, own) for f, own in zip(batch.features, odds, strict=True)]
 
+    @abstractmethod
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[K]` that a token belongs to an answer."""
-        raise NotImplementedError
 
     def _told(self, features: Features, odds: list[float]) -> Prediction:
         passage = Passage(**features.facts)
