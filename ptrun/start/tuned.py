@@ -19,8 +19,8 @@ from ptrun import result
 from ptrun.backbone.classifier import Classifier
 from ptrun.backbone.tuned import PREFIX, Tuned
 from ptrun.errors import UserError
+from ptrun.start.another import FILE
 
-_FILE = "prompt.safetensors"
 _HEAD = "readout."
 
 
@@ -30,7 +30,7 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
     Raises:
         UserError: it was another backbone, before any tuning.
     """
-    file = folder / _FILE
+    file = folder / FILE
     try:
         with safe_open(file, "pt") as opened:
             names = sorted(opened.keys())
