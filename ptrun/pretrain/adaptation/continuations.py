@@ -7,7 +7,7 @@ from any place as if it had never stopped.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.pretrain.adaptation.recipe import Adaptation
 from ptrun.readout.base import Features, Row
-from ptrun.task.ppt.blocks import part_of
+from ptrun.task.ppt.blocks import blocks, part_of
 from ptrun.task.ppt.documents import Document, documents
 
 _SHARES = (99, 1)  # of documents: learned from, and held out
@@ -57,7 +57,7 @@ class Continuations:
         """
         while True:
             found = place.block > 0
-            for number, block in enumerate(_blocks(self._documents(0))):
+            for number, block in enumerate(self._blocks()):
                 if number < place.block:
                     continue
                 texts = self._texts(block, f"{self.recipe.seed}:{place.epoch}:{number}")
@@ -87,6 +87,10 @@ class Continuations:
                 "was.\nGive a larger corpus, or one whose documents are shorter."
             )
         return found
+
+    def _blocks(self) -> Iterator[list[Document]]:
+        """Yield what is learned from, in blocks that end where they have enough characters."""
+        return blocks(self._documents(0), characters=_CHARACTERS - 1)
 
     def _documents(self, part: int) -> Iterator[Document]:
         read = documents(self.recipe.corpus, field=self.recipe.field)
@@ -133,16 +137,3 @@ def divided(text: list[int], cut: int, start: int, sentinel: int | None = None) 
     said = [*mark, *text[cut:]]
     row = Row([*text[:cut], *mark], reads=list(range(len(said))), decoder=[start, *said[:-1]])
     return Features("", [row], said)
-
-
-def _blocks(found: Iterable[Document]) -> Iterator[list[Document]]:
-    block: list[Document] = []
-    size = 0
-    for document in found:
-        block.append(document)
-        size += sum(map(len, document))
-        if size >= _CHARACTERS:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block

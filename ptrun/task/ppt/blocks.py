@@ -6,6 +6,7 @@ shuffle a corpus once if its neighbours are of one kind.
 """
 
 import hashlib
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def part_of(document: Document, shares: Sequence[int]) -> int:
 def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
     """Yield each document with others of its block; a last block of too few is left out."""
     number = 0
-    for block in _blocks(usable):
+    for block in blocks(usable, characters=_CHARACTERS, count=_DOCUMENTS):
         for place, document in enumerate(block):
             if len(block) > others:
                 rng = random.Random(f"{seed}:{number}")
@@ -74,13 +75,16 @@ def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
             number += 1
 
 
-def _blocks(usable: Iterable[Document]) -> Iterator[list[Document]]:
+def blocks(
+    found: Iterable[Document], *, characters: int, count: float = math.inf
+) -> Iterator[list[Document]]:
+    """Yield documents in blocks, each ended by its last of `count` or by passing `characters`."""
     block: list[Document] = []
     size = 0
-    for document in usable:
+    for document in found:
         block.append(document)
         size += sum(map(len, document))
-        if len(block) == _DOCUMENTS or size > _CHARACTERS:
+        if len(block) == count or size > characters:
             yield block
             block, size = [], 0
     if block:
