@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from ptrun import result
@@ -47,7 +48,8 @@ def _make(first: Plan, run: Run) -> None:
         UserError: it is refused; its keys are named as they are typed here.
         RunFailed: it failed, now or before.
     """
-    with alone(first.folder):
+    main = first.engine.world.main  # the others do the same run with it
+    with alone(first.folder) if main else nullcontext():
         if result.read(first.folder) is None:
             _LOG.info("pre-training the prompt: %s; next time it is found", first.run_id)
         try:

@@ -72,8 +72,10 @@ def plan(composed: Composed) -> Plan:
         folder = made(pretraining.folder, Path(config["outputs"]))
         start = Start("pretrained", pretraining.run_id, folder=folder)
     engine = build.build(config["hardware"], backbone)
-    hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
-    hardware.pop("population", None)  # members do not touch each other
+    found = {"precision": engine.precision, "device": engine.device}  # `auto` as it turned out
+    hardware = {**config["hardware"], **found}
+    for key in ("population", "ranks"):  # neither members nor shares of rows touch each other
+        hardware.pop(key, None)
     telling = {**config, "hardware": hardware, "start": str(start)}
     telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)

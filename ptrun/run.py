@@ -21,10 +21,12 @@ from ptrun.method.base import Method
 from ptrun.parts import Part, divide
 from ptrun.plan import Plan, plan, split_of
 from ptrun.readout.base import Features
+from ptrun.shared_store import SharedStore
 from ptrun.start.another import fingerprint_of
 from ptrun.start.begin import begin
 from ptrun.store import RunStore, bound_to, set_aside
 from ptrun.token_cache import encoded
+from ptrun.tracking.none import NoTracker
 from ptrun.types import Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
@@ -51,21 +53,23 @@ def run(composed: Composed) -> RunResult:
         RunFailed: training failed; `failure.json` says why.
     """
     planned = plan(composed)
-    done = None if composed.config["rerun"] else result.read(planned.folder)
+    world = planned.engine.connect()
+    done = world.told(None if composed.config["rerun"] else result.read(planned.folder))
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return _known(done, planned.folder)
-    split, shared = split_of(planned)
+    with world.main_first():  # what is labelled and tokenized is found by the others
+        split, shared = split_of(planned)
     parts = divide(_method(planned), split)
     methods = [_method(planned) for _ in parts]
     _check_learns(planned, methods[0], split)
     planned = with_forerunner(planned, methods[0], run)
     tuned, engine = methods[0].tunes_backbone, planned.engine
-    planned.backbone.load(engine.weight_type(tuned=tuned))
+    engine.load(tuned=tuned)
     engine.place(methods)
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
-    store = _open(planned)
+    store = _open(planned, divided=tuned)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
     all_ = [
@@ -136,14 +140,17 @@ def _known(done: RunResult, folder: Path) -> RunResult:
     return done
 
 
-def _open(planned: Plan) -> RunStore:
+def _open(planned: Plan, *, divided: bool) -> SharedStore:
     """Make the run folder; from here on there is something to lose."""
-    if planned.composed.config["rerun"]:
+    world = planned.engine.world
+    if planned.composed.config["rerun"] and world.main:
         set_aside(planned.folder)
-    tracker = build.build(
-        planned.composed.config["tracking"], planned.folder, planned.run_id, planned.content
-    )
-    return RunStore(planned.folder, bound_to(planned.backbone), tracker)
+    world.wait()
+    told = (planned.folder, planned.run_id, planned.content)
+    wanted = planned.composed.config["tracking"]
+    tracker = build.build(wanted, *told) if world.main else NoTracker(*told)
+    store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
+    return SharedStore(store, world, divided=divided and world.size > 1)
 
 
 def _rows(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:
@@ -160,7 +167,7 @@ def _member(
     method: Method,
     part: Part,
     rows: tuple[list[Features], list[Features]],
-    store: RunStore,
+    store: SharedStore,
 ) -> Member:
     task, dev = planned.task, part.split.dev
     return Member(
@@ -192,14 +199,18 @@ def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
 
 
 def _report(
-    planned: Plan, outcome: RunResult, all_: Sequence[Trained], store: RunStore
+    planned: Plan, outcome: RunResult, all_: Sequence[Trained], store: SharedStore
 ) -> RunResult:
     """Put the selected prompts in place, keep them, and score the reported split once."""
     for one in all_:
         one.member.finish()
     store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
     store.write_prompt(
-        {one.part.prefix + k: v for one in all_ for k, v in one.method.exported().items()},
+        {
+            one.part.prefix + name: tensor
+            for one in all_
+            for name, tensor in planned.engine.whole(one.method).items()
+        },
         planned.composed.config["method"],
     )
     dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
@@ -244,6 +255,8 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         **manifest.software(),
         **manifest.machine(engine.device),
         "precision": engine.precision,
+        "ranks": engine.world.size,
+        "model_parallel": engine.world.model_parallel,
         "backbone": {
             "name": backbone.name,
             "weights": backbone.weights,

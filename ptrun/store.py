@@ -38,7 +38,7 @@ class RunStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._part = part
         self._metrics = folder / "metrics.jsonl"
-        self._state = state_file(folder, part)
+        self.state_file = state_file(folder, part)
 
     def part(self, name: str) -> "RunStore":
         """Return where one part of the run writes: its own state, its rows marked as such."""
@@ -53,7 +53,7 @@ class RunStore:
 
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Replace the saved state in one step."""
-        self._write_tensors(self._state, tensors, {"state": json.dumps(dict(meta))})
+        self.write_tensors(self.state_file, tensors, {"state": json.dumps(dict(meta))})
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the saved state, and cut `metrics.jsonl` back to it.
@@ -61,10 +61,10 @@ class RunStore:
         Raises:
             UserError: the state is damaged or belongs to another backbone.
         """
-        if not self._state.is_file():
+        if not self.state_file.is_file():
             self._cut_metrics(-1)
             return None
-        tensors, header = read_tensors(self._state, self.bound)
+        tensors, header = read_tensors(self.state_file, self.bound)
         meta: dict[str, Any] = json.loads(header["state"])
         self._cut_metrics(meta["step"])
         return tensors, meta
@@ -72,7 +72,7 @@ class RunStore:
     def write_prompt(self, tensors: Mapping[str, Tensor], method: Mapping[str, Any]) -> None:
         """Write what is needed to answer: `prompt.safetensors`."""
         file = self.folder / "prompt.safetensors"
-        self._write_tensors(file, tensors, {"method": json.dumps(dict(method))})
+        self.write_tensors(file, tensors, {"method": json.dumps(dict(method))})
 
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
@@ -89,9 +89,10 @@ class RunStore:
         result.write(self.folder, outcome)
         self.tracker.finish(outcome)
 
-    def _write_tensors(
+    def write_tensors(
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> None:
+        """Write a safetensors file in one step, with what its tensors belong to."""
         draft = file.with_name(f".{file.name}.{os.getpid()}")
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(kept, draft, {**header, "backbone": json.dumps(self.bound, sort_keys=True)})

@@ -103,7 +103,10 @@ def _with_dropout(
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     elif mask is not None:
         scores = scores + mask
-    weights = drop(scores.softmax(dim=-1), link.injection.keys, link.dropout_site, dropout, origin)
+    division, heads = link.injection.division, scores.shape[1]
+    start = division.first(heads) if division else 0
+    keys, site = link.injection.keys, link.dropout_site
+    weights = drop(scores.softmax(dim=-1), keys, site, dropout, origin, start)
     return torch.matmul(weights, value)
 
 

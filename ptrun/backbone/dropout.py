@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ptrun.backbone.division import Division
+
 _GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 _PRIMES = (73856093, 19349663, 83492791)
 
@@ -30,17 +32,21 @@ def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:
     return torch.tensor([base + slot for slot in slots], dtype=torch.int64)
 
 
-def keep(keys: Tensor, site: int, shape: Sequence[int], p: float, origin: int = 0) -> Tensor:
+def keep(
+    keys: Tensor, site: int, shape: Sequence[int], p: float, origin: int = 0, start: int = 0
+) -> Tensor:
     """Return a bool mask `[B, *shape]`, False with probability `p`, for up to three axes.
 
     `origin` is subtracted from the index along the last axis, so that cells keep their mask when
-    a prefix of another length stands before them.
+    a prefix of another length stands before them. `start` is added along the first axis: where the
+    heads of a rank begin.
     """
     low = (keys & 0x7FFFFFFF).to(torch.int32)
     high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
     cells = _mix(_mix(low * _GOLDEN + high) + site)
     for axis, size in enumerate(shape[:-1]):
-        index = torch.arange(size, dtype=torch.int32, device=keys.device) * _PRIMES[axis]
+        index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
+        index *= _PRIMES[axis]
         cells = _mix(cells.unsqueeze(-1) + index)
     last = torch.arange(-origin, shape[-1] - origin, dtype=torch.int32, device=keys.device)
     cells = cells.unsqueeze(-1) ^ _mix(last * _GOLDEN)
@@ -50,18 +56,25 @@ def keep(keys: Tensor, site: int, shape: Sequence[int], p: float, origin: int = 
     return cells >= int(p * 2**32) - 2**31
 
 
-def drop(x: Tensor, keys: Tensor | None, site: int, p: float, origin: int = 0) -> Tensor:
+def drop(
+    x: Tensor, keys: Tensor | None, site: int, p: float, origin: int = 0, start: int = 0
+) -> Tensor:
     """Return `x [B, ...]` with cells dropped and the rest scaled by `1 / (1 - p)`.
 
     `keys` None means evaluation: `x` itself.
     """
     if keys is None or p == 0.0:
         return x
-    return x * keep(keys, site, x.shape[1:], p, origin).to(x.dtype).mul_(1.0 / (1.0 - p))
+    return x * keep(keys, site, x.shape[1:], p, origin, start).to(x.dtype).mul_(1.0 / (1.0 - p))
 
 
 class KeyedDropout(nn.Module):
-    """Takes the place of an `nn.Dropout` inside a backbone; reads the keys of the current pass."""
+    """Takes the place of an `nn.Dropout` inside a backbone; reads the keys of the current pass.
+
+    `cut` says that a rank of a tensor-parallel group has its own part of the last axis.
+    """
+
+    cut: bool = False
 
     def __init__(self, p: float, site: int, slot: "Slot"):
         super().__init__()
@@ -69,13 +82,16 @@ class KeyedDropout(nn.Module):
 
     def forward(self, x: Tensor, origin: int = 0) -> Tensor:
         """Return `x [B, ...]` with this site's cells dropped."""
+        if self.cut and self.slot.division:
+            origin -= self.slot.division.first(x.shape[-1])
         return drop(x, self.slot.keys, self.site, self.p, origin)
 
 
 class Slot:
-    """Where a backbone keeps the dropout keys of the pass it is in."""
+    """Where a backbone keeps the dropout keys of the pass it is in, and its rank's division."""
 
     keys: Tensor | None = None
+    division: Division | None = None
 
 
 def install(model: nn.Module, slot: Slot) -> None:
@@ -87,4 +103,6 @@ def install(model: nn.Module, slot: Slot) -> None:
         if isinstance(child, nn.Dropout)
     ]
     for site, (parent, name) in enumerate(sites):
-        setattr(parent, name, KeyedDropout(getattr(parent, name).p, site, slot))
+        made = KeyedDropout(getattr(parent, name).p, site, slot)
+        made.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops what it has made wide
+        setattr(parent, name, made)

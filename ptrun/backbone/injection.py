@@ -13,6 +13,7 @@ from ptrun.backbone.dropout import Slot
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
 _KINDS = ("attention", "cross")
+_HEADS = 1  # the axis of heads in a prefix
 
 
 class Injection(Slot):
@@ -55,11 +56,16 @@ class Link:
     site: Site
 
     def prefix(self) -> Prefix | None:
-        """Return the prefix of this layer in the current pass, if it has one."""
+        """Return the prefix of this layer in the current pass, if it has one: of a rank's heads."""
         half = self.injection.read_by(self.reader)
         kind, layer = self.site
         prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
-        return prefixes[layer] if prefixes else None
+        prefix: Prefix | None = prefixes[layer] if prefixes else None
+        division = self.injection.division
+        if prefix is None or division is None:
+            return prefix
+        key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
+        return Prefix(key, value, prefix.mask)
 
     @property
     def dropout_site(self) -> int:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files, tokenizers
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, Shape
+from ptrun.backbone.cuts import Cut
+from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import install
 from ptrun.backbone.family import family_of
 from ptrun.backbone.injection import Injection
@@ -69,6 +71,8 @@ class PretrainedBackbone:
         self.family = self.architecture.name
         self.has_head, self.fetched = True, False
         self.kept: dict[bytes, Tensor] = {}  # what frozen passes found; gone when weights move
+        self.division: Division | None = None  # set before `load` where ranks share the model
+        self.cuts: dict[int, Cut] = {}  # of its parameters, by identity
         self.tuned: Tuned | None = None  # as which run tuned it; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
@@ -145,14 +149,9 @@ class PretrainedBackbone:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         folder = self._files()
-        model, report = self._class().from_pretrained(
-            folder,
-            config=self._library_config(files.read_config(folder)),
-            dtype=dtype,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
-        self._check_missing(report["missing_keys"])
+        self.__dict__.pop("model", None)
+        model, missing = self._read(folder, self._library_config(files.read_config(folder)), dtype)
+        self._check_missing(missing)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             found = stored(folder) if self.has_pooler else None
@@ -162,6 +161,21 @@ class PretrainedBackbone:
         if self.tuned:
             self.tuned.put(self)
         self._check_size()
+
+    def _read(self, folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, set[str]]:
+        """Return the model, or this rank's part of it, and the names that no file has."""
+        if self.division:
+            from ptrun.backbone import divided
+
+            own_output, made = self._has_own_output(), self._class()
+            model, self.cuts, missing = divided.load(
+                made, config, folder, own_output, self.division, dtype
+            )
+            return model, missing
+        model, report = self._class().from_pretrained(
+            folder, config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+        return model, report["missing_keys"]
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
         """Return what full tuning learns: the model, without its output head unless `head`.
@@ -179,7 +193,18 @@ class PretrainedBackbone:
 
     def size(self) -> int:
         """Return the number of parameters as published; needs no weights."""
-        return sum(p.numel() for p in self.architecture.counted(self.model))
+        return sum(p.numel() * self._held(p) for p in self.architecture.counted(self.model))
+
+    def own(self, parameter: nn.Parameter, whole: Any) -> Tensor:
+        """Return what a rank holds of a parameter, of a whole tensor or a safetensors slice."""
+        if self.division is None:
+            return whole[:]  # type: ignore[no-any-return]
+        return self.cuts[id(parameter)].part(whole, self.division.rank, self.division.size)
+
+    def _held(self, parameter: nn.Parameter) -> int:
+        """Return how many ranks hold a parameter together."""
+        cut = self.cuts.get(id(parameter), Cut())
+        return self.division.size if self.division and cut.axis is not None else 1
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
@@ -275,6 +300,7 @@ class PretrainedBackbone:
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
         self.injection = Injection()
+        self.injection.division = self.division
         self.architecture.prepare(model, self.injection)
         install(model, self.injection)
         return model.requires_grad_(False).eval()

@@ -39,7 +39,8 @@ class Tuned:
             names = [n.removeprefix(PREFIX) for n in opened.keys() if n.startswith(PREFIX)]  # noqa: SIM118
             places = _places(backbone, names)
             for name in names:
-                places[name].copy_(opened.get_tensor(PREFIX + name))
+                own = backbone.own(places[name], opened.get_slice(PREFIX + name))
+                places[name].copy_(own)
 
 
 def _places(backbone: Any, names: Sequence[str]) -> dict[str, nn.Parameter]:

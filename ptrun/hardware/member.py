@@ -122,7 +122,9 @@ class Member:
         self.stepper.step(rate)
         self.step += 1
         self.tokens += tokens
-        self.journal.log({"event": "step", "step": self.step, "loss": loss, "lr": rate})
+        self.journal.log(
+            {"event": "step", "step": self.step, "loss": loss, "norm": norm, "lr": rate}
+        )
 
     def _fail(self, reason: str) -> None:
         self.failed = reason
@@ -173,11 +175,15 @@ class Member:
             for name, tensor in self.best.items():
                 self.learned[name].copy_(tensor)
 
-    def save(self, force: bool = True) -> None:
-        """Write the state to the journal, at once or if the last time is long ago."""
-        if force or time.monotonic() - self.saved_at > SAVE_SECONDS:
-            self.journal.save(*self.state())
-            self.saved_at = time.monotonic()
+    @property
+    def late(self) -> bool:
+        """Whether it last saved long ago."""
+        return time.monotonic() - self.saved_at > SAVE_SECONDS
+
+    def save(self) -> None:
+        """Write the state to the journal."""
+        self.journal.save(*self.state())
+        self.saved_at = time.monotonic()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return all that the next step depends on: tensors, and plain data."""

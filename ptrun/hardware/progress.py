@@ -31,7 +31,7 @@ class Meter:
 
 
 @contextmanager
-def meter(total: int, done: int) -> Iterator[Meter]:
+def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
     """Yield a meter that draws on standard error while it is a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -40,7 +40,10 @@ def meter(total: int, done: int) -> Iterator[Meter]:
         TimeRemainingColumn(),
     )
     with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not sys.stderr.isatty(),
     ) as bar:
         yield Meter(bar, total, done)
 

@@ -5,12 +5,14 @@ ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 
 import logging
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.low_rank import detach
@@ -20,6 +22,7 @@ from ptrun.hardware.join import join
 from ptrun.hardware.member import Member
 from ptrun.hardware.microbatch import cut, overhead
 from ptrun.hardware.progress import meter, track
+from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.types import Prediction
@@ -72,6 +75,8 @@ class TorchEngine:
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
     speed: Speed = field(default_factory=Speed, init=False)
+    world: Ranks = field(default=ALONE, init=False)
+    """The processes that do the run together: this one alone."""
 
     def __post_init__(self) -> None:
         """Refuse a device that is not there."""
@@ -83,6 +88,21 @@ class TorchEngine:
         if self.precision == "auto":
             wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
+
+    def connect(self) -> Ranks:
+        """Join the other processes of the run, if it has any."""
+        return self.world
+
+    def load(self, *, tuned: bool) -> None:
+        """Read the backbone's weights in the precision that suits."""
+        self.backbone.load(self.weight_type(tuned=tuned))
+
+    def whole(self, method: Method) -> dict[str, Tensor]:
+        """Return what a method exports, on the process that writes."""
+        return method.exported()
+
+    def equip(self, member: Member) -> None:
+        """Give a member what takes its steps; torch does, unless told otherwise."""
 
     def place(self, methods: Sequence[Method]) -> None:
         """Move the backbone and the methods to the device, the backbone in its precision.
@@ -120,6 +140,7 @@ class TorchEngine:
 
     def _fit(self, members: Sequence[Member]) -> None:
         for member in members:
+            self.equip(member)
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
         methods = [member.method for member in members]
@@ -127,15 +148,18 @@ class TorchEngine:
         self._prepare(methods, [member.dev for member in members])
         self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
-        with meter(total, sum(member.step for member in members)) as shown:
+        done = sum(member.step for member in members)
+        with meter(total, done, quiet=not self.world.main) as shown:
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 losses, tokens = self._accumulate(active)
                 for member, loss, own in zip(active, losses, tokens, strict=True):
                     member.update(loss, own)
                 self._evaluate([member for member in active if member.due])
-                for member in active:
-                    member.save(force=member.due)
+                late = self.world.told([member.late for member in active])
+                for member, waited in zip(active, late, strict=True):
+                    if member.due or waited:
+                        member.save()
                 self.speed.seconds += time.monotonic() - started
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
@@ -156,14 +180,23 @@ class TorchEngine:
         waiting = [
             Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
         ]
-        answers: list[dict[int, Prediction]] = [{} for _ in methods]
+        waiting = self._own(waiting)
+        answers: dict[tuple[int, int], Prediction] = {}
         while waiting:  # a read-out may want to read an example once more
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
             waiting = [
                 item for part in self._cut(waiting) for item in self._ask(methods, part, answers)
             ]
-        return [[own[slot] for slot in range(len(own))] for own in answers]
+        known = self.world.merged(answers)
+        return [[known[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
+
+    def _own(self, items: list[Item]) -> list[Item]:
+        """Return this process' share of rows, as long as the others'."""
+        if self.world.data_parallel == 1:
+            return items
+        ordered = sorted(items, key=lambda item: item.features.tokens)
+        return ordered[self.world.share :: self.world.data_parallel]
 
     @torch.no_grad()
     def _prepare(
@@ -184,7 +217,7 @@ class TorchEngine:
         self,
         methods: Sequence[Method],
         items: Sequence[Item],
-        answers: Sequence[dict[int, Prediction]],
+        answers: dict[tuple[int, int], Prediction],
     ) -> list[Item]:
         """Note what is answered; return what is to be read again."""
         again = []
@@ -196,7 +229,7 @@ class TorchEngine:
                 if isinstance(answer, Features):
                     again.append(Item(owner, item.slot, answer))
                 else:
-                    answers[owner][item.slot] = answer
+                    answers[owner, item.slot] = answer
         return again
 
     def _evaluate(self, due: Sequence[Member]) -> None:
@@ -220,9 +253,10 @@ class TorchEngine:
         for item in items:
             targets[item.owner] += len(item.features.targets)
             tokens[item.owner] += item.features.tokens
+        self._check_rows(items, members[0].step + 1)
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
-        for part in self._cut(items):
+        for part in self._cut(self._own(items)):
             batches = {
                 owner: self._collate(
                     [i.features for i in own], members[owner].keys([i.slot for i in own])
@@ -233,10 +267,17 @@ class TorchEngine:
                 owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
                 for owner, output in self._forward(methods, batches).items()
             }
-            torch.stack(list(parts.values())).sum().backward()  # type: ignore[no-untyped-call]
+            together = torch.stack(list(parts.values())).sum() * self.world.data_parallel
+            together.backward()  # type: ignore[no-untyped-call]
             for owner, loss in parts.items():
                 losses[owner] += loss.detach()
-        return [float(loss) for loss in losses], tokens
+        return self.world.total([float(loss) for loss in losses]), tokens
+
+    def _check_rows(self, items: Sequence[Item], step: int) -> None:
+        """Check that processes which hold one model together read the same rows."""
+        if self.world.model_parallel > 1:
+            rows = [(item.features.id, item.features.targets) for item in items]
+            self.world.check_same(zlib.crc32(repr(rows).encode()), step)
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape = self.backbone.shape

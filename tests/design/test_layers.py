@@ -20,7 +20,7 @@ LAYERS = [
     ("importing", "pretrain"),
     ("result", "cells"),
     ("store", "manifest", "vote"),
-    ("report",),
+    ("report", "shared_store"),
     ("start",),
     ("labelling",),
     ("plan",),

@@ -1,0 +1,185 @@
+"""Loads a model of which each rank of a tensor-parallel group holds a part, by DeepSpeed's AutoTP.
+
+The model is made without weights, cut, and only then filled from safetensors files, of which a
+rank reads its own slices: none ever holds the whole. AutoTP alone would make it whole first (0.19).
+Differences to AutoTP's own ways: T5's relative bias stays whole, and each rank takes its heads'
+columns; so its gradient is whole everywhere and `requires_grad` is what it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from ptrun.backbone import files
+from ptrun.backbone.cuts import Cut, Pattern, cut_of, pattern_of
+from ptrun.backbone.division import Division
+
+_OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
+"""BERT's first checkpoints have other names for LayerNorm's tensors."""
+
+
+def load(
+    model_class: Any,
+    config: Any,
+    folder: Path,
+    own_output: bool,
+    division: Division,
+    dtype: torch.dtype,
+) -> tuple[Any, dict[int, Cut], set[str]]:
+    """Return a rank's part of a model, how each parameter is cut, and what the files lack.
+
+    Cuts are by the identity of the parameter, which keeps it whatever device or type it gets.
+    `own_output` tells whether a T5 has an output matrix of its own.
+
+    Raises:
+        UserError: such a model cannot be divided so.
+    """
+    pattern = pattern_of(config, division.size)
+    with _parameters_without_storage():
+        model = model_class(config)
+    model.tie_weights()
+    if own_output:  # the library ties every new T5 (5.23)
+        model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight, device="meta"))
+    turned = _turn_conv1d(model)
+    cuts = {
+        name: cut_of(pattern, name, turned=name.rpartition(".")[0] in turned)
+        for name, _ in model.named_parameters()
+    }
+    _cut(model, pattern, division)
+    missing = _fill(model, folder, cuts, division, dtype)
+    by_parameter = {id(p): cuts[name] for name, p in model.named_parameters()}
+    return model.to(division.device), by_parameter, missing
+
+
+@contextmanager
+def _parameters_without_storage() -> Iterator[None]:
+    """Put new parameters on the meta device; buffers, which no file holds, are really made."""
+    from transformers.initialization import no_init_weights
+
+    register = nn.Module.register_parameter
+
+    def on_meta(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        empty = None if parameter is None else nn.Parameter(parameter.to("meta"))
+        register(module, name, empty)
+
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
+    try:
+        with no_init_weights():
+            yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def _turn_conv1d(model: nn.Module) -> set[str]:
+    """Put linear maps in place of GPT-2's transposed ones, which AutoTP does not cut."""
+    from transformers.pytorch_utils import Conv1D
+
+    found = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}
+    for name, module in found.items():
+        parent, _, child = name.rpartition(".")
+        inputs, outputs = module.weight.shape
+        setattr(model.get_submodule(parent), child, nn.Linear(inputs, outputs, device="meta"))
+    return set(found)
+
+
+def _cut(model: Any, pattern: Pattern, division: Division) -> None:
+    """Let AutoTP put its layers in place of the maps that are cut."""
+    from deepspeed.module_inject.auto_tp import AutoTP
+    from deepspeed.module_inject.autotp_config import AutoTPConfig
+    from deepspeed.module_inject.layers import set_autotp_mode
+
+    set_autotp_mode(training=True)
+    specs: list[dict[str, Any]] = [
+        {"patterns": [rf"({pattern.column})\.weight$"], "partition_type": "column"},
+        {"patterns": [rf"({pattern.row})\.weight$"], "partition_type": "row"},
+    ]
+    if pattern.output:
+        output = {"partition_type": "column", "gather_output": True}
+        specs.append({"patterns": [r"lm_head\.weight$"], **output})
+    if pattern.fused:
+        fused = {"partition_type": "column", "shape": [3, -1], "partition_dim": 0}
+        specs.append({"patterns": [rf"({pattern.fused})\.weight$"], **fused})
+    autotp = AutoTP(
+        module=model,
+        all_reduce_linears=(),
+        prefix="",
+        state_dict=None,
+        linear_layer_setting=(nn.Linear, nn.Embedding),
+        orig_layer_impl=None,
+        partition_config=AutoTPConfig.from_dict({"tp_size": division.size, "layer_specs": specs}),
+        model_config=model.config,
+        training_mode=True,
+    )
+    autotp.set_tensor_parallel_config(division.size, division.group)
+    autotp.update_linear_policies()
+    autotp._replace_module(model)
+    _tell_widths(model, division)
+
+
+def _tell_widths(model: nn.Module, division: Division) -> None:
+    """Tell modules what their part of the width is, where AutoTP does not."""
+
+    def own_heads(_module: nn.Module, _arguments: object, bias: Tensor) -> Tensor:
+        return division.own(bias, -1)
+
+    for name, module in model.named_modules():
+        if hasattr(module, "split_size"):  # GPT-2's width of one of query, key and value
+            module.split_size //= division.size
+        if name.endswith("relative_attention_bias"):
+            module.register_forward_hook(own_heads)
+
+
+def _fill(
+    model: nn.Module,
+    folder: Path,
+    cuts: Mapping[str, Cut],
+    division: Division,
+    dtype: torch.dtype,
+) -> set[str]:
+    """Read this rank's slice of every parameter; return the names that no file has."""
+    missing = set()
+    owners = _owners(model)
+    base = getattr(model, "base_model_prefix", "")
+    with ExitStack() as stack:
+        opened = [stack.enter_context(safe_open(f, "pt")) for f in files.weight_files(folder)]
+        where = {name: one for one in opened for name in one.keys()}  # noqa: SIM118
+        for name, places in owners.items():
+            stored = next((n for n in _spellings(places, base) if n in where), None)
+            if stored is None:
+                missing.add(name)
+                own = torch.zeros_like(model.get_parameter(name), device="cpu")
+            else:
+                own = cuts[name].part(where[stored].get_slice(stored), division.rank, division.size)
+            parameter = nn.Parameter(own.to(division.device, dtype, copy=True))
+            _put(model, places, parameter)
+    return missing
+
+
+def _owners(model: nn.Module) -> dict[str, list[str]]:
+    """Return every name of each parameter by its first; tied ones have several."""
+    first: dict[int, str] = {}
+    names: dict[str, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(first.setdefault(id(parameter), name), []).append(name)
+    return names
+
+
+def _put(model: nn.Module, places: Sequence[str], parameter: nn.Parameter) -> None:
+    for place in places:
+        module, _, last = place.rpartition(".")
+        setattr(model.get_submodule(module), last, parameter)
+
+
+def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
+    """Return the names a file may have for a parameter: with and without the body's, old ones."""
+    for name in names:
+        for own in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
+            yield own
+            for new, old in _OLD_NAMES:
+                if own.endswith(new):
+                    yield own.removesuffix(new) + old

@@ -1,0 +1,178 @@
+"""ZeRO-1 by DeepSpeed: gradients averaged over ranks, optimizer state divided among them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ptrun.hardware.ranks import Ranks, imported
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_TORCH_EPS = 1e-6  # torch's own clipping adds it to the norm
+
+
+class Learned(nn.Module):
+    """What a member learns, as the model that DeepSpeed is given; nothing calls it."""
+
+    def __init__(self, learned: Mapping[str, nn.Parameter]):
+        super().__init__()
+        for name, parameter in learned.items():
+            self.register_parameter(name.replace(".", "/"), parameter)
+        self.ds_autotp_parsed = True  # nothing in it is to be cut
+
+
+class ZeroStepper:
+    """Steps of a torch optimizer whose state is divided over the ranks that share out the rows.
+
+    Args:
+        optimizer: over the learned parameters; DeepSpeed takes it over.
+        learned: by name.
+        whole: whether a name's parameter is whole on every rank of a tensor-parallel group.
+        ranks: who shares.
+        device: `cpu` or `cuda`.
+        half: whether the parameters become bf16, with fp32 copies in the optimizer.
+        divided: whether each rank keeps its own part of the state; else it is put together, so
+            that another number of ranks can go on from it.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Adam,
+        learned: Mapping[str, nn.Parameter],
+        whole: Mapping[str, bool],
+        ranks: Ranks,
+        device: str,
+        *,
+        half: bool,
+        divided: bool,
+    ):
+        self.learned, self.whole, self.ranks, self.divided = learned, whole, ranks, divided
+        self.names = {id(parameter): name for name, parameter in learned.items()}
+        self.engine, _, _, _ = imported(device).initialize(
+            model=Learned(learned),
+            optimizer=optimizer,
+            dist_init_required=False,
+            config=_config(ranks, half=half),
+        )
+        self.zero = self.engine.optimizer
+
+    def clip(self, limit: float | None) -> float:
+        """Add the gradients up over the ranks; clip them by their norm, and return that norm."""
+        self._reduce()
+        norm = self._norm()
+        if limit is not None and norm > limit:
+            for gradient, _ in self._gradients():
+                gradient.mul_(limit / (norm + _TORCH_EPS))
+        return norm
+
+    def _reduce(self) -> None:
+        """Let DeepSpeed average the gradients, each rank keeping those it updates."""
+        for parameter in self.learned.values():
+            if parameter.grad is None:  # the others may have one, and all must take part
+                parameter.grad = torch.zeros_like(parameter)
+        self.zero.setup_buckets()
+        if self.zero.use_grad_accum_attribute:
+            self.zero.fill_grad_accum_attribute()
+        self.zero.set_gradient_accumulation_boundary(True)
+        self.zero.reduce_gradients()
+
+    def _gradients(self) -> Iterator[tuple[Tensor, str]]:
+        """Return the gradients this rank updates by, pieces of parameters among them, by name."""
+        for group, parameters in enumerate(self.zero.params_in_partition):
+            gradients = self.zero.averaged_gradients[group]
+            own = (g for g in gradients if not getattr(g, "_zero_padding", False))
+            yield from ((g, self.names[id(p)]) for g, p in zip(own, parameters, strict=False))
+
+    def _norm(self) -> float:
+        """Return the norm over all ranks.
+
+        Each part of the model counts once: of what every rank of a tensor-parallel group has
+        whole, the first one's.
+        """
+        first = self.ranks.rank % self.ranks.model_parallel == 0
+        counted = [g for g, name in self._gradients() if first or not self.whole[name]]
+        squares = [g.double().square().sum() for g in counted]
+        total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+        total = total.to(self.zero.device)
+        dist.all_reduce(total)
+        return math.sqrt(float(total))
+
+    def step(self, rate: float) -> None:
+        """Take a step at a learning rate, times each group's share, and drop the gradients."""
+        for group in self.zero.param_groups:
+            group["lr"] = rate * group["share"]
+        self.zero.step()
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop the gradients."""
+        self.zero.zero_grad()
+        self.zero.set_gradient_accumulation_boundary(False)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return masters and moments, and the number of updates: a rank's part, or by name."""
+        tensors: dict[str, Tensor] = {}
+        for group, part in enumerate(self._parts()):
+            own = self.zero.optimizer.state.get(part, {})
+            flat = {"master": part.detach(), **{key: own[key] for key in _MOMENTS if key in own}}
+            for key, values in flat.items():
+                tensors |= self._kept(key, group, values)
+        steps = [int(s["step"]) for s in self.zero.optimizer.state.values() if "step" in s]
+        return tensors, {"zero_updates": steps[0] if steps else 0}
+
+    def _kept(self, key: str, group: int, values: Tensor) -> dict[str, Tensor]:
+        if self.divided:
+            return {f"{key}.{group}": values}
+        found = [torch.empty_like(values) for _ in range(self.ranks.data_parallel)]
+        dist.all_gather(found, values, group=self.ranks.data)
+        names, sizes = self._order(group)
+        pieces = torch.split(torch.cat(found)[: sum(sizes)], sizes)
+        return {f"{key}.{name}": piece for name, piece in zip(names, pieces, strict=True)}
+
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Go on from a state, the learned parameters already in place."""
+        updates = plain.get("zero_updates", 0)
+        for group, part in enumerate(self._parts()):
+            part.data.copy_(self._own("master", group, tensors))
+            if updates:
+                moments = {k: self._own(k, group, tensors).to(part) for k in _MOMENTS}
+                self.zero.optimizer.state[part] = {"step": torch.tensor(float(updates)), **moments}
+
+    def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return this rank's part of a state."""
+        if self.divided:
+            return tensors[f"{key}.{group}"]
+        names, _ = self._order(group)
+        width = self._parts()[group].numel()
+        flat = torch.zeros(width * self.ranks.data_parallel)
+        known = torch.cat([tensors[f"{key}.{name}"].flatten() for name in names])
+        flat[: known.numel()] = known
+        return flat.narrow(0, self.ranks.share * width, width).clone()
+
+    def _parts(self) -> list[Tensor]:
+        """Return this rank's part of the learned parameters in fp32, a flat tensor a group."""
+        parts: list[Tensor] = self.zero.single_partition_of_fp32_groups
+        return parts
+
+    def _order(self, group: int) -> tuple[list[str], list[int]]:
+        """Return names and sizes of a group's parameters, as DeepSpeed lays them flat."""
+        parameters = self.zero.bit16_groups[group]
+        return [self.names[id(p)] for p in parameters], [p.numel() for p in parameters]
+
+
+def _config(ranks: Ranks, *, half: bool) -> dict[str, Any]:
+    """Return DeepSpeed's configuration; batches, clipping and accumulation are ptrun's own."""
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": 0.0,  # DeepSpeed 0.19 would clip at 1
+        "zero_optimization": {"stage": 1, "compute_grad_norm": False},
+        "zero_allow_untested_optimizer": True,
+        "tensor_parallel": {"autotp_size": ranks.model_parallel},
+        "bf16": {"enabled": half},
+        "steps_per_print": 10**9,
+    }
