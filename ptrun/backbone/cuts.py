@@ -139,4 +139,4 @@ def _widths(config: Any) -> dict[str, int]:
 
 def _feed_forward(config: Any) -> int:
     named = (getattr(config, name, None) for name in ("d_ff", "n_inner", "intermediate_size"))
-    return next((width for width in named if width), 4 * config.hidden_size)
+    return int(next((width for width in named if width), 4 * config.hidden_size))
