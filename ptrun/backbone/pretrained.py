@@ -193,7 +193,7 @@ class PretrainedBackbone:
 
     def size(self) -> int:
         """Return the number of parameters as published; needs no weights."""
-        return sum(p.numel() * self._held(p) for p in self.architecture.counted(self.model))
+        return sum(p.numel() * self.held(p) for p in self.architecture.counted(self.model))
 
     def own(self, parameter: nn.Parameter, whole: Any) -> Tensor:
         """Return what a rank holds of a parameter, of a whole tensor or a safetensors slice."""
@@ -201,7 +201,7 @@ class PretrainedBackbone:
             return whole[:]  # type: ignore[no-any-return]
         return self.cuts[id(parameter)].part(whole, self.division.rank, self.division.size)
 
-    def _held(self, parameter: nn.Parameter) -> int:
+    def held(self, parameter: nn.Parameter) -> int:
         """Return how many ranks hold a parameter together."""
         cut = self.cuts.get(id(parameter), Cut())
         return self.division.size if self.division and cut.axis is not None else 1

@@ -88,7 +88,6 @@ class DeepSpeedEngine(TorchEngine):
             {name: self._cut_of(p).axis is None for name, p in member.learned.items()},
             self.world,
             self.device,
-            half=tuned and self.precision == "bf16",
             divided=tuned,
         )
 

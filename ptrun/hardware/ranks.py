@@ -4,7 +4,9 @@ Neighbours (0-3, 4-7, … with `model_parallel=4`) hold one model together and r
 processes at the same place in different groups share out the rows.
 """
 
+import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,11 +175,10 @@ def imported(device: str) -> Any:
         raise UserError(
             "hardware=zero1 needs a package; type pip install 'ptrun[deepspeed]'."
         ) from error
-    import logging
-
     from deepspeed.ops import __compatible_ops__
     from deepspeed.utils import logger
 
     logger.setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".*all_gather_into_tensor", FutureWarning)  # DeepSpeed's call
     __compatible_ops__["deepspeed_shm_comm"] = False  # gloo does without; it would be compiled now
     return deepspeed

@@ -28,12 +28,12 @@ class ZeroStepper:
     """Steps of a torch optimizer whose state is divided over the ranks that share out the rows.
 
     Args:
-        optimizer: over the learned parameters; DeepSpeed takes it over.
+        optimizer: over the learned parameters, each group in one precision; DeepSpeed takes it
+            over, and keeps fp32 copies of bf16 ones in it.
         learned: by name.
         whole: whether a name's parameter is whole on every rank of a tensor-parallel group.
         ranks: who shares.
         device: `cpu` or `cuda`.
-        half: whether the parameters become bf16, with fp32 copies in the optimizer.
         divided: whether each rank keeps its own part of the state; else it is put together, so
             that another number of ranks can go on from it.
     """
@@ -46,16 +46,17 @@ class ZeroStepper:
         ranks: Ranks,
         device: str,
         *,
-        half: bool,
         divided: bool,
     ):
         self.learned, self.whole, self.ranks, self.divided = learned, whole, ranks, divided
         self.names = {id(parameter): name for name, parameter in learned.items()}
+        # DeepSpeed adds gradients up in fp32 where the first group is bf16, for all groups alike.
+        optimizer.param_groups.sort(key=lambda group: group["params"][0].dtype is torch.float32)
         self.engine, _, _, _ = imported(device).initialize(
             model=Learned(learned),
             optimizer=optimizer,
             dist_init_required=False,
-            config=_config(ranks, half=half),
+            config=_config(ranks),
         )
         self.zero = self.engine.optimizer
 
@@ -163,7 +164,7 @@ class ZeroStepper:
         return [self.names[id(p)] for p in parameters], [p.numel() for p in parameters]
 
 
-def _config(ranks: Ranks, *, half: bool) -> dict[str, Any]:
+def _config(ranks: Ranks) -> dict[str, Any]:
     """Return DeepSpeed's configuration; batches, clipping and accumulation are ptrun's own."""
     return {
         "train_micro_batch_size_per_gpu": 1,
@@ -173,6 +174,5 @@ def _config(ranks: Ranks, *, half: bool) -> dict[str, Any]:
         "zero_optimization": {"stage": 1, "compute_grad_norm": False},
         "zero_allow_untested_optimizer": True,
         "tensor_parallel": {"autotp_size": ranks.model_parallel},
-        "bf16": {"enabled": half},
         "steps_per_print": 10**9,
     }

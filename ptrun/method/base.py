@@ -128,11 +128,14 @@ class Method(nn.Module):
         return dict(self.named_parameters())
 
     def learned_parameters(self) -> dict[str, int]:
-        """Return the learned parameters by part: `prompt`, `head`, `backbone`, and their total."""
+        """Return the learned parameters by part: `prompt`, `head`, `backbone`, and their total.
+
+        Of a backbone that several ranks hold together, all ranks' are counted.
+        """
         counts = {"prompt": 0, "head": 0, "backbone": 0}
         for name, parameter in self.learned().items():
             part = {"readout": "head", "backbone": "backbone"}.get(name.split(".")[0], "prompt")
-            counts[part] += parameter.numel()
+            counts[part] += parameter.numel() * self.backbone.held(parameter)
         return {**counts, "total": sum(counts.values())}
 
     def exported(self) -> dict[str, Tensor]:

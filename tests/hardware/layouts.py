@@ -1,0 +1,98 @@
+"""The same short runs on one process and on several: `python -m tests.hardware.layouts OUT TABLE`.
+
+What a run needs is imported once; every rank of every layout is a fork.
+"""
+
+import gc
+import logging
+import os
+import socket
+import sys
+from importlib import import_module
+
+PLAIN = "plain"
+LAYOUTS = {"dp2": (2, 1), "tp2": (2, 2), "tp2_dp2": (4, 2), "tp4": (4, 4)}
+"""Processes, and how many of them hold one model together."""
+
+CASES = {
+    "t5-prompt": ["backbone=pocket_t5", "method=prompt_tuning", "method.length=5"],
+    "t5-prefix": ["backbone=pocket_t5", "method=ptuning_v2", "method.length=5"],
+    "t5-all": ["backbone=pocket_t5", "method=fine_tuning"],
+    "bert-prompt": ["backbone=pocket_bert", "method=prompt_tuning", "method.length=5"],
+    "bert-all": ["backbone=pocket_bert", "method=fine_tuning"],
+    "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
+    "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
+    "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
+}
+_FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
+LEFT_OUT = {"tp2_dp2": CASES.keys() - _FEW, "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix"}}
+"""Four ranks on two cores are slow: there each model is tried, tuned or not."""
+
+# A key's bias moves no loss, so its gradient is rounding, which AdamW would make a whole step.
+SHARED = ["hardware.precision=fp32", "train.max_steps=10", "train.batch_size=8", "train.lr=3e-4"]
+SHARED += [
+    "train.eval_every=10",
+    "train.eps=1e-5",
+    "task=csv",
+    "task.text=text",
+    "task.label=label",
+]
+IMPORTED = ("ptrun.run", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.divided", "deepspeed")
+IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
+IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "deepspeed.module_inject.auto_tp")
+
+
+def overrides(layout, case, out, table):
+    """Return what a run of one case in one layout is typed as."""
+    hardware = ["hardware=cpu"]
+    if layout != PLAIN:
+        held = LAYOUTS[layout][1]
+        hardware = ["hardware=zero1", "hardware.device=cpu", f"hardware.model_parallel={held}"]
+        hardware += [f"hardware.token_budget={64 if layout == 'dp2' else 2048}"]
+        hardware += [f"hardware.checkpointing={layout == 'tp4'}"]
+    own = [f"outputs={out}", f"name={layout}-{case}", f"task.train={table}"]
+    return [*hardware, *SHARED, *own, *CASES[case]]
+
+
+def cases(layout):
+    """Return what a layout runs."""
+    return [case for case in CASES if case not in LEFT_OUT.get(layout, ())]
+
+
+def work(layout, out, table):
+    """Do every case, in the process that this one is among."""
+    from ptrun.config.compose import compose_run
+    from ptrun.run import run
+
+    logging.getLogger("ptrun").setLevel(logging.ERROR)
+    for case in cases(layout):
+        run(compose_run(overrides(layout, case, out, table)))
+
+
+def fork(layout, out, table):
+    """Start all ranks of a layout; return whether all ended well."""
+    size = 1 if layout == PLAIN else LAYOUTS[layout][0]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    children = []
+    for rank in range(size):
+        child = os.fork()
+        if child == 0:
+            if layout != PLAIN:
+                told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+                os.environ.update({key: str(value) for key, value in told.items()})
+                os.environ["MASTER_ADDR"] = "127.0.0.1"
+            work(layout, out, table)
+            os._exit(0)
+        children.append(child)
+    return all(os.waitpid(child, 0)[1] == 0 for child in children)
+
+
+if __name__ == "__main__":
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    for name in IMPORTED:
+        import_module(name)
+    gc.freeze()  # a fork copies no page to count what it never frees
+    wrong = [layout for layout in (PLAIN, *LAYOUTS) if not fork(layout, *sys.argv[1:])]
+    sys.exit(f"failed: {wrong}" if wrong else 0)
