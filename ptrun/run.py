@@ -244,6 +244,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         **manifest.software(),
         **manifest.machine(engine.device),
         "precision": engine.precision,
+        "token_budget": engine.token_budget,
         "backbone": {
             "name": backbone.name,
             "weights": backbone.weights,

@@ -69,6 +69,7 @@ class Member:
         self.best_metrics: Mapping[str, float] = {}
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
+        self.token_budget: int | None = None  # what an end of memory left of the engine's
         self.saved_at = time.monotonic()
         self._order: tuple[int, list[list[int]]] = (-1, [])
 
@@ -191,6 +192,7 @@ class Member:
             "best_step": self.best_step,
             "best_value": self.best_value if self.best else None,
             "history": self.history,
+            "token_budget": self.token_budget,
             **counts,
         }
         return tensors | moments, plain
@@ -203,6 +205,7 @@ class Member:
         tensors, plain = saved
         self.step, self.stale, self.tokens = plain["step"], plain["stale"], plain["tokens"]
         self.best_step, self.history = plain["best_step"], plain["history"]
+        self.token_budget = plain.get("token_budget")
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]
             self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)

@@ -19,6 +19,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.join import join
 from ptrun.hardware.member import Member
 from ptrun.hardware.microbatch import cut, overhead
+from ptrun.hardware.out_of_memory import Guard
 from ptrun.hardware.progress import meter, track
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
@@ -72,6 +73,7 @@ class TorchEngine:
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
     speed: Speed = field(default_factory=Speed, init=False)
+    largest: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Refuse a device that is not there."""
@@ -80,6 +82,7 @@ class TorchEngine:
         for name in ("token_budget", "population"):
             if getattr(self, name) < 1:
                 raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
+        self._guard = Guard(self)
         if self.precision == "auto":
             wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
@@ -122,6 +125,7 @@ class TorchEngine:
         for member in members:
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
+        self._guard.resume(members)
         methods = [member.method for member in members]
         self._prepare(methods, [member.reads() for member in members], training=True)
         self._prepare(methods, [member.dev for member in members])
@@ -130,7 +134,7 @@ class TorchEngine:
         with meter(total, sum(member.step for member in members)) as shown:
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
-                losses, tokens = self._accumulate(active)
+                losses, tokens = self._guard.accumulate(active)
                 for member, loss, own in zip(active, losses, tokens, strict=True):
                     member.update(loss, own)
                 self._evaluate([member for member in active if member.due])
@@ -241,7 +245,9 @@ class TorchEngine:
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape = self.backbone.shape
         price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
-        parts = cut([item.features.tokens for item in items], self.token_budget, price)
+        lengths = [item.features.tokens for item in items]
+        parts = cut(lengths, self.token_budget, price)
+        self.largest = max((len(p) * max(lengths[index] for index in p) for p in parts), default=0)
         return [[items[index] for index in part] for part in parts]
 
     def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
