@@ -74,6 +74,8 @@ def plan(composed: Composed) -> Plan:
     engine = build.build(config["hardware"], backbone)
     hardware = {**config["hardware"], "precision": engine.precision}  # `auto` as it turned out
     hardware.pop("population", None)  # members do not touch each other
+    if not hardware.get("fp16_scaling"):  # runs made before there was one keep their names
+        hardware.pop("fp16_scaling", None)
     telling = {**config, "hardware": hardware, "start": str(start)}
     telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)

@@ -183,7 +183,7 @@ class PretrainedBackbone:
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
-        embedded: Tensor = self.model.get_input_embeddings()(ids)
+        embedded: Tensor = self.model.get_input_embeddings()(ids) * self.injection.unit
         return embedded
 
     def embed_whole(self, given: BackboneInput) -> Tensor:

@@ -114,16 +114,25 @@ class Member:
         return row_keys(self.seed, self.step, slots)
 
     def update(self, loss: float, tokens: int) -> None:
-        """Take one optimizer step on the gradients that stand, or fail if they are not finite."""
-        rate = learning_rate(self.train, self.step, self.total, self.per_epoch)
+        """Take one optimizer step on the gradients that stand, or fail if they are not finite.
+
+        In fp16 those skip the step first. As in DeepSpeed and PPT a skipped step is one of the
+        run's, with its batch and its evaluation, but the learning rate does not move on.
+        """
+        moved = self.step - self.stepper.skipped
+        rate = learning_rate(self.train, moved, self.total, self.per_epoch)
         norm = self.stepper.clip(self.train.clip)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}")
+        event, figures = "step", {"loss": loss, "lr": rate}
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.stepper.step(rate)
+        elif (why := self.stepper.skip()) is None:
+            event, figures = "skipped", {"loss_scale": self.stepper.scale}
+        else:
+            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}{why}")
             return
-        self.stepper.step(rate)
         self.step += 1
         self.tokens += tokens
-        self.journal.log({"event": "step", "step": self.step, "loss": loss, "lr": rate})
+        self.journal.log({"event": event, "step": self.step, **figures})
 
     def _fail(self, reason: str) -> None:
         self.failed = reason

@@ -19,8 +19,11 @@ from ptrun.hardware.member import Member
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-_TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUDA error: out of memory")
-_TEXTS += ("CUBLAS_STATUS_ALLOC_FAILED",)
+_TEXTS = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 class Engine(Protocol):

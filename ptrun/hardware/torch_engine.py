@@ -16,7 +16,9 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.low_rank import detach
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.hardware.fp16 import check_fp16, scale_frozen
 from ptrun.hardware.join import join
+from ptrun.hardware.loss_scale import ScaledStepper
 from ptrun.hardware.member import Member
 from ptrun.hardware.microbatch import cut, overhead
 from ptrun.hardware.out_of_memory import Guard
@@ -26,7 +28,8 @@ from ptrun.readout.base import Batch, Features, collate
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+_HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass
@@ -60,10 +63,12 @@ class TorchEngine:
         device: `cpu` or `cuda`.
         precision: `bf16` runs a frozen backbone in bf16 (a tuned one under autocast); learned
             tensors and the head stay fp32. `auto` is the backbone's default where the hardware
-            has bf16, else fp32.
+            has bf16, else fp32. `fp16` is for devices without bf16, its losses scaled.
         token_budget: padded tokens in a micro-batch, at most; bounds memory.
         checkpointing: recompute activations in the backward: less memory, more time.
         population: members that are trained together, at most.
+        fp16_scaling: divide the residual stream of a T5 by 100, as PPT does: the same function to
+            rounding, in numbers that fp16 holds.
     """
 
     backbone: PretrainedBackbone
@@ -72,6 +77,7 @@ class TorchEngine:
     token_budget: int = field(kw_only=True)
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
+    fp16_scaling: bool = field(kw_only=True, default=False)
     speed: Speed = field(default_factory=Speed, init=False)
     largest: int = field(default=0, init=False)
 
@@ -82,6 +88,7 @@ class TorchEngine:
         for name in ("token_budget", "population"):
             if getattr(self, name) < 1:
                 raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
+        check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         self._guard = Guard(self)
         if self.precision == "auto":
             wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
@@ -102,6 +109,8 @@ class TorchEngine:
             )
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
+        if self.fp16_scaling:
+            scale_frozen(self.backbone, methods)
         self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
@@ -111,7 +120,7 @@ class TorchEngine:
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights: a tuned one keeps fp32."""
-        return torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
+        return torch.float32 if tuned else _HALVES.get(self.precision, torch.float32)
 
     def fit(self, members: Sequence[Member]) -> None:
         """Train every member to its end; each selects, stops, fails and saves on its own.
@@ -123,6 +132,8 @@ class TorchEngine:
 
     def _fit(self, members: Sequence[Member]) -> None:
         for member in members:
+            if self.precision == "fp16":
+                member.stepper = ScaledStepper(member.optimizer, member.learned)
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
         self._guard.resume(members)
@@ -237,7 +248,8 @@ class TorchEngine:
                 owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
                 for owner, output in self._forward(methods, batches).items()
             }
-            torch.stack(list(parts.values())).sum().backward()  # type: ignore[no-untyped-call]
+            scaled = [loss * members[owner].stepper.scale for owner, loss in parts.items()]
+            torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
             for owner, loss in parts.items():
                 losses[owner] += loss.detach()
         return [float(loss) for loss in losses], tokens
@@ -262,11 +274,10 @@ class TorchEngine:
         return dict(zip(batches, joined.split(output), strict=True))
 
     def _autocast(self) -> AbstractContextManager[None]:
-        """A tuned backbone keeps fp32 weights and computes in bf16; a frozen one is bf16."""
+        """A tuned backbone keeps fp32 weights and computes in halves; a frozen one has halves."""
         tuned = next(iter(self.backbone.model.parameters())).dtype is torch.float32
-        return torch.autocast(
-            self.device, torch.bfloat16, enabled=self.precision == "bf16" and tuned
-        )
+        half = _HALVES.get(self.precision)
+        return torch.autocast(self.device, half, enabled=half is not None and tuned)
 
 
 def _by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
