@@ -61,7 +61,7 @@ def run(composed: Composed) -> RunResult:
     _check_learns(planned, methods[0], split)
     planned = with_forerunner(planned, methods[0], run)
     tuned, engine = methods[0].tunes_backbone, planned.engine
-    planned.backbone.load(engine.weight_type(tuned=tuned))
+    planned.backbone.load(engine.weight_type(tuned=tuned), engine.device)
     engine.place(methods)
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]

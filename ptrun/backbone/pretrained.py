@@ -133,8 +133,8 @@ class PretrainedBackbone:
             hashed.update(file.read_bytes() if file.is_file() else b"")
         return hashed.hexdigest()[:16]
 
-    def load(self, dtype: torch.dtype = torch.float32) -> None:
-        """Read the weights, frozen, one tensor after another, each into its final precision.
+    def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        """Read the weights, frozen, one tensor after another, each as and where it stays.
 
         Raises:
             UserError: files cannot be fetched, weights are missing, or the size is not the
@@ -149,6 +149,7 @@ class PretrainedBackbone:
             folder,
             config=self._library_config(files.read_config(folder)),
             dtype=dtype,
+            device_map=files.device_map(device),
             use_safetensors=True,
             output_loading_info=True,
         )
@@ -208,9 +209,8 @@ class PretrainedBackbone:
 
     def forward(self, given: BackboneInput) -> BackboneOutput:
         """Run the model once and read only the positions asked for."""
-        training = given.keys is not None
-        if self.model.training != training:
-            self.model.train(training)
+        if self.model.training is (given.keys is None):
+            self.model.train(given.keys is not None)
         with self.injection.of(given):
             hidden = self.architecture.hidden(self.model, given)
         return BackboneOutput(
