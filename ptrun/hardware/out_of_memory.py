@@ -124,4 +124,5 @@ def ran_out(error: RuntimeError) -> bool:
 
 
 def _ranks() -> int:
-    return distributed.get_world_size() if distributed.is_initialized() else 1
+    together = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if together else 1
