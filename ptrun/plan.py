@@ -76,6 +76,8 @@ def plan(composed: Composed) -> Plan:
     hardware = {**config["hardware"], **found}
     for key in ("population", "ranks"):  # neither members nor shares of rows touch each other
         hardware.pop(key, None)
+    if not hardware.get("fp16_scaling"):  # runs made before there was one keep their names
+        hardware.pop("fp16_scaling", None)
     telling = {**config, "hardware": hardware, "start": str(start)}
     telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)

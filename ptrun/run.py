@@ -257,6 +257,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "precision": engine.precision,
         "ranks": engine.world.size,
         "model_parallel": engine.world.model_parallel,
+        "token_budget": engine.token_budget,
         "backbone": {
             "name": backbone.name,
             "weights": backbone.weights,
@@ -271,6 +272,7 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "start_takes": planned.start.takes,
         "prompt": fingerprint_of({one.part.name: one.method for one in all_}),
         "steps": max(one.member.step for one in all_),
+        "skipped_steps": max(one.member.stepper.skipped for one in all_),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),
         **(_selection(planned, all_[0]) if len(all_) == 1 else {}),

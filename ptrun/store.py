@@ -19,7 +19,7 @@ from ptrun import result
 from ptrun.errors import UserError
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
-_OF_TRAINING = ("step", "dev")
+_OF_TRAINING = ("step", "skipped", "dev")
 
 
 class RunStore:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+_TOGETHER = 2**24  # bytes that are added up at once
 Edit = Callable[[Tensor], Tensor]
 """An edit of hidden states, `[B, T, H] -> [B, T, H]`, row by row."""
 
@@ -123,6 +124,11 @@ class Shape:
     decoder_layers: int = 0
 
 
+def picked(hidden: Tensor, at: Positions | None) -> Tensor | None:
+    """Return the states at positions, `[B, T, H] -> [K, H]`."""
+    return None if at is None else hidden[at.rows, at.columns]
+
+
 def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 
@@ -132,5 +138,11 @@ def checksum(model: nn.Module) -> int:
     total = 0
     for index, tensor in enumerate([*model.parameters(), *model.buffers()], start=1):
         bits = tensor.detach().contiguous().view(torch.uint8)
-        total += (2 * index + 1) * int(bits.sum(dtype=torch.int64)) + index * bits.numel()
+        total += (2 * index + 1) * _sum(bits) + index * bits.numel()
     return total
+
+
+def _sum(bits: Tensor) -> int:
+    """Add up bytes some at a time: torch makes numbers of 8 bytes of them first."""
+    parts = torch.split(bits.flatten(), _TOGETHER)
+    return sum([int(part.sum(dtype=torch.int64)) for part in parts])

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,12 @@ def _sample(file: Path) -> bytes:
             opened.seek(start + table[name]["data_offsets"][0])
             parts.append(opened.read(_SAMPLE_BYTES))
     return b"".join(parts)
+
+
+def device_map(device: str) -> dict[str, str] | None:
+    """Return what makes transformers read weights straight onto a device; None where it cannot.
+
+    It asks for accelerate there (5.23). Without it, the host's memory holds them once, in their
+    final precision.
+    """
+    return {"": device} if device != "cpu" and find_spec("accelerate") else None

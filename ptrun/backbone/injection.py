@@ -17,9 +17,13 @@ _HEADS = 1  # the axis of heads in a prefix
 
 
 class Injection(Slot):
-    """The input of the current pass, where attention, dropout and hooks can see it."""
+    """The input of the current pass, where attention, dropout and hooks can see it.
+
+    `unit` is what the backbone divides its residual stream by (`ptrun.backbone.residual`).
+    """
 
     given: BackboneInput | None = None
+    unit: float = 1.0
 
     def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
         """Return the half of the input that a stack reads."""
@@ -29,7 +33,12 @@ class Injection(Slot):
         """Return hidden states as the edit of a site leaves them."""
         half = self.read_by(reader)
         edits = half.edits if half else None
-        return edits[site](hidden) if edits and site in edits else hidden
+        if not edits or site not in edits:
+            return hidden
+        if self.unit == 1.0:
+            return edits[site](hidden)
+        whole = edits[site](hidden.float() * self.unit)  # fp16 may not hold it
+        return (whole / self.unit).to(hidden.dtype)
 
     @contextmanager
     def of(self, given: BackboneInput) -> Iterator[None]:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import files, tokenizers
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, Shape
+from ptrun.backbone import divided, files, tokenizers, weights
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import install
@@ -137,21 +137,23 @@ class PretrainedBackbone:
             hashed.update(file.read_bytes() if file.is_file() else b"")
         return hashed.hexdigest()[:16]
 
-    def load(self, dtype: torch.dtype = torch.float32) -> None:
-        """Read the weights, frozen, one tensor after another, each into its final precision.
+    def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        """Read the weights, frozen, one tensor after another, each as and where it stays.
 
         Raises:
             UserError: files cannot be fetched, weights are missing, or the size is not the
                 published one.
         """
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
         folder = self._files()
         self.__dict__.pop("model", None)
-        model, missing = self._read(folder, self._library_config(files.read_config(folder)), dtype)
-        self._check_missing(missing)
+        config = self._library_config(files.read_config(folder))
+        if self.division:
+            whole = self._class(), config, folder, self._has_own_output()
+            model, self.cuts, missing = divided.load(*whole, self.division, dtype)
+        else:
+            model, missing = weights.read(self._class(), config, folder, dtype, device)
+        heads = self.architecture.head, self.architecture.other_head
+        self.has_head = weights.has_head(self.name, missing, heads)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             found = stored(folder) if self.has_pooler else None
@@ -161,21 +163,6 @@ class PretrainedBackbone:
         if self.tuned:
             self.tuned.put(self)
         self._check_size()
-
-    def _read(self, folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, set[str]]:
-        """Return the model, or this rank's part of it, and the names that no file has."""
-        if self.division:
-            from ptrun.backbone import divided
-
-            own_output, made = self._has_own_output(), self._class()
-            model, self.cuts, missing = divided.load(
-                made, config, folder, own_output, self.division, dtype
-            )
-            return model, missing
-        model, report = self._class().from_pretrained(
-            folder, config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
-        return model, report["missing_keys"]
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
         """Return what full tuning learns: the model, without its output head unless `head`.
@@ -208,7 +195,7 @@ class PretrainedBackbone:
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
-        embedded: Tensor = self.model.get_input_embeddings()(ids)
+        embedded: Tensor = self.model.get_input_embeddings()(ids) * self.injection.unit
         return embedded
 
     def embed_whole(self, given: BackboneInput) -> Tensor:
@@ -233,15 +220,14 @@ class PretrainedBackbone:
 
     def forward(self, given: BackboneInput) -> BackboneOutput:
         """Run the model once and read only the positions asked for."""
-        training = given.keys is not None
-        if self.model.training != training:
-            self.model.train(training)
+        if self.model.training is (given.keys is None):
+            self.model.train(given.keys is not None)
         with self.injection.of(given):
             hidden = self.architecture.hidden(self.model, given)
         return BackboneOutput(
-            hidden=_pick(hidden, given.hidden_at),
-            pooled=self._pool(_pick(hidden, given.pooled_at)),
-            logits=self._logits(_pick(hidden, given.logits_at)),
+            hidden=picked(hidden, given.hidden_at),
+            pooled=self._pool(picked(hidden, given.pooled_at)),
+            logits=self._logits(picked(hidden, given.logits_at)),
         )
 
     def _pool(self, hidden: Tensor | None) -> Tensor | None:
@@ -286,8 +272,8 @@ class PretrainedBackbone:
 
     def _stores(self, start: str) -> bool:
         """Return whether the local files hold a tensor whose name starts so."""
-        weights = files.weight_files(self.folder) if self.folder else []
-        return any(name.startswith(start) for f in weights for name in files.tensor_table(f))
+        found = files.weight_files(self.folder) if self.folder else []
+        return any(name.startswith(start) for f in found for name in files.tensor_table(f))
 
     def _files(self) -> Path:
         if self.folder is None:
@@ -305,22 +291,9 @@ class PretrainedBackbone:
         install(model, self.injection)
         return model.requires_grad_(False).eval()
 
-    def _check_missing(self, missing: set[str]) -> None:
-        heads = tuple(f"{h}." for h in (self.architecture.head, self.architecture.other_head) if h)
-        self.has_head = not any(name.startswith(heads) for name in missing)
-        lost = sorted(name for name in missing if not name.startswith(heads))
-        if lost:
-            raise UserError(
-                f"backbone={self.name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
-            )
-
     def _check_size(self) -> None:
         if self.parameters is not None and self.size() != self.parameters:
             raise UserError(
                 f"backbone={self.name} has {self.size():,} parameters, not the published "
                 f"{self.parameters:,}; is this the right checkpoint?"
             )
-
-
-def _pick(hidden: Tensor, at: Positions | None) -> Tensor | None:
-    return None if at is None else hidden[at.rows, at.columns]

@@ -55,6 +55,7 @@ class EncoderDecoder:
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers of both stacks."""
+        object.__setattr__(model, "ptrun_injection", injection)  # no submodule
         wire(model.encoder, _ENCODER, injection)
         wire(model.decoder, _DECODER, injection, "decoder")
 
@@ -66,13 +67,15 @@ class EncoderDecoder:
         """Return the decoder's last hidden states `[B, S, H]`, or without one the encoder's."""
         seen = given.mask[:, None, None, :]
         read: Tensor = model.encoder(
-            input_ids=given.ids, inputs_embeds=given.embeddings, attention_mask=seen
+            input_ids=given.ids,
+            inputs_embeds=_divided(model, given.embeddings),
+            attention_mask=seen,
         ).last_hidden_state
         if given.decoder is None:
             return read
         out: Tensor = model.decoder(
             input_ids=given.decoder.ids,
-            inputs_embeds=given.decoder.embeddings,
+            inputs_embeds=_divided(model, given.decoder.embeddings),
             attention_mask=look_back(given.decoder.mask),
             encoder_hidden_states=read,
             encoder_attention_mask=seen,
@@ -84,12 +87,19 @@ class EncoderDecoder:
         """Return `[K, V]`; models with a tied output matrix scale their states first."""
         if getattr(model.config, "scale_decoder_outputs", False):
             hidden = hidden * model.config.d_model**-0.5
+        if model.lm_head.weight is model.shared.weight:  # divided with the embeddings
+            hidden = hidden * model.ptrun_injection.unit
         logits: Tensor = model.lm_head(hidden)
         return logits
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return all parameters."""
         return list(model.parameters())
+
+
+def _divided(model: Any, embeddings: Tensor | None) -> Tensor | None:
+    """Return embeddings in the unit of a model's residual stream."""
+    return None if embeddings is None else embeddings / model.ptrun_injection.unit
 
 
 _KINDS = {

@@ -47,6 +47,11 @@ class DeepSpeedEngine(TorchEngine):
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise UserError(f"hardware.{name} is {count}; use 1 or more.")
+        if self.precision == "fp16":
+            raise UserError(
+                "hardware.precision=fp16: losses are scaled on one process alone; type "
+                "hardware.precision=bf16 or fp32, or hardware=gpu."
+            )
         self.population = 1  # each member's gradients are averaged by themselves
         super().__post_init__()
 

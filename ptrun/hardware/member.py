@@ -69,6 +69,7 @@ class Member:
         self.best_metrics: Mapping[str, float] = {}
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
+        self.token_budget: int | None = None  # what an end of memory left of the engine's
         self.saved_at = time.monotonic()
         self._order: tuple[int, list[list[int]]] = (-1, [])
 
@@ -113,18 +114,25 @@ class Member:
         return row_keys(self.seed, self.step, slots)
 
     def update(self, loss: float, tokens: int) -> None:
-        """Take one optimizer step on the gradients that stand, or fail if they are not finite."""
-        rate = learning_rate(self.train, self.step, self.total, self.per_epoch)
+        """Take one optimizer step on the gradients that stand, or fail if they are not finite.
+
+        In fp16 those skip the step first. As in DeepSpeed and PPT a skipped step is one of the
+        run's, with its batch and its evaluation, but the learning rate does not move on.
+        """
+        moved = self.step - self.stepper.skipped
+        rate = learning_rate(self.train, moved, self.total, self.per_epoch)
         norm = self.stepper.clip(self.train.clip)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}")
+        event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.stepper.step(rate)
+        elif (why := self.stepper.skip()) is None:
+            event, figures = "skipped", {"loss_scale": self.stepper.scale}
+        else:
+            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}{why}")
             return
-        self.stepper.step(rate)
         self.step += 1
         self.tokens += tokens
-        self.journal.log(
-            {"event": "step", "step": self.step, "loss": loss, "norm": norm, "lr": rate}
-        )
+        self.journal.log({"event": event, "step": self.step, **figures})
 
     def _fail(self, reason: str) -> None:
         self.failed = reason
@@ -197,6 +205,7 @@ class Member:
             "best_step": self.best_step,
             "best_value": self.best_value if self.best else None,
             "history": self.history,
+            "token_budget": self.token_budget,
             **counts,
         }
         return tensors | moments, plain
@@ -209,6 +218,7 @@ class Member:
         tensors, plain = saved
         self.step, self.stale, self.tokens = plain["step"], plain["stale"], plain["tokens"]
         self.best_step, self.history = plain["best_step"], plain["history"]
+        self.token_budget = plain.get("token_budget")
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]
             self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)

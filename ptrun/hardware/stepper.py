@@ -13,11 +13,22 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class Stepper(Protocol):
     """Turns gradients that stand into a step, and keeps what the next one depends on."""
 
+    @property
+    def scale(self) -> float:
+        """What a loss is multiplied with before its backward."""
+
+    @property
+    def skipped(self) -> int:
+        """How many steps so far were skipped."""
+
     def clip(self, limit: float | None) -> float:
         """Clip the gradients by their own norm, unless `limit` is None, and return that norm."""
 
     def step(self, rate: float) -> None:
         """Take a step at a learning rate, times each group's share, and drop the gradients."""
+
+    def skip(self) -> str | None:
+        """Go on without the step whose gradients are not finite; or return what makes it fatal."""
 
     def drop(self) -> None:
         """Drop the gradients."""
@@ -35,6 +46,16 @@ class TorchStepper:
     def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
         self.optimizer, self.learned = optimizer, learned
 
+    @property
+    def scale(self) -> float:
+        """What a loss is multiplied with before its backward: nothing."""
+        return 1.0
+
+    @property
+    def skipped(self) -> int:
+        """How many steps so far were skipped: none."""
+        return 0
+
     def clip(self, limit: float | None) -> float:
         """Clip the gradients by their own norm, unless `limit` is None, and return that norm."""
         bound = math.inf if limit is None else limit
@@ -46,6 +67,10 @@ class TorchStepper:
             group["lr"] = rate * group["share"]
         self.optimizer.step()
         self.drop()
+
+    def skip(self) -> str | None:
+        """Fail: unless losses are scaled, numbers that are not finite stay so."""
+        return ""
 
     def drop(self) -> None:
         """Drop the gradients."""

@@ -7,37 +7,23 @@ import logging
 import time
 import zlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.low_rank import detach
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.hardware.join import join
+from ptrun.hardware.fp16 import check_fp16, scale_frozen
+from ptrun.hardware.loss_scale import ScaledStepper
 from ptrun.hardware.member import Member
-from ptrun.hardware.microbatch import cut, overhead
-from ptrun.hardware.progress import meter, track
-from ptrun.hardware.ranks import ALONE, Ranks
+from ptrun.hardware.out_of_memory import Guard
+from ptrun.hardware.passes import HALVES, Item, Passes, by_owner
+from ptrun.hardware.progress import meter
+from ptrun.hardware.ranks import Ranks
 from ptrun.method.base import Method
-from ptrun.readout.base import Batch, Features, collate
-from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
-Precision = Literal["auto", "fp32", "bf16"]
-
-
-@dataclass
-class Item:
-    """One example of a step, whoever's it is."""
-
-    owner: int
-    slot: int
-    features: Features
 
 
 @dataclass
@@ -54,29 +40,26 @@ class Speed:
 
 
 @dataclass
-class TorchEngine:
-    """Knows device and precision, joins members into passes, and takes their steps.
+class TorchEngine(Passes):
+    """Knows device and precision, and takes the steps of members that share passes.
 
     Args:
         backbone: loaded, shared by all members.
         device: `cpu` or `cuda`.
         precision: `bf16` runs a frozen backbone in bf16 (a tuned one under autocast); learned
             tensors and the head stay fp32. `auto` is the backbone's default where the hardware
-            has bf16, else fp32.
+            has bf16, else fp32. `fp16` is for devices without bf16, its losses scaled.
         token_budget: padded tokens in a micro-batch, at most; bounds memory.
         checkpointing: recompute activations in the backward: less memory, more time.
         population: members that are trained together, at most.
+        fp16_scaling: divide the residual stream of a T5 by 100, as PPT does: the same function to
+            rounding, in numbers that fp16 holds.
     """
 
-    backbone: PretrainedBackbone
-    device: str = field(kw_only=True)
-    precision: Precision = field(kw_only=True)
-    token_budget: int = field(kw_only=True)
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
+    fp16_scaling: bool = field(kw_only=True, default=False)
     speed: Speed = field(default_factory=Speed, init=False)
-    world: Ranks = field(default=ALONE, init=False)
-    """The processes that do the run together: this one alone."""
 
     def __post_init__(self) -> None:
         """Refuse a device that is not there."""
@@ -85,6 +68,8 @@ class TorchEngine:
         for name in ("token_budget", "population"):
             if getattr(self, name) < 1:
                 raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
+        check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
+        self._guard = Guard(self)
         if self.precision == "auto":
             wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
@@ -95,14 +80,16 @@ class TorchEngine:
 
     def load(self, *, tuned: bool) -> None:
         """Read the backbone's weights in the precision that suits."""
-        self.backbone.load(self.weight_type(tuned=tuned))
+        self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:
         """Return what a method exports, on the process that writes."""
         return method.exported()
 
     def equip(self, member: Member) -> None:
-        """Give a member what takes its steps; torch does, unless told otherwise."""
+        """Give a member what takes its steps."""
+        if self.precision == "fp16":
+            member.stepper = ScaledStepper(member.optimizer, member.learned)
 
     def place(self, methods: Sequence[Method]) -> None:
         """Move the backbone and the methods to the device, the backbone in its precision.
@@ -119,6 +106,8 @@ class TorchEngine:
             )
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
+        if self.fp16_scaling:
+            scale_frozen(self.backbone, methods)
         self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
@@ -128,7 +117,7 @@ class TorchEngine:
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights: a tuned one keeps fp32."""
-        return torch.bfloat16 if self.precision == "bf16" and not tuned else torch.float32
+        return torch.float32 if tuned else HALVES.get(self.precision, torch.float32)
 
     def fit(self, members: Sequence[Member]) -> None:
         """Train every member to its end; each selects, stops, fails and saves on its own.
@@ -143,6 +132,7 @@ class TorchEngine:
             self.equip(member)
             if member.resume():
                 _LOG.info("going on from step %d of %d", member.step, member.total)
+        self._guard.resume(members)
         methods = [member.method for member in members]
         self._prepare(methods, [member.reads() for member in members], training=True)
         self._prepare(methods, [member.dev for member in members])
@@ -152,7 +142,7 @@ class TorchEngine:
         with meter(total, done, quiet=not self.world.main) as shown:
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
-                losses, tokens = self._accumulate(active)
+                losses, tokens = self._guard.accumulate(active)
                 for member, loss, own in zip(active, losses, tokens, strict=True):
                     member.update(loss, own)
                 self._evaluate([member for member in active if member.due])
@@ -171,66 +161,6 @@ class TorchEngine:
                     first.best_value if first.best else None,
                     sum(tokens),
                 )
-
-    @torch.no_grad()
-    def predict(
-        self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
-    ) -> list[list[Prediction]]:
-        """Return each method's answers to its own features, in their order."""
-        waiting = [
-            Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
-        ]
-        waiting = self._own(waiting)
-        answers: dict[tuple[int, int], Prediction] = {}
-        while waiting:  # a read-out may want to read an example once more
-            rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
-            self._prepare(methods, rows)
-            waiting = [
-                item for part in self._cut(waiting) for item in self._ask(methods, part, answers)
-            ]
-        known = self.world.merged(answers)
-        return [[known[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
-
-    def _own(self, items: list[Item]) -> list[Item]:
-        """Return this process' share of rows, as long as the others'."""
-        if self.world.data_parallel == 1:
-            return items
-        ordered = sorted(items, key=lambda item: item.features.tokens)
-        return ordered[self.world.share :: self.world.data_parallel]
-
-    @torch.no_grad()
-    def _prepare(
-        self,
-        methods: Sequence[Method],
-        features: Sequence[Sequence[Features]],
-        *,
-        training: bool = False,
-    ) -> None:
-        """Let methods look once at what they will read: IDPG's pass over the bare text."""
-        for method, own in zip(methods, features, strict=True):
-            wanted = method.unprepared(own, training=training)
-            items = [Item(0, slot, f) for slot, f in enumerate(wanted)]
-            for part in track(self._cut(items) if items else [], "looking at texts"):
-                method.prepare(self._collate([item.features for item in part]))
-
-    def _ask(
-        self,
-        methods: Sequence[Method],
-        items: Sequence[Item],
-        answers: dict[tuple[int, int], Prediction],
-    ) -> list[Item]:
-        """Note what is answered; return what is to be read again."""
-        again = []
-        groups = _by_owner(items)
-        batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
-        for owner, output in self._forward(methods, batches).items():
-            decoded = methods[owner].decode(output, batches[owner])
-            for item, answer in zip(groups[owner], decoded, strict=True):
-                if isinstance(answer, Features):
-                    again.append(Item(owner, item.slot, answer))
-                else:
-                    answers[owner, item.slot] = answer
-        return again
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if due:
@@ -261,14 +191,14 @@ class TorchEngine:
                 owner: self._collate(
                     [i.features for i in own], members[owner].keys([i.slot for i in own])
                 )
-                for owner, own in _by_owner(part).items()
+                for owner, own in by_owner(part).items()
             }
             parts = {
                 owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
                 for owner, output in self._forward(methods, batches).items()
             }
-            together = torch.stack(list(parts.values())).sum() * self.world.data_parallel
-            together.backward()  # type: ignore[no-untyped-call]
+            scaled = [loss * members[owner].stepper.scale for owner, loss in parts.items()]
+            torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
             for owner, loss in parts.items():
                 losses[owner] += loss.detach()
         return self.world.total([float(loss) for loss in losses]), tokens
@@ -278,37 +208,6 @@ class TorchEngine:
         if self.world.model_parallel > 1:
             rows = [(item.features.id, item.features.targets) for item in items]
             self.world.check_same(zlib.crc32(repr(rows).encode()), step)
-
-    def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
-        shape = self.backbone.shape
-        price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
-        parts = cut([item.features.tokens for item in items], self.token_budget, price)
-        return [[items[index] for index in part] for part in parts]
-
-    def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:
-        return collate(features, keys, torch.device(self.device))
-
-    def _forward(
-        self, methods: Sequence[Method], batches: dict[int, Batch]
-    ) -> dict[int, BackboneOutput]:
-        joined = join([methods[owner].inputs(batch) for owner, batch in batches.items()])
-        with self._autocast():
-            output = self.backbone.forward(joined.given)
-        return dict(zip(batches, joined.split(output), strict=True))
-
-    def _autocast(self) -> AbstractContextManager[None]:
-        """A tuned backbone keeps fp32 weights and computes in bf16; a frozen one is bf16."""
-        tuned = next(iter(self.backbone.model.parameters())).dtype is torch.float32
-        return torch.autocast(
-            self.device, torch.bfloat16, enabled=self.precision == "bf16" and tuned
-        )
-
-
-def _by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
-    groups: dict[int, list[Item]] = {}
-    for item in sorted(items, key=lambda item: item.owner):
-        groups.setdefault(item.owner, []).append(item)
-    return groups
 
 
 def _has_bf16(device: str) -> bool:

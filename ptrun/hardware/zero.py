@@ -60,6 +60,20 @@ class ZeroStepper:
         )
         self.zero = self.engine.optimizer
 
+    @property
+    def scale(self) -> float:
+        """What a loss is multiplied with before its backward: DeepSpeed averages over shares."""
+        return float(self.ranks.data_parallel)
+
+    @property
+    def skipped(self) -> int:
+        """How many steps so far were skipped: none."""
+        return 0
+
+    def skip(self) -> str | None:
+        """Fail: numbers that are not finite stay so."""
+        return ""
+
     def clip(self, limit: float | None) -> float:
         """Add the gradients up over the ranks; clip them by their norm, and return that norm."""
         self._reduce()

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
+from ptrun.backbone.residual import UNIT, factor
 from ptrun.errors import UserError
 from ptrun.importing.layout import Target, targets
-from ptrun.importing.scaling import PROMPT_FACTOR, factor
 from ptrun.importing.shards import Shards
 from ptrun.importing.sizes import CPM2_ROWS, Sizes, SpecialIds, model_config, special_ids
 from ptrun.importing.staging import check_new, progress, staging
@@ -138,7 +138,7 @@ def _converted(tensor: Tensor, entry: Entry, times: float) -> Tensor:
 
 def _write_prompt(folder: Path, prompt: Tensor, *, unscale: bool) -> None:
     entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
-    times = PROMPT_FACTOR if unscale else 1.0
+    times = UNIT if unscale else 1.0  # a prompt stands among the embeddings
     write_file(folder / PROMPT_FILE, [entry], lambda _: _converted(prompt, entry, times))
 
 

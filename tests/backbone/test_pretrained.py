@@ -8,6 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
@@ -216,3 +217,30 @@ def test_a_really_pretrained_model_says_what_the_library_says(shared, name):
     expected = model(input_ids=ids, attention_mask=mask.long(), **more).logits[0]
     ours = backbone.forward(given).logits.view_as(expected)
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["t5", "roberta"])
+def test_weights_read_straight_onto_a_device_are_the_same_and_stay_there(
+    tiny_folder, monkeypatch, kind
+):
+    pytest.importorskip("accelerate", reason="transformers maps devices with accelerate alone")
+    through, straight = (
+        PretrainedBackbone(name="tiny", path=str(tiny_folder(kind))) for _ in range(2)
+    )
+    through.load(torch.bfloat16)
+    assert files.device_map("cpu") is None and files.device_map("cuda") == {"": "cuda"}
+    monkeypatch.setattr(files, "device_map", lambda device: {"": "cpu"})
+    straight.load(torch.bfloat16, "cuda")
+    for (name, one), other in zip(
+        through.model.state_dict().items(), straight.model.state_dict().values(), strict=True
+    ):
+        assert one.dtype is torch.bfloat16 and torch.equal(one, other), name
+    assert not any(hasattr(module, "_hf_hook") for module in straight.model.modules())
+    places = [p.data_ptr() for p in straight.model.parameters()]
+    straight.model.to("cpu", torch.bfloat16)  # as an engine does: no copy
+    assert places == [p.data_ptr() for p in straight.model.parameters()]
+
+
+def test_without_accelerate_weights_go_through_the_host(monkeypatch):
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    assert files.device_map("cuda") is None

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -46,6 +47,36 @@ def test_four_members_equal_their_four_solo_runs(tiny, data_dir, kind, name, tas
         )
         for name, tensor in solo.learned.items():
             torch.testing.assert_close(tensor, joint.learned[name], **TOLERANCE)
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_many_prompts_share_one_copy_of_a_t5_by_token_budget(tiny, data_dir, count):
+    backbone, data, make = tiny("t5"), sst2(data_dir), METHODS["prompt_tuning"]
+    own = [member(make, backbone, data, seed, max_steps=2) for seed in range(count)]
+    fit = TorchEngine(
+        backbone, device="cpu", precision="bf16", token_budget=60, checkpointing=True,
+        population=count,
+    )  # fmt: skip
+    fit.place([one.method for one in own])
+    weights = {name: p.data_ptr() for name, p in backbone.model.named_parameters()}
+    passes, run = [], backbone.forward
+
+    def forward(given):
+        assert next(backbone.model.parameters()).dtype is torch.bfloat16
+        passes.append((given.mask.shape[0], given.mask.shape[1] - 3))  # the text, less 3 vectors
+        return run(given)
+
+    backbone.forward = forward
+    fit.fit(own)
+    assert all(rows * width <= 60 for rows, width in passes)
+    assert max(rows for rows, _ in passes) > 4  # of several members
+    assert {name: p.data_ptr() for name, p in backbone.model.named_parameters()} == weights
+    assert all(one.step == 2 and one.failed is None for one in own)
+    assert all(p.dtype is torch.float32 for one in own for p in one.learned.values())
+    backbone = tiny("t5")
+    (solo,) = train([member(make, backbone, data, count - 1, max_steps=2)])  # in fp32
+    losses = (torch.tensor(one.journal.losses()) for one in (solo, own[-1]))
+    torch.testing.assert_close(*losses, atol=2e-2, rtol=2e-2)
 
 
 def test_members_may_differ_in_length_and_interval(tiny, data_dir):

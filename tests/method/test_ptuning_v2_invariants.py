@@ -175,23 +175,6 @@ def test_padding_changes_no_score(tiny, data_dir, kind, data):
         torch.testing.assert_close(scores(made, alone), wanted, atol=1e-5, rtol=0)
 
 
-@kinds
-def test_checkpointing_drops_no_prefix(tiny, data_dir, kind):
-    """The library empties `past_key_values` in silence there; ours never go that way."""
-    gradients = []
-    for active in (False, True):
-        backbone, task = tiny(kind), sst2(data_dir)
-        backbone.checkpoint(active)
-        made = method(backbone, task, **stacks_of(kind))
-        batch = batch_of(made, task, keys=7)
-        made.loss(backbone.forward(made.inputs(batch)), batch).backward()
-        gradients.append(made.prompt.table.grad.unflatten(1, made.prompt.form[1:]))
-    plain, replayed = gradients
-    values = [float(replayed[:, i].abs().sum()) for i in range(1, 2 * len(made.places), 2)]
-    assert all(value > 0 for value in values)
-    torch.testing.assert_close(plain, replayed, atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.parametrize("stacks", [["encoder"], ["decoder"], ["cross"], STACKS], ids="-".join)
 def test_each_stack_of_an_encoder_decoder_learns(tiny, data_dir, stacks):
     backbone, task = tiny("t5"), sst2(data_dir)

@@ -1,0 +1,272 @@
+"""Prompt tuning of T5-v1.1-XXL's shape on one device: speed, share of the matrix peak, memory.
+
+    python benchmarks/t5_xxl.py                    one CUDA device, 11.1B random weights in bf16
+    python benchmarks/t5_xxl.py --small            the same in miniature, seconds on a CPU
+
+100 vectors and a text of 40 to 156 tokens (256 together, at most) in the encoder, two tokens in the
+decoder, the second answered through the output matrix, as in PPT; batch 16 a member, and as many
+members as `--members` says over the one copy. Weights are made on the device. A step is a step of
+every member. Written to results/t5_xxl.json, by shape and device.
+
+FLOPs are those of matrix products, two a multiplication. A product with frozen weights is done
+once forward and once backward, to its input; one of two activations (attention) once forward and
+twice backward. `recomputed` is what checkpointing does again, on top, and counts for
+`share_of_peak_recomputed` alone. Shares are of computed tokens, padding included.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneInput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.config.schema import Schedule, TrainConfig
+from ptrun.hardware.member import Member
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.readout.base import Features, Row
+
+RESULT = Path(__file__).parent / "results" / "t5_xxl.json"
+SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
+SMALL |= {"num_layers": 2, "num_decoder_layers": 2}
+PROMPT, LONGEST, SHORTEST, BATCH, DECODER = 100, 256, 140, 16, 2
+WARM = 1  # rounds that are not measured
+
+
+class Words(nn.Module):
+    """Reads the answer as a token of the whole vocabulary; learns nothing."""
+
+    reads_decoder = True
+
+    def ask(self, given, at):
+        """Ask for logits."""
+        return BackboneInput(**{**vars(given), "logits_at": at})
+
+    def loss(self, output, batch):
+        """Return cross-entropy summed over targets."""
+        return functional.cross_entropy(output.logits.float(), batch.targets, reduction="sum")
+
+    def decode(self, output, batch):
+        """Answer nothing: speed alone is asked for."""
+        return [None] * len(batch.features)
+
+
+class Clock:
+    """A journal that keeps the times of steps."""
+
+    def __init__(self):
+        self.times: list[float] = []
+
+    def log(self, row):
+        """Note when a step was made; by then the device is done with it."""
+        if row["event"] == "step":
+            self.times.append(time.perf_counter())
+
+    def save(self, tensors, meta):
+        """Ignore a state."""
+
+    def restore(self):
+        """Have nothing."""
+
+
+@dataclass
+class Flops:
+    """Multiplications of a pass, times two, by what has to be done with them again."""
+
+    frozen: int = 0
+    attention: int = 0
+    layers: int = 0
+    """The forward of all layers: what checkpointing recomputes."""
+
+    @property
+    def step(self) -> int:
+        """Forward, and backward to inputs."""
+        return 2 * self.frozen + 3 * self.attention
+
+
+def flops(config: dict[str, Any], passes: Sequence[tuple[int, int]]) -> Flops:
+    """Return those of passes, each (rows, encoder tokens a row)."""
+    h, a, f = config["d_model"], config["num_heads"] * config["d_kv"], config["d_ff"]
+    found, s = Flops(), DECODER
+    for rows, t in passes:
+        encoder = rows * t * (4 * h * a + 3 * h * f)
+        decoder = rows * s * (6 * h * a + 3 * h * f) + rows * t * 2 * h * a
+        frozen = config["num_layers"] * encoder + config["num_decoder_layers"] * decoder
+        attention = config["num_layers"] * 2 * t * t + config["num_decoder_layers"] * 2 * s * (
+            s + t
+        )
+        attention *= rows * a
+        found.frozen += 2 * (frozen + rows * h * config["vocab_size"])
+        found.attention += 2 * attention
+        found.layers += 2 * (frozen + attention)
+    return found
+
+
+def backbone(config: dict[str, Any], device: str) -> PretrainedBackbone:
+    """Return a shape with random bf16 weights, made on the device."""
+    made = PretrainedBackbone(name="t5_xxl_shape", config={**config, "dropout_rate": 0.0})
+    model = made.model.to(torch.bfloat16).to_empty(device=device)
+    for stack in (model.encoder, model.decoder):  # `to_empty` parts what was shared
+        stack.embed_tokens.weight = model.shared.weight
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 1:
+                weight.fill_(1.0)
+            else:
+                attended = config["d_kv"] ** -0.5 if name.endswith(".q.weight") else 1.0
+                own = "shared" in name or "relative" in name
+                weight.normal_(std=1.0 if own else attended * weight.shape[1] ** -0.5)
+    return made
+
+
+def features(vocabulary: int, count: int, seed: int) -> list[Features]:
+    """Return random texts, each with one token to predict."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(SHORTEST - PROMPT, LONGEST - PROMPT + 1, (count,), generator=draw)
+    rows = [torch.randint(5, vocabulary, (int(n),), generator=draw).tolist() for n in lengths]
+    made = [Row(ids=ids, decoder=[0, 3], reads=[1]) for ids in rows]
+    return [Features(str(i), [row], [5 + i % 2]) for i, row in enumerate(made)]
+
+
+def members(model: PretrainedBackbone, count: int, steps: int) -> list[Member]:
+    """Return members with prompts and examples of their own."""
+    task: Any = SimpleNamespace(kind="classification", labels=["a", "b"], max_tokens=None)
+    train = TrainConfig(
+        max_steps=steps, batch_size=BATCH, lr=0.3, schedule=Schedule.constant, eval_every=10**9
+    )
+    made = []
+    for seed in range(count):
+        torch.manual_seed(seed)
+        method = PromptTuning(model, task, length=PROMPT)
+        method.readout = Words()
+        own = features(model.config["vocab_size"], BATCH * 4, seed)
+        made.append(Member(method, own, own[:1], _nothing, "a", train, seed, Clock()))
+    return made
+
+
+def _nothing(_: object) -> dict[str, float]:
+    return {"a": 0.0}
+
+
+def measure(model: PretrainedBackbone, count: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train some steps; return a row of figures."""
+    own = members(model, count, WARM + arguments.steps)
+    engine = TorchEngine(
+        model,
+        device=arguments.device,
+        precision="bf16",
+        token_budget=arguments.token_budget,
+        checkpointing=not arguments.keep,
+        population=count,
+    )
+    engine.place([one.method for one in own])
+    passes: list[tuple[int, int]] = []
+    real: list[int] = []
+    run = type(model).forward
+
+    def forward(given):
+        if torch.is_grad_enabled():
+            passes.append(tuple(given.mask.shape))
+            real.append(given.mask.sum())
+        return run(model, given)
+
+    model.forward = forward
+    if arguments.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    engine.fit(own)
+    failed = [one.failed for one in own if one.failed]
+    times = own[0].journal.times
+    seconds = statistics.median(
+        b - a for a, b in zip(times[WARM - 1 :], times[WARM:], strict=False)
+    )
+    rounds = WARM + arguments.steps
+    done = flops(model.config, passes)
+    padded = sum(rows * width for rows, width in passes) / rounds
+    again = 0 if arguments.keep else done.layers
+    rate = 1 / rounds / seconds / arguments.peak
+    return {
+        "members": count,
+        "failed": failed,
+        "seconds_per_step": round(seconds, 4),
+        "seconds_per_member_step": round(seconds / count, 4),
+        "passes_per_step": round(len(passes) / rounds, 1),
+        "real_tokens_per_second": round(float(sum(real)) / rounds / seconds, 1),
+        "padded_tokens_per_second": round(padded / seconds, 1),
+        "tflops_per_step": round(done.step / rounds / 1e12, 6),
+        "tflops_recomputed_per_step": round(again / rounds / 1e12, 6),
+        "share_of_peak": round(done.step * rate, 4),
+        "share_of_peak_recomputed": round((done.step + again) * rate, 4),
+        "peak_memory_gib": round(memory(arguments.device) / 2**30, 3),
+    }
+
+
+def memory(device: str) -> int:
+    """Return the peak in bytes: of the device since it was reset, or of this process so far."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak(device: str) -> float:
+    """Return the FLOP/s of a large bf16 matrix product, the best of some."""
+    size = 8192 if device == "cuda" else 1024
+    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    best = 0.0
+    for _ in range(10):
+        began = time.perf_counter()
+        for _ in range(5):
+            product = a @ b
+        float(product[0, 0])  # waits for the device
+        best = max(best, 5 * 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def main() -> None:
+    """Measure, print and keep one table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="a miniature, for a CPU")
+    parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 20])
+    parser.add_argument("--steps", type=int, default=0, help="measured rounds; 10, small 2")
+    parser.add_argument("--token-budget", type=int, default=16384)
+    parser.add_argument("--keep", action="store_true", help="keep activations: no checkpointing")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = parser.parse_args()
+    arguments.steps = arguments.steps or (2 if arguments.small else 10)
+    arguments.peak = peak(arguments.device)
+    config = compose_run(["backbone=t5_v1_1_xxl"]).config["backbone"]["config"]
+    config = {**config, **(SMALL if arguments.small else {})}
+    model = backbone(config, arguments.device)
+    on = torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu"
+    found = {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "parameters": model.size(),
+        "matrix_peak_tflops": round(arguments.peak / 1e12, 3),
+        "checkpointing": not arguments.keep,
+        "token_budget": arguments.token_budget,
+        "runs": [measure(model, count, arguments) for count in arguments.members],
+    }
+    known = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    known = {"xxl": "not measured", **known}
+    known[f"small on {on}" if arguments.small else f"xxl on {on}"] = found
+    if not arguments.small:
+        known.pop("xxl")
+    RESULT.write_text(json.dumps(known, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
