@@ -139,4 +139,5 @@ def _widths(config: Any) -> dict[str, int]:
 
 def _feed_forward(config: Any) -> int:
     named = (getattr(config, name, None) for name in ("d_ff", "n_inner", "intermediate_size"))
-    return int(next((width for width in named if width), 4 * config.hidden_size))
+    width = next((width for width in named if width), None)
+    return int(width or 4 * config.hidden_size)
