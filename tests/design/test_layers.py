@@ -26,9 +26,9 @@ LAYERS = [
     ("plan",),
     ("forerunner",),
     ("run", "summary"),
-    ("check", "grid"),
+    ("check", "grid", "launch"),
     ("cli",),
-    ("__main__",),
+    ("__main__", "rank"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
