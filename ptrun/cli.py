@@ -34,6 +34,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
+  ptrun pretrain --random backbone=B out=DIR    a model of that full shape, random weights
   ptrun adapt backbone=B      train an encoder-decoder on as a language model: corpus=DIR
   ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
 
