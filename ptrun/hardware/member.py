@@ -16,6 +16,7 @@ from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Ties, TrainConfig
 from ptrun.hardware.optim import learning_rate, make_optimizer, total_steps
 from ptrun.hardware.order import batches
+from ptrun.hardware.stepper import Stepper, TorchStepper
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.types import Journal, Prediction
@@ -59,6 +60,7 @@ class Member:
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
         self.optimizer = make_optimizer(train, self.learned)
+        self.stepper: Stepper = TorchStepper(self.optimizer, self.learned)
         self.per_epoch = len(self._batches(0))
         self.total = total_steps(train, self.per_epoch) if self.learned else 0
         self.step, self.stale, self.tokens = 0, 0, 0
@@ -113,14 +115,11 @@ class Member:
     def update(self, loss: float, tokens: int) -> None:
         """Take one optimizer step on the gradients that stand, or fail if they are not finite."""
         rate = learning_rate(self.train, self.step, self.total, self.per_epoch)
-        norm = self._clip()
+        norm = self.stepper.clip(self.train.clip)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}")
             return
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["share"]
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.stepper.step(rate)
         self.step += 1
         self.tokens += tokens
         self.journal.log({"event": "step", "step": self.step, "loss": loss, "lr": rate})
@@ -184,11 +183,7 @@ class Member:
         """Return all that the next step depends on: tensors, and plain data."""
         tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        for name, parameter in self.learned.items():
-            moments = self.optimizer.state.get(parameter, {})
-            for key in ("exp_avg", "exp_avg_sq"):
-                if key in moments:
-                    tensors[f"{key}.{name}"] = moments[key]
+        moments, counts = self.stepper.state()
         plain = {
             "step": self.step,
             "stale": self.stale,
@@ -196,14 +191,9 @@ class Member:
             "best_step": self.best_step,
             "best_value": self.best_value if self.best else None,
             "history": self.history,
-            "updates": self._updates(),
+            **counts,
         }
-        return tensors, plain
-
-    def _updates(self) -> dict[str, int]:
-        """Return how often each tensor was updated: a batch of one data set leaves other heads."""
-        states = {name: self.optimizer.state.get(p, {}) for name, p in self.learned.items()}
-        return {name: int(state["step"]) for name, state in states.items() if "step" in state}
+        return tensors | moments, plain
 
     def resume(self) -> bool:
         """Go on from the journal's saved state; return whether there was one."""
@@ -218,24 +208,8 @@ class Member:
             self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)
         with torch.no_grad():
             for name, parameter in self.learned.items():
-                updates = plain.get("updates", {}).get(name, self.step)
-                self._resume_one(name, parameter, tensors, updates)
+                parameter.copy_(tensors[f"learned.{name}"])
+                if f"best.{name}" in tensors:
+                    self.best[name] = tensors[f"best.{name}"].to(parameter.device)
+        self.stepper.resume(tensors, plain)
         return True
-
-    def _resume_one(
-        self, name: str, parameter: nn.Parameter, tensors: Mapping[str, Tensor], updates: int
-    ) -> None:
-        parameter.copy_(tensors[f"learned.{name}"])
-        if f"best.{name}" in tensors:
-            self.best[name] = tensors[f"best.{name}"].to(parameter.device)
-        if f"exp_avg.{name}" in tensors:
-            self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(updates)),
-                "exp_avg": tensors[f"exp_avg.{name}"].to(parameter.device),
-                "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].to(parameter.device),
-            }
-
-    def _clip(self) -> float:
-        """Clip this member's gradients by their own norm and return it as it was."""
-        limit = math.inf if self.train.clip is None else self.train.clip
-        return float(nn.utils.clip_grad_norm_(self.learned.values(), limit))
