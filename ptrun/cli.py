@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptrun import __version__
-from ptrun.errors import RunFailed, UserError
+from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.launch.environment import environment, without_local_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
+
+_TOLD = (UserError, RunFailed, RankLost)
 
 _HELP = """\
 ptrun: config-driven experiments in prompt tuning
@@ -31,6 +34,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
+  ptrun pretrain --random backbone=B out=DIR    a model of that full shape, random weights
   ptrun adapt backbone=B      train an encoder-decoder on as a language model: corpus=DIR
   ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
 
@@ -49,21 +53,23 @@ def main() -> None:
     # Threads that spin while they wait make a step 100 times slower as soon as another process
     # wants a core; OpenMP reads this when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    _tell_on_stderr()
     try:
-        _dispatch(sys.argv[1:])
-    except (UserError, RunFailed) as error:
-        _fail(str(error))
+        os.environ.update(environment(os.environ) or {})
+        tell_on_stderr()
+        _dispatch(without_local_rank(sys.argv[1:]))
+    except _TOLD as error:
+        _tell(error)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last save", file=sys.stderr)
         sys.exit(130)
 
 
-def _tell_on_stderr() -> None:
+def tell_on_stderr() -> None:
     """Show what ptrun itself has to say, plainly; results alone go to standard output."""
     logger = logging.getLogger("ptrun")
     logger.addHandler(logging.StreamHandler())
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if _first() else logging.WARNING)
     logger.propagate = False
 
 
@@ -193,11 +199,22 @@ def _import(arguments: Sequence[str]) -> None:
 
 def _one(overrides: Sequence[str]) -> None:
     """Do one run."""
-    from ptrun.run import run
+    _do(_composed(overrides))
+
+
+def _do(composed: "Composed") -> None:
+    """Do a run, and print what it ends with; of several ranks the first prints."""
+    from ptrun.launch.launch import launch
     from ptrun.summary import summary
 
-    composed = _composed(overrides)
-    print(summary(run(composed), composed.config))
+    done = launch(composed)
+    if _first():
+        print(summary(done, composed.config))
+
+
+def _first() -> bool:
+    """Return whether this is the only process of a run, or the first rank of several."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def _composed(overrides: Sequence[str]) -> "Composed":
@@ -229,16 +246,12 @@ def _hydra(arguments: Sequence[str]) -> None:
     shown: set[int] = set()
 
     def job(config: DictConfig) -> None:
-        from ptrun.run import run
-        from ptrun.summary import summary
-
         choices = OmegaConf.to_container(HydraConfig.get().runtime.choices)
         assert isinstance(choices, dict)
         try:
-            composed = resolve(config, {str(key): value for key, value in choices.items()})
-            print(summary(run(composed), composed.config))
-        except (UserError, RunFailed) as error:  # told now; the sweep goes on with the next job
-            print(f"ptrun: {error}", file=sys.stderr)
+            _do(resolve(config, {str(key): value for key, value in choices.items()}))
+        except _TOLD as error:  # told now; the sweep goes on with the next job
+            _tell(error)
             shown.add(id(error))
             raise
 
@@ -248,12 +261,12 @@ def _hydra(arguments: Sequence[str]) -> None:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(job)()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, arguments) from error
-    except (UserError, RunFailed) as error:
+    except _TOLD as error:
         if id(error) not in shown:
             raise
         sys.exit(1)
 
 
-def _fail(message: str) -> None:
-    print(f"ptrun: {message}", file=sys.stderr)
-    sys.exit(1)
+def _tell(error: Exception) -> None:
+    who = "" if _first() else f"rank {os.environ['RANK']}: "
+    print(f"ptrun: {who}{error}", file=sys.stderr)

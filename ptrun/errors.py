@@ -10,3 +10,7 @@ class UserError(Exception):
 
 class RunFailed(Exception):
     """Training itself failed (a loss that is not finite): the run is kept, reported as failed."""
+
+
+class RankLost(Exception):
+    """A process of a run ended before its time; nothing is recorded, the same command goes on."""

@@ -57,7 +57,7 @@ def run(composed: Composed) -> RunResult:
     done = world.told(None if composed.config["rerun"] else result.read(planned.folder))
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
-        return _known(done, planned.folder)
+        return known(done, planned.folder)
     with world.main_first():  # what is labelled and tokenized is found by the others
         split, shared = split_of(planned)
     parts = divide(_method(planned), split)
@@ -87,7 +87,7 @@ def run(composed: Composed) -> RunResult:
     facts["overlaps"] = shared.record()
     facts["backbone"]["frozen_verified"] = None if tuned else True
     store.close(replace(outcome, manifest=facts))
-    return _known(replace(outcome, manifest=facts), planned.folder)
+    return known(replace(outcome, manifest=facts), planned.folder)
 
 
 def _method(planned: Plan) -> Method:
@@ -134,7 +134,12 @@ def _tokens(planned: Plan) -> Path:
     return Path(planned.composed.config["outputs"]) / ".tokens"
 
 
-def _known(done: RunResult, folder: Path) -> RunResult:
+def known(done: RunResult, folder: Path) -> RunResult:
+    """Return a result that a folder holds.
+
+    Raises:
+        RunFailed: it tells of a failure.
+    """
     if done.status == "failed":
         raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
     return done

@@ -1,5 +1,6 @@
 """The tokenizer of a backbone's folder, set to what prompts need."""
 
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta")
 _ENDING = ("t5", "mt5")
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
 def kind_of(folder: Path, model_type: str) -> Kind:
@@ -49,6 +51,13 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     if model_type in _ENDING:
         _end_nothing(made)
     return made
+
+
+def copy(folder: Path, there: Path) -> None:
+    """Copy a tokenizer's files as they are; saved anew, T5's would lack its end mark."""
+    for file in (folder / name for name in (*FILES, *_BESIDE)):
+        if file.is_file():
+            shutil.copyfile(file, there / file.name)
 
 
 def _auto(folder: Path, extra: dict[str, Any]) -> Any:

@@ -144,6 +144,11 @@ def joined(model_parallel: int, device: str) -> Ranks:
 
     groups._init_tp_mesh_device(tensor_model_parallel_size=model_parallel)
     data, tensor = groups._DATA_PARALLEL_GROUP, groups._TENSOR_MODEL_PARALLEL_GROUP
+    if dist.get_world_size(tensor) != model_parallel:
+        raise UserError(
+            f"hardware.model_parallel={model_parallel}: these processes were grouped by "
+            f"{dist.get_world_size(tensor)} for a run before; start others for it."
+        )
     return Ranks(dist.get_rank(), size, model_parallel, tensor, data)
 
 

@@ -22,7 +22,7 @@ def check_new(out: Path) -> None:
         UserError: `out` is a file, or a folder that is not empty.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"--out {out}: exists and is not empty; name a new folder.")
+        raise UserError(f"{out}: exists and is not empty; name a new folder.")
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
     free = shutil.disk_usage(out.parent).free
     if free < nbytes + _SPARE_BYTES:
         raise UserError(
-            f"--out {out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
+            f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
         )
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
     folder.mkdir()
@@ -49,11 +49,11 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
 
 
 @contextmanager
-def progress(nbytes: int) -> Iterator[Callable[[int], None]]:
+def progress(nbytes: int, doing: str = "importing") -> Iterator[Callable[[int], None]]:
     """Yield what advances a bar on standard error, shown while that is a terminal."""
-    columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(
         *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
     ) as bar:
-        task = bar.add_task("importing", total=nbytes)
+        task = bar.add_task(doing, total=nbytes)
         yield lambda done: bar.advance(task, done)

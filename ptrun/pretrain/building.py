@@ -123,7 +123,7 @@ def _model(recipe: Recipe, tokenizer: Any) -> Any:
     content = {"vocab_size": recipe.vocabulary, **ids, **recipe.model}
     try:
         config = transformers.AutoConfig.for_model(content.pop("model_type", ""), **content)
-        _check_keys(config, recipe.model)
+        check_keys(config, recipe.model)
         config._attn_implementation = "eager"
         model = getattr(transformers, CLASSES[recipe.objective]).from_config(config)
     except ValueError as error:
@@ -134,7 +134,7 @@ def _model(recipe: Recipe, tokenizer: Any) -> Any:
     return model
 
 
-def _check_keys(config: Any, given: dict[str, Any]) -> None:
+def check_keys(config: Any, given: dict[str, Any]) -> None:
     """Refuse keys that the library would keep and not read."""
     known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
     for key in given.keys() - known - {"model_type"}:

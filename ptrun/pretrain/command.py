@@ -20,16 +20,20 @@ from ptrun.config.paths import describe, options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain.recipe import Recipe
+from ptrun.pretrain.synthetic import command as synthetic
 
 _LOG = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pre-train one model and write its folder.
+    """Pre-train one model and write its folder; with `--random` write one that nobody trained.
 
     Raises:
         UserError: a recipe or a key is unknown, a value does not fit, or the folder is taken.
     """
+    if synthetic.FLAG in arguments:
+        synthetic.main(arguments)
+        return
     recipe = read(arguments)
     out = Path(recipe.out or f"outputs/pretrain/{recipe.name}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -91,9 +95,9 @@ def _device(wanted: str, cuda: bool) -> Literal["cpu", "cuda"]:
 
 
 def usage() -> str:
-    """Return what `ptrun pretrain --help` prints."""
+    """Return what `ptrun pretrain --help` prints, `--random` included."""
     recipes = [f"  {name:<16}{describe(file)}" for name, file in options("pretrain").items()]
     keys = inspect.cleandoc(Recipe.__doc__ or "").split("Args:\n", 1)[1]
     told = "Keys, with the defaults of conf/pretrain/NAME.yaml (model.KEY=VALUE goes deeper):"
     head = "ptrun pretrain backbone=NAME [KEY=VALUE ...]"
-    return "\n".join([head, "", *recipes, "", told, keys])
+    return "\n".join([head, "", *recipes, "", told, keys, "", synthetic.usage()])

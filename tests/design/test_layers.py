@@ -17,7 +17,8 @@ LAYERS = [
     ("readout",),
     ("method", "setting", "protocol", "tracking"),
     ("hardware", "token_cache", "parts"),
-    ("importing", "pretrain"),
+    ("importing",),
+    ("pretrain",),
     ("result", "cells"),
     ("store", "manifest", "vote"),
     ("report", "shared_store"),
@@ -26,9 +27,9 @@ LAYERS = [
     ("plan",),
     ("forerunner",),
     ("run", "summary"),
-    ("check", "grid"),
+    ("check", "grid", "launch"),
     ("cli",),
-    ("__main__",),
+    ("__main__", "rank"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

@@ -6,9 +6,9 @@ What it makes is a folder like any other: `ptrun backbone.path=FOLDER method.pat
 import inspect
 import json
 import logging
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ _LOG = logging.getLogger(__name__)
 _TARGET = f"{Adaptation.__module__}.Adaptation"
 _FREE = ("corpus", "out", "steps", "device", "token_budget", "log_every", "save_every")
 """Keys that may change before an adaptation goes on; the corpus counts by its content."""
-_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -107,7 +106,9 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
     told = {"steps": trainer.step, "held_out": len(held_out), **figures}
     told["seconds"] = round(trainer.seconds, 1)
     result = {"plan": plan, **told, "versions": folder.versions()}
-    folder.save(out, backbone.model, _copier(backbone), result, trainer.log)
+    assert backbone.folder is not None
+    copy = partial(tokenizers.copy, backbone.folder)
+    folder.save(out, backbone.model, copy, result, trainer.log)
     file.unlink(missing_ok=True)
     return told
 
@@ -132,18 +133,6 @@ def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
         "corpus_digest": digest(recipe.corpus),
         **plan,
     }
-
-
-def _copier(backbone: PretrainedBackbone) -> Callable[[Path], None]:
-    """Return what copies a tokenizer's files; saved anew, T5's would lack its end mark."""
-
-    def copy(there: Path) -> None:
-        assert backbone.folder is not None
-        for name in (*tokenizers.FILES, *_TOKENIZER):
-            if (file := backbone.folder / name).is_file():
-                shutil.copyfile(file, there / name)
-
-    return copy
 
 
 def _device(wanted: str) -> str:

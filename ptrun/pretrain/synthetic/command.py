@@ -1,0 +1,76 @@
+"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a full shape without its weights.
+
+For what needs a model of that size and not what it knows: memory, speed, engines, formats.
+"""
+
+import inspect
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun.config import build
+from ptrun.config.paths import options
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+from ptrun.pretrain.synthetic.recipe import Synthetic
+
+FLAG = "--random"
+_TARGET = f"{Synthetic.__module__}.Synthetic"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write one model folder and print its size.
+
+    Raises:
+        UserError: a name, key or value is wrong, `out` is taken, or the disk is too full.
+    """
+    config, recipe = read([a for a in arguments if a != FLAG])
+    from ptrun.pretrain.synthetic.folder import write  # torch starts here, not with --help
+
+    began = time.perf_counter()
+    parameters, nbytes = write(Path(recipe.out).expanduser(), config, recipe)
+    told = {"folder": recipe.out, "parameters": parameters, "gigabytes": round(nbytes / 1e9, 3)}
+    print(json.dumps({**told, "seconds": round(time.perf_counter() - began, 1)}))
+
+
+def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
+    """Return a model's configuration, and the rest of what a command line says.
+
+    Raises:
+        UserError: a name, key or value is wrong.
+    """
+    if wrong := [a for a in arguments if "=" not in a]:
+        raise UserError(f"pretrain {wrong[0]}: expected KEY=VALUE, as in out=FOLDER.")
+    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
+    try:
+        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
+    except OmegaConfBaseException as error:
+        raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
+    node = {"_target_": _TARGET, **build.plain(given)}
+    build.check({"pretrain": node})
+    recipe: Synthetic = build.build(node)
+    return {**(_published(named[-1]) if named else {}), **recipe.model}, recipe
+
+
+def _published(name: str) -> dict[str, Any]:
+    """Return the configuration that a backbone's file gives, or its folder in the package."""
+    from ptrun.backbone import files
+
+    if name not in (known := options("backbone")):
+        raise UserError(unknown(f"backbone={name}", name, known))
+    node = build.plain(OmegaConf.load(known[name]))  # type: ignore[arg-type]
+    shipped = files.locate(node.get("shipped"), None)
+    return files.read_config(shipped) if shipped else dict(node["config"])
+
+
+def usage() -> str:
+    """Return what `ptrun pretrain --random --help` prints."""
+    keys = inspect.cleandoc(Synthetic.__doc__ or "").split("Args:\n", 1)[1]
+    head = f"ptrun pretrain {FLAG} backbone=NAME out=DIR [KEY=VALUE ...]"
+    said = "Writes a model folder of that backbone's shape, its weights random. Keys:"
+    return "\n".join([head, "", said, keys])

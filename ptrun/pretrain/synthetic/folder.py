@@ -1,0 +1,100 @@
+"""The folder of a random model: weights, tokenizer, and last the configuration.
+
+Without the last nothing loads, so a process that is killed leaves no folder to be mistaken.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone import files, tokenizers
+from ptrun.backbone.family import family_of
+from ptrun.errors import UserError
+from ptrun.importing.staging import check_new, progress, staging
+from ptrun.importing.writing import Entry, write_model
+from ptrun.pretrain.building import check_keys
+from ptrun.pretrain.synthetic.recipe import Synthetic
+from ptrun.pretrain.synthetic.weights import draw, empty_model, entries
+
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}
+_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+
+
+def write(out: Path, config: dict[str, Any], recipe: Synthetic) -> tuple[int, int]:
+    """Write a model folder, one tensor in memory at a time; return its parameters and bytes.
+
+    Raises:
+        UserError: `out` is taken, the configuration is not one, the tokenizer does not fit, or the
+            disk is too full; nothing is left in `out` then.
+    """
+    check_new(out)
+    family, dtype = family_of(f"{recipe.out} (model.model_type=)", config), _TYPES[recipe.dtype]
+    source = _tokenizer(family.name, recipe)
+    if recipe.tokenizer is None:
+        own = files.read_config(source)
+        config = {**config, **{key: own[key] for key in _IDS if key in own}}
+    made = _library_config(config, recipe.model)
+    _check_fits(source, config["model_type"], made.vocab_size)
+    model = empty_model(family.library, made)
+    every = entries(model, dtype)
+    total = sum(entry.nbytes for entry in every)
+    with staging(out, total) as folder, progress(total, "writing") as advance:
+
+        def read(entry: Entry) -> Tensor:
+            advance(entry.nbytes)
+            return draw(entry, made, recipe.seed)
+
+        write_model(folder, every, read)
+        tokenizers.copy(source, folder)
+        _write_config(folder, config, type(model).__name__, dtype, recipe.seed)
+    return sum(p.numel() for p in model.parameters()), total
+
+
+def _tokenizer(family: str, recipe: Synthetic) -> Path:
+    """Return the folder whose tokenizer the model gets."""
+    if recipe.tokenizer is None:
+        return files.SHIPPED / _POCKET[family]
+    folder = Path(recipe.tokenizer).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"tokenizer={recipe.tokenizer}: no such folder.")
+    return folder
+
+
+def _library_config(config: dict[str, Any], given: dict[str, Any]) -> Any:
+    """Return the transformers configuration.
+
+    Raises:
+        UserError: a key or value is not of this kind of model.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import AutoConfig
+
+    rest = {key: value for key, value in config.items() if key != "model_type"}
+    try:
+        made = AutoConfig.for_model(config["model_type"], **rest)
+    except (TypeError, ValueError, StrictDataclassError) as error:
+        raise UserError(f"model: {' '.join(str(error).split())[:160]}") from error
+    check_keys(made, given)
+    return made
+
+
+def _check_fits(source: Path, kind: str, rows: int) -> None:
+    words = len(tokenizers.load(source, kind))
+    if words > rows:
+        raise UserError(
+            f"model.vocab_size is {rows}, but the tokenizer of {source.name} has {words} entries; "
+            f"type model.vocab_size={words} or more, or tokenizer=FOLDER for a smaller one."
+        )
+
+
+def _write_config(
+    folder: Path, config: dict[str, Any], name: str, dtype: torch.dtype, seed: int
+) -> None:
+    """Write config.json; it says that the weights are random."""
+    told = {"architectures": [name], "dtype": str(dtype).removeprefix("torch.")}
+    content = {**config, **told, "random_weights_seed": seed}
+    (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
