@@ -72,7 +72,8 @@ class Cut:
         width = piece // size
         starts = (index * piece + rank * width for index in range(self.pieces))
         at = (slice(None),) * axis
-        return self._turn(torch.cat([whole[(*at, slice(s, s + width))] for s in starts], axis))
+        pieces = [whole[(*at, slice(start, start + width))] for start in starts]
+        return self._turn(pieces[0] if self.pieces == 1 else torch.cat(pieces, axis))
 
     def joined(self, parts: list[Tensor]) -> Tensor:
         """Return the tensor as a file has it, of all ranks' parts in their order."""

@@ -7,7 +7,7 @@ columns; so its gradient is whole everywhere and `requires_grad` is what it was.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,21 +143,24 @@ def _fill(
 ) -> set[str]:
     """Read this rank's slice of every parameter; return the names that no file has."""
     missing = set()
-    owners = _owners(model)
+    where = {name: f for f in files.weight_files(folder) for name in files.tensor_table(f)}
     base = getattr(model, "base_model_prefix", "")
-    with ExitStack() as stack:
-        opened = [stack.enter_context(safe_open(f, "pt")) for f in files.weight_files(folder)]
-        where = {name: one for one in opened for name in one.keys()}  # noqa: SIM118
-        for name, places in owners.items():
-            stored = next((n for n in _spellings(places, base) if n in where), None)
-            if stored is None:
-                missing.add(name)
-                own = torch.zeros_like(model.get_parameter(name), device="cpu")
-            else:
-                own = cuts[name].part(where[stored].get_slice(stored), division.rank, division.size)
-            parameter = nn.Parameter(own.to(division.device, dtype, copy=True))
-            _put(model, places, parameter)
+    for name, places in _owners(model).items():
+        stored = next((n for n in _spellings(places, base) if n in where), None)
+        if stored is None:
+            missing.add(name)
+            own = torch.zeros_like(model.get_parameter(name), device="cpu")
+        else:
+            own = _slice(where[stored], stored, cuts[name], division, dtype)
+        _put(model, places, nn.Parameter(own.to(division.device, dtype)))
     return missing
+
+
+def _slice(file: Path, name: str, cut: Cut, division: Division, dtype: torch.dtype) -> Tensor:
+    """Read a rank's slice; the file is mapped for one tensor, since what is mapped stays held."""
+    with safe_open(file, "pt") as opened:
+        part = cut.part(opened.get_slice(name), division.rank, division.size)
+        return part.to(division.device, dtype, copy=True)
 
 
 def _owners(model: nn.Module) -> dict[str, list[str]]:
