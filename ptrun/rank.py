@@ -2,12 +2,15 @@
 
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
 from ptrun.cli import tell_on_stderr
 from ptrun.errors import RunFailed, UserError
 from ptrun.launch import handover, lifeline
+
+_QUIET = 3.0  # seconds; a rank that failed since another died is ended before it speaks
 
 
 def main() -> None:
@@ -20,8 +23,10 @@ def main() -> None:
     except (UserError, RunFailed) as error:  # told by the launcher, once for all ranks
         _leave(file.parent, error)
     except Exception as error:
+        handover.tell(file.parent, int(os.environ["RANK"]), error)
+        time.sleep(_QUIET)
         traceback.print_exc()
-        _leave(file.parent, error)
+        os._exit(1)
 
 
 def _run(file: Path) -> None:
