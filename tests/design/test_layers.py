@@ -26,7 +26,7 @@ LAYERS = [
     ("plan",),
     ("forerunner",),
     ("run", "summary"),
-    ("check", "grid"),
+    ("check", "grid", "planning"),
     ("cli",),
     ("__main__",),
 ]
