@@ -157,6 +157,9 @@ def _check(arguments: Sequence[str]) -> None:
 
 def _plan(arguments: Sequence[str]) -> None:
     """Show jobs and what they need."""
+    import gc
+
+    gc.disable()  # all that is imported stays; to look through it again and again takes a second
     from rich.console import Console
 
     from ptrun.planning.command import shown

@@ -31,9 +31,7 @@ def ranks_here(layout: Layout, device: Device) -> int:
     return layout.ranks if device.kind == "cpu" else 1
 
 
-def advice(
-    costs: Costs, layout: Layout, others: Sequence[Layout], device: Device
-) -> list[str]:
+def advice(costs: Costs, layout: Layout, others: Sequence[Layout], device: Device) -> list[str]:
     """Return what to type so that a run fits on a device; empty if nothing that is known helps."""
     found = []
     for typed, changed in _changes(costs, layout, others):

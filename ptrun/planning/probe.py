@@ -1,5 +1,6 @@
 """`probe=N`: N real steps of a run on this machine, which leave nothing behind."""
 
+import gc
 import time
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -56,10 +57,12 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
         RunFailed: a step failed.
     """
     if layout.ranks > 1:
+        alone = "gpu" if layout.device == "cuda" else "cpu"
         raise UserError(
             f"probe={steps} takes its steps in one process, but hardware={layout.option} has "
-            f"{layout.ranks} ranks;\nleave probe out, or type hardware={layout.device.replace('cuda', 'gpu')}."
+            f"{layout.ranks} ranks;\nleave probe out, or type hardware={alone}."
         )
+    gc.enable()  # the command does without; a training should not
     planned = replace(planned, engine=_engine(planned))
     split = split_of(planned)[0]
     parts = divide(_method(planned), split)

@@ -1,6 +1,7 @@
 """What `ptrun plan` prints."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -69,8 +70,6 @@ def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
 
 def _other(costs: Costs, chosen: Layout) -> str:
     """Return what the other choice of checkpointing keeps on the chosen engine."""
-    from dataclasses import replace
-
     found = _memory(costs, replace(chosen, checkpointing=not chosen.checkpointing))
     if found is None:
         return "it cannot be divided so"
@@ -136,7 +135,9 @@ def population_line(
 
 def file_line(costs: Costs) -> str:
     """Return the sizes of what a run keeps."""
-    return "Files: " + ", ".join(f"{name} {_size(size)}" for name, size in files(costs.counts).items())
+    return "Files: " + ", ".join(
+        f"{name} {_size(size)}" for name, size in files(costs.counts).items()
+    )
 
 
 def duration(seconds: float | None) -> str:

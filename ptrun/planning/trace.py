@@ -175,14 +175,10 @@ def _begin(method: Method) -> None:
 def _checkpoint(backbone: PretrainedBackbone, modes: list[Any]) -> None:
     backbone.checkpoint(True)
     contexts = recomputed(backbone.injection.replay, modes)
-    backbone.model.activation_checkpointing_enable(
-        {"use_reentrant": False, "context_fn": contexts}
-    )
+    backbone.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
 
 
-def _step(
-    method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast
-) -> list[float]:
+def _step(method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast) -> list[float]:
     turns: list[tuple[int, int]] = []
     handles = _phases(method.backbone, lambda: turns.append(live.turn()))
     with entered(modes):
@@ -209,7 +205,7 @@ def _phases(backbone: PretrainedBackbone, turn: Callable[[], Any]) -> list[Any]:
 
     def told(tensor: Tensor) -> None:
         if tensor.requires_grad:
-            tensor.register_hook(lambda _: turn())
+            tensor.register_hook(lambda _: turn())  # type: ignore[no-untyped-call]
 
     def read(_module: object, _given: object, out: Any) -> None:
         turn()
@@ -238,7 +234,5 @@ def _rows(method: Method, case: Case) -> list[Features]:
         reads = list(range(DECODER_TOKENS - 1))
     elif method.task.kind in _EVERYWHERE:
         reads = list(range(case.length))
-    row = Row(
-        [0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None
-    )
+    row = Row([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
     return [Features("", [row], [0])] * case.rows
