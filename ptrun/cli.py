@@ -160,11 +160,14 @@ def _plan(arguments: Sequence[str]) -> None:
     import gc
 
     gc.disable()  # all that is imported stays; to look through it again and again takes a second
-    from rich.console import Console
+    try:
+        from rich.console import Console
 
-    from ptrun.planning.command import shown
+        from ptrun.planning.command import shown
 
-    found = shown(arguments)
+        found = shown(arguments)
+    finally:
+        gc.enable()
     Console(width=None if sys.stdout.isatty() else 160).print(found)
 
 

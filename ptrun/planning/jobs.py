@@ -49,7 +49,7 @@ def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
     try:
         read = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
         choices = [
-            [f"{own.get_key_element()}={value}" for value in own.sweep_string_iterator()]
+            [f"{given.partition('=')[0]}={value}" for value in own.sweep_string_iterator()]
             if own.is_sweep_override()
             else [given]
             for own, given in zip(read, overrides, strict=True)

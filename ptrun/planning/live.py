@@ -9,6 +9,7 @@ autocast, which knows no meta; `Fused` and `Cast` stand in for them.
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -33,6 +34,47 @@ _MADE = {
 _WHOLE = {functional.softmax, Tensor.softmax, functional.layer_norm, functional.cross_entropy}
 
 
+_SHARING = {torch.ops.aten._unsafe_view.default}  # a view, though its schema does not say so
+_sizes: dict[Any, tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = {}
+
+
+@cache
+def _fresh(func: Any) -> bool:
+    """Return whether an operator puts out one new tensor, and changes none."""
+    schema = func._schema
+    single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
+    plain = not schema.is_mutable and schema.returns[0].alias_info is None if single else False
+    return plain and func not in _SHARING
+
+
+def _done(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what an operator makes; its size is asked for once, which takes most of the time."""
+    key = _key(func, args, kwargs) if _fresh(func) else None
+    if key is None:
+        return func(*args, **kwargs)
+    if key not in _sizes:
+        out = func(*args, **kwargs)
+        if out.is_meta:
+            _sizes[key] = tuple(out.shape), out.stride(), out.dtype
+        return out
+    shape, stride, dtype = _sizes[key]
+    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+
+
+def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what decides the size of the outcome; None if a tensor is a real one."""
+    parts: list[Any] = [func]
+    for value in (*args, *kwargs.items()):
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if not isinstance(one, Tensor):
+                parts.append((type(one), str(one)))
+            elif one.is_meta:
+                parts.append((tuple(one.shape), one.stride(), one.dtype))
+            else:
+                return None
+    return tuple(parts)
+
+
 class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Bytes of the tensors made under it and still alive: `now`, and the most so far, `peak`.
 
@@ -48,7 +90,7 @@ class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Do what was asked, and count what came out."""
-        out = func(*args, **(kwargs or {}))
+        out = _done(func, args, kwargs or {})
         for tensor in out if isinstance(out, tuple | list) else (out,):
             if isinstance(tensor, Tensor) and tensor.is_meta:
                 self._count(tensor.untyped_storage())

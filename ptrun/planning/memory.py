@@ -11,13 +11,14 @@ FP32 = 4
 MOMENTS = 2
 """AdamW's moving averages, of gradients and of their squares, both fp32."""
 
-HEAP_SPARE = 0.25
-"""What glibc's heap takes beside the blocks in use, as a share of them: holes between small blocks
-of unlike lifetimes. Measured with a BERT-base: 18 to 35 %; none where each block is mapped
-(`MALLOC_MMAP_THRESHOLD_=1000000`)."""
+HEAP_SPARE = 0.5
+"""What glibc's heap takes beside its blocks in use, as a share of them: holes between small blocks
+of unlike lifetimes, which it cannot give back. Measured: from 35 % to all of them over again. With
+`MALLOC_MMAP_THRESHOLD_=1000000` in the environment, where each block is mapped, there are none,
+and a step takes some 10 % longer."""
 
 CPU_WORKSPACE = 48 * 2**20
-"""Buffers of the matrix library and code that is first read in a step; measured 20 to 60 MB."""
+"""Buffers of the matrix library, and code that is first read in a step: 20 to 60 MB measured."""
 
 CUDA_CONTEXT = 640 * 2**20
 """The driver's context and cuBLAS' workspace; allowed for, not measured here."""
@@ -54,9 +55,10 @@ class Memory:
         gradients: of what is learned.
         optimizer: moments, and master weights where the engine has them.
         best: the best tensors so far, kept for the end.
-        activations: what else a step has alive at most.
+        activations: what else a step has alive at most: activations or the update's own, less
+            those gradients that are not there yet at that moment.
         spare: what the allocator and the device's libraries take.
-        kept: of `activations`, what the forward keeps for the backward.
+        kept: activations that the forward keeps for the backward.
         logits: of those, what the output head puts out.
     """
 

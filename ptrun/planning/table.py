@@ -21,7 +21,7 @@ _ROWS = {
     "gradients": "gradients",
     "optimizer": "optimizer state",
     "best": "best so far",
-    "activations": "activations, or the update",
+    "activations": "a step beside these",
     "spare": "allocator and libraries",
     "peak": "peak",
 }
@@ -55,10 +55,9 @@ def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
     found = [_memory(costs, own) for own in layouts]
     for key, title in _ROWS.items():
         table.add_row(title, *(_gib(getattr(own, key)) if own else "-" for own in found))
-        if key == "activations":
-            table.add_row("  of them kept", *(_gib(own.kept) if own else "-" for own in found))
-            table.add_row("  of these logits", *(_gib(own.logits) if own else "-" for own in found))
     table.add_section()
+    table.add_row("activations kept", *(_gib(own.kept) if own else "-" for own in found))
+    table.add_row("logits of these", *(_gib(own.logits) if own else "-" for own in found))
     works = [costs.work(own) for own in layouts]
     table.add_row("rows at once x passes", *(f"{own.rows} x {own.passes}" for own in works))
     both = Table.grid()
@@ -100,6 +99,8 @@ def fit_lines(
         if suited:
             lines.append(table)
         lines += _advised(costs, layouts, device)
+    if layouts[0].device not in {device.kind for device in devices}:
+        lines.append("No CUDA device is here; device_gib=80 asks about one of 80 GiB.")
     return lines
 
 

@@ -149,8 +149,6 @@ def _follow(method: Method, case: Case) -> list[float]:
     backbone.model.to(case.dtype)
     batch = collate(_rows(method, case), row_keys(1, 1, range(case.rows)), torch.device("meta"))
     method.placed()
-    with torch.no_grad():
-        method.prepare(batch)
     _begin(method)
     known = [*backbone.model.parameters(), *backbone.model.buffers(), *method.parameters()]
     cast = Cast()
