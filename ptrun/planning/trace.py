@@ -171,6 +171,9 @@ def _begin(method: Method) -> None:
 
 
 def _checkpoint(backbone: PretrainedBackbone, modes: list[Any]) -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # it would tell that a cache nobody uses is off
     backbone.checkpoint(True)
     contexts = recomputed(backbone.injection.replay, modes)
     backbone.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
