@@ -31,6 +31,8 @@ ptrun: config-driven experiments in prompt tuning
                               best=3 adds DPT's mean of the best 3 seeds, and all of them
                               vote=true: the score of the seeds' majority too
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
+  ptrun plan [KEY=A,B ...]    jobs and their state, parameters, memory on each engine, what fits;
+                              needs no weights; length=N tokens, device_gib=80, probe=20 steps
   ptrun --cfg job ...         show the composed configuration, run nothing
   ptrun grid                  what can be combined; steps=2 tries every combination
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
@@ -79,6 +81,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "report": _report,
         "check": _check,
         "grid": _grid,
+        "plan": _plan,
     }
     helpful = {"import": _import, "pretrain": _pretrain, "adapt": _adapt}  # each has its own help
     if arguments and arguments[0] in helpful:
@@ -156,6 +159,22 @@ def _check(arguments: Sequence[str]) -> None:
 
     shown = check(_composed(arguments))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
+
+
+def _plan(arguments: Sequence[str]) -> None:
+    """Show jobs and what they need."""
+    import gc
+
+    gc.disable()  # all that is imported stays; to look through it again and again takes a second
+    try:
+        from rich.console import Console
+
+        from ptrun.planning.command import shown
+
+        found = shown(arguments)
+    finally:
+        gc.enable()
+    Console(width=None if sys.stdout.isatty() else 160).print(found)
 
 
 def _grid(arguments: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """What a run is, before it runs: checked, named, and its examples at hand."""
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,11 @@ class Plan:
     folder: Path
 
 
-def plan(composed: Composed) -> Plan:
+def plan(composed: Composed, engine: Callable[..., Any] = build.build) -> Plan:
     """Check a configuration and give it its name; read no weights and no examples.
+
+    `engine` makes the engine of its configuration and the backbone: `ptrun plan` names runs of
+    other machines, whose devices are not here.
 
     Raises:
         UserError: anything is misspelt, misfit, impossible together, or not there.
@@ -68,16 +72,11 @@ def plan(composed: Composed) -> Plan:
     backbone.tuned = start.tuned
     pretraining = None
     if start.kind == "pretrained":
-        pretraining = _pretraining(composed_for(composed, start.value))
+        pretraining = _pretraining(composed_for(composed, start.value), engine)
         folder = made(pretraining.folder, Path(config["outputs"]))
         start = Start("pretrained", pretraining.run_id, folder=folder)
-    engine = build.build(config["hardware"], backbone)
-    found = {"precision": engine.precision, "device": engine.device}  # `auto` as it turned out
-    hardware = {**config["hardware"], **found}
-    for key in ("population", "ranks"):  # neither members nor shares of rows touch each other
-        hardware.pop(key, None)
-    if not hardware.get("fp16_scaling"):  # runs made before there was one keep their names
-        hardware.pop("fp16_scaling", None)
+    made_engine = engine(config["hardware"], backbone)
+    hardware = _telling(config["hardware"], made_engine)
     telling = {**config, "hardware": hardware, "start": str(start)}
     telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)
@@ -91,7 +90,7 @@ def plan(composed: Composed) -> Plan:
         setting=setting,
         variant=variant,
         backbone=backbone,
-        engine=engine,
+        engine=made_engine,
         start=start,
         pretraining=pretraining,
         content=content,
@@ -100,14 +99,27 @@ def plan(composed: Composed) -> Plan:
     )
 
 
-def _pretraining(composed: Composed) -> Plan:
+def _telling(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    """Return what of the hardware can change a number: `auto` as it turned out, and no counts.
+
+    Neither members nor shares of rows touch each other.
+    """
+    telling = {**node, "precision": engine.precision, "device": engine.device}
+    for key in ("population", "ranks"):
+        telling.pop(key, None)
+    if not telling.get("fp16_scaling"):  # runs made before there was one keep their names
+        telling.pop("fp16_scaling", None)
+    return telling
+
+
+def _pretraining(composed: Composed, engine: Callable[..., Any]) -> Plan:
     """Return the plan of the run that another begins as.
 
     Raises:
         UserError: as `plan`; keys are named as they are typed in the run that asks for it.
     """
     try:
-        return plan(composed)
+        return plan(composed, engine)
     except UserError as error:
         raise UserError(as_typed(error)) from error
 

@@ -133,7 +133,7 @@ def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 
     It is a sum of bytes weighted by tensor, at memory speed: changes that cancel within one tensor
-    would pass.
+    would pass. Tensors are read in pieces: torch sums bytes as whole numbers of 8 bytes each.
     """
     total = 0
     for index, tensor in enumerate([*model.parameters(), *model.buffers()], start=1):

@@ -71,7 +71,7 @@ class TorchEngine(Passes):
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         self._guard = Guard(self)
         if self.precision == "auto":
-            wanted = self.backbone.dtype if _has_bf16(self.device) else "fp32"
+            wanted = self.backbone.dtype if has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
 
     def connect(self) -> Ranks:
@@ -210,7 +210,7 @@ class TorchEngine(Passes):
             self.world.check_same(zlib.crc32(repr(rows).encode()), step)
 
 
-def _has_bf16(device: str) -> bool:
+def has_bf16(device: str) -> bool:
     """Return whether bf16 matrix products run in hardware."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported())

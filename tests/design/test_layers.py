@@ -27,7 +27,7 @@ LAYERS = [
     ("plan",),
     ("forerunner",),
     ("run", "summary"),
-    ("check", "grid", "launch"),
+    ("check", "grid", "launch", "planning"),
     ("cli",),
     ("__main__", "rank"),
 ]

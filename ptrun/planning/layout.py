@@ -1,0 +1,84 @@
+"""What an engine option says about memory: device, precision, and over how many it is divided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ptrun.hardware.torch_engine import has_bf16
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One option of `hardware`, as far as it decides memory.
+
+    Args:
+        option: its name.
+        device: `cpu` or `cuda`.
+        precision: of a frozen backbone's weights, and of what is computed.
+        token_budget: padded tokens in a micro-batch, at most.
+        checkpointing: whether activations are recomputed.
+        zero: whether the optimizer's state is divided over the data-parallel ranks (ZeRO-1).
+        model_parallel: over how many ranks the layers' matrices are divided.
+        ranks: processes, on one machine.
+    """
+
+    option: str
+    device: Literal["cpu", "cuda"]
+    precision: str
+    token_budget: int
+    checkpointing: bool
+    zero: bool = False
+    model_parallel: int = 1
+    ranks: int = 1
+
+    @property
+    def data_parallel(self) -> int:
+        """How many copies of the backbone share a batch."""
+        return max(1, self.ranks // self.model_parallel)
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number of a frozen backbone."""
+        return BYTES[self.precision]
+
+    @property
+    def title(self) -> str:
+        """How it is called in a table."""
+        shared = f", {self.model_parallel} x {self.data_parallel} ranks" if self.ranks > 1 else ""
+        return f"{self.option} ({self.device}, {self.precision}{shared})"
+
+
+def layout_of(option: str, node: Mapping[str, Any], dtype: str, *, asked: bool) -> Layout:
+    """Return the layout of an option's configuration.
+
+    Args:
+        option: its name.
+        node: its keys; those that only some engines have may be missing.
+        dtype: the backbone's default precision.
+        asked: whether it is planned for a device that is not here: `device: auto` is then one.
+    """
+    found = torch.cuda.device_count()
+    device = node["device"]
+    if device == "auto":
+        device = "cuda" if asked or found else "cpu"
+    wanted = node["precision"]
+    if wanted == "auto":  # a CUDA device that is not here is taken to have bf16
+        has = has_bf16(device) if device == "cpu" or found else True
+        wanted = "bf16" if dtype == "bf16" and has else "fp32"
+    parallel = node.get("model_parallel") or 1
+    zero = "model_parallel" in node
+    visible = found if zero and device == "cuda" else 0
+    return Layout(
+        option=option,
+        device=device,
+        precision=wanted,
+        token_budget=node["token_budget"],
+        checkpointing=node["checkpointing"],
+        zero=zero,
+        model_parallel=parallel,
+        ranks=node.get("ranks") or max(visible, parallel),
+    )

@@ -1,0 +1,143 @@
+"""`probe=N`: N real steps of a run on this machine, which leave nothing behind."""
+
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import torch
+
+from ptrun.config import build
+from ptrun.errors import RunFailed, UserError
+from ptrun.hardware.member import Member
+from ptrun.method.base import Method
+from ptrun.parts import Part, divide
+from ptrun.plan import Plan, split_of
+from ptrun.planning.layout import Layout
+from ptrun.types import Example
+
+_SOME = 64  # examples that are answered, to know how long one takes
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Seconds a step of all members of a pass, an answer, and of the whole run without loading."""
+
+    step: float
+    answer: float
+    run: float
+
+
+class _Clock:
+    """A journal that keeps nothing but the time of each step."""
+
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Note when a step was done."""
+        if row["event"] == "step":
+            self.steps.append(time.monotonic())
+
+    def save(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+    def restore(self) -> None:
+        """Return nothing."""
+
+
+def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
+    """Return what a run takes here, from a few of its steps; the first is not counted.
+
+    Raises:
+        UserError: the data, the weights or the device are not here.
+        RunFailed: a step failed.
+    """
+    if layout.ranks > 1:
+        alone = "gpu" if layout.device == "cuda" else "cpu"
+        raise UserError(
+            f"probe={steps} takes its steps in one process, but hardware={layout.option} has "
+            f"{layout.ranks} ranks;\nleave probe out, or type hardware={alone}."
+        )
+    gc.enable()  # the command does without; a training should not
+    planned = replace(planned, engine=_engine(planned))
+    split = split_of(planned)[0]
+    parts = divide(_method(planned), split)
+    methods = [_method(planned) for _ in parts[: _population(planned)]]
+    learns = bool(methods[0].learned())
+    tuned = methods[0].tunes_backbone
+    planned.backbone.load(planned.engine.weight_type(tuned=tuned))
+    planned.engine.place(methods)
+    members = [
+        _member(planned, method, part, steps + 1)
+        for method, part in zip(methods, parts, strict=False)
+    ]
+    seconds = _fit(planned, members) if learns else 0.0
+    answer = _answer(planned, methods[0], parts[0].split.test)
+    return Probe(seconds, answer, _whole(planned, parts, members, seconds, answer))
+
+
+def _engine(planned: Plan) -> Any:
+    return build.build(planned.composed.config["hardware"], planned.backbone)
+
+
+def _population(planned: Plan) -> int:
+    return int(getattr(planned.engine, "population", 1))
+
+
+def _method(planned: Plan) -> Method:
+    torch.manual_seed(planned.composed.config["seed"])
+    method: Method = build.build(planned.composed.config["method"], planned.backbone, planned.task)
+    return method
+
+
+def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
+    """Return a member that takes so many steps, and answers one example at the end."""
+    train = replace(planned.train, max_steps=steps, eval_every=steps, eval_first=False)
+    dev = part.split.dev[:1]
+    return Member(
+        method,
+        method.encode(part.split.train),
+        method.encode(dev),
+        lambda _: {method.task.metric: 0.0},
+        method.task.metric,
+        train,
+        planned.composed.config["seed"],
+        _Clock(),
+    )
+
+
+def _fit(planned: Plan, members: Sequence[Member]) -> float:
+    planned.engine.fit(members)
+    if members[0].failed:
+        raise RunFailed(f"the probe failed: {members[0].failed}")
+    clock = members[0].journal
+    assert isinstance(clock, _Clock)
+    pairs = zip(clock.steps, clock.steps[1:], strict=False)
+    return median(after - before for before, after in pairs)
+
+
+def _answer(planned: Plan, method: Method, examples: Sequence[Example]) -> float:
+    some = method.encode(examples[:_SOME])
+    started = time.monotonic()
+    planned.engine.predict([method], [some])
+    return (time.monotonic() - started) / len(some)
+
+
+def _whole(
+    planned: Plan, parts: Sequence[Part], members: Sequence[Member], step: float, answer: float
+) -> float:
+    """Return the seconds of all steps, evaluations on dev, and the one on test."""
+    groups = -(-len(parts) // len(members))
+    train = copy(planned.train)
+    per_epoch = members[0].per_epoch
+    total = train.max_steps or train.epochs * per_epoch
+    if not members[0].learned:
+        total = 0
+    evaluations = total // (train.eval_every or per_epoch) + 1
+    dev = sum(len(part.split.dev) for part in parts) * evaluations
+    test = sum(len(part.split.test) for part in parts)
+    return groups * total * step + (dev + test) * answer

@@ -1,0 +1,161 @@
+"""What `ptrun plan` prints."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from ptrun.errors import UserError
+from ptrun.planning.advice import advice, fits, ranks_here, verdict
+from ptrun.planning.costs import Costs
+from ptrun.planning.devices import GIB, Device
+from ptrun.planning.jobs import Job
+from ptrun.planning.layout import Layout
+from ptrun.planning.memory import Memory, files, per_member
+
+_PARTS = ("prompt", "head", "backbone")
+_ROWS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer state",
+    "best": "best so far",
+    "activations": "a step beside these",
+    "spare": "allocator and libraries",
+    "peak": "peak",
+}
+
+
+def jobs_table(jobs: Sequence[Job], seconds: Sequence[float | None]) -> Table:
+    """Return the jobs with their state, and their time if it was probed."""
+    timed = any(own is not None for own in seconds)
+    table = Table("job", "state", "run", *(["time"] if timed else []))
+    for own, took in zip(jobs, seconds, strict=True):
+        name = own.planned.run_id if own.planned else ""
+        row = [own.title or "this run", own.state, name]
+        table.add_row(*map(escape, row), *([duration(took)] if timed else []))
+    return table
+
+
+def counts_table(costs: Costs) -> Table:
+    """Return learned and all parameters by part."""
+    table = Table("parameters", *_PARTS, "total", title_justify="left")
+    learned, total = costs.counts.learned, costs.counts.total
+    table.add_row("learned", *(f"{learned[part]:,}" for part in (*_PARTS, "total")))
+    whole = sum(total.values())
+    table.add_row("all", *(f"{total[part]:,}" for part in _PARTS), f"{whole:,}")
+    return table
+
+
+def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
+    """Return memory a rank, engines side by side; the first is the chosen one."""
+    chosen = layouts[0]
+    table = Table(f"GiB a rank, {costs.length} tokens a text", *(own.title for own in layouts))
+    found = [_memory(costs, own) for own in layouts]
+    for key, title in _ROWS.items():
+        table.add_row(title, *(_gib(getattr(own, key)) if own else "-" for own in found))
+    table.add_section()
+    table.add_row("activations kept", *(_gib(own.kept) if own else "-" for own in found))
+    table.add_row("logits of these", *(_gib(own.logits) if own else "-" for own in found))
+    works = [costs.work(own) for own in layouts]
+    table.add_row("rows at once x passes", *(f"{own.rows} x {own.passes}" for own in works))
+    both = Table.grid()
+    both.add_row(table)
+    other = not chosen.checkpointing
+    both.add_row(f"With hardware.checkpointing={str(other).lower()} {_other(costs, chosen)}")
+    return both
+
+
+def _other(costs: Costs, chosen: Layout) -> str:
+    """Return what the other choice of checkpointing keeps on the chosen engine."""
+    found = _memory(costs, replace(chosen, checkpointing=not chosen.checkpointing))
+    if found is None:
+        return "it cannot be divided so"
+    return (
+        f"{chosen.option} keeps {_gib(found.kept)} GiB of activations, peak {_gib(found.peak)} GiB."
+    )
+
+
+def _memory(costs: Costs, layout: Layout) -> Memory | None:
+    try:
+        return costs.memory(layout)
+    except UserError:
+        return None
+
+
+def fit_lines(
+    costs: Costs, layouts: Sequence[Layout], devices: Sequence[Device]
+) -> list[RenderableType]:
+    """Return what fits on each device, and what to type where the chosen engine does not."""
+    lines: list[RenderableType] = []
+    for device in devices:
+        table = Table(escape(device.name), f"of {device.total / GIB:.1f} GiB")
+        suited = [own for own in layouts if own.device == device.kind]
+        for own in suited:
+            found = _memory(costs, own)
+            need = found.peak * ranks_here(own, device) if found else 0.0
+            table.add_row(own.title, verdict(need, device) if found else "cannot be divided so")
+        if suited:
+            lines.append(table)
+        lines += _advised(costs, layouts, device)
+    if layouts[0].device not in {device.kind for device in devices}:
+        lines.append("No CUDA device is here; device_gib=80 asks about one of 80 GiB.")
+    return lines
+
+
+def _advised(costs: Costs, layouts: Sequence[Layout], device: Device) -> list[RenderableType]:
+    chosen = layouts[0]
+    found = _memory(costs, chosen) if chosen.device == device.kind else None
+    if found is None or fits(found.peak * ranks_here(chosen, device), device):
+        return []
+    told = advice(costs, chosen, layouts[1:], device)
+    if not told:
+        return [f"Nothing that is known makes it fit on {escape(device.name)}."]
+    return ["To make it fit, type:", *(f"  {escape(one)}" for one in told)]
+
+
+def population_line(
+    costs: Costs, layout: Layout, devices: Sequence[Device]
+) -> list[RenderableType]:
+    """Return how many members fit over one copy of a frozen backbone."""
+    each = per_member(costs.counts)
+    found = _memory(costs, layout)
+    if costs.counts.tunes or not each or found is None or layout.zero:
+        return []
+    lines: list[RenderableType] = []
+    for device in (own for own in devices if own.kind == layout.device):
+        left = device.free - found.peak + each
+        count = max(0, int(left // each))
+        lines.append(
+            f"{count:,} members fit over one copy on {escape(device.name)}, "
+            f"{_size(each)} each; hardware.token_budget bounds what they share."
+        )
+    return lines
+
+
+def file_line(costs: Costs) -> str:
+    """Return the sizes of what a run keeps."""
+    return "Files: " + ", ".join(
+        f"{name} {_size(size)}" for name, size in files(costs.counts).items()
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds as a person says them."""
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}" if size >= 2**24 else ("0" if not size else "<0.02")
+
+
+def _size(size: float) -> str:
+    for unit, bytes_ in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size:.0f} bytes"

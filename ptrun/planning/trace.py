@@ -1,0 +1,239 @@
+"""What one micro-batch keeps in memory: a step of the method, followed on the meta device.
+
+A deep encoder-decoder is followed with few layers: a layer more costs the same everywhere, so that
+three shallow models tell the deep one.
+"""
+
+import gc
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.dropout import row_keys
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.planning.live import Cast, Fused, Live, entered, recomputed
+from ptrun.readout.base import Batch, Features, Row, collate
+from ptrun.task.base import Task
+
+DECODER_TOKENS = 3
+"""What a decoder reads of an answer in a word: its start, a sentinel, the word."""
+
+_DEEP = 12  # layers of both stacks, from which on an encoder-decoder is followed shallow
+_PHASES = 5
+_EVERYWHERE = ("tagging", "extraction", "multispan")  # kinds of task that read every token
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is followed: so many rows of so many tokens, and in which precision.
+
+    `autocast`: a tuned backbone of fp32 weights computes in bf16. `narrow`: model parallelism
+    leaves a rank this part of the heads and of the feed-forward's width.
+    """
+
+    rows: int
+    length: int
+    dtype: torch.dtype
+    autocast: bool
+    checkpointing: bool
+    narrow: int = 1
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Bytes beside weights, gradients and the optimizer's.
+
+    Args:
+        kept: alive when the backward begins.
+        peak: the most alive at once.
+        logits: of what is read through the output head, part of `kept`.
+        fixed: casts of weights, whatever the batch; part of all but `logits`.
+        small: the most alive at once of blocks under `live.HEAP_BLOCK`.
+    """
+
+    kept: float
+    peak: float
+    logits: float
+    fixed: float
+    small: float
+
+    def scaled(self, share: float) -> "Trace":
+        """Return what a batch of so many times the rows keeps."""
+        grown = {
+            name: self.fixed + (getattr(self, name) - self.fixed) * share
+            for name in ("kept", "peak")
+        }
+        return Trace(
+            **grown, logits=self.logits * share, fixed=self.fixed, small=self.small * share
+        )
+
+
+Made = Callable[[PretrainedBackbone], Method]
+
+
+def trace(node: dict[str, Any], backbone: PretrainedBackbone, task: Task, case: Case) -> Trace:
+    """Return what a case keeps; `node` is the method's configuration.
+
+    Raises:
+        UserError: the method cannot be made of this backbone.
+    """
+    made = partial(_made, node, task)
+    shape = backbone.shape
+    if shape.decoder_layers and shape.layers + shape.decoder_layers > _DEEP:
+        try:
+            return _trace(_deep(made, backbone, case))
+        except UserError:  # such as an interval of layers that a shallow model does not have
+            pass
+    return _trace(_follow(made(_like(backbone, case.narrow)), case))
+
+
+def _made(node: dict[str, Any], task: Task, backbone: PretrainedBackbone) -> Method:
+    with torch.device("meta"):
+        method: Method = build.build(node, backbone, task)
+    return method
+
+
+def _trace(found: list[float]) -> Trace:
+    kept, logits, fixed, *phases = found
+    return Trace(kept, max(phases[::2]), logits, fixed, max(phases[1::2]))
+
+
+def _deep(made: Made, backbone: PretrainedBackbone, case: Case) -> list[float]:
+    """Return the figures of the whole depth from those of (2, 2), (3, 2) and (2, 3) layers.
+
+    A first layer alone differs: the others are handed its position bias.
+    """
+    shape = backbone.shape
+    one, wide, high = (
+        _follow(made(_like(backbone, case.narrow, depth)), case)
+        for depth in ((2, 2), (3, 2), (2, 3))
+    )
+    more, over = shape.layers - 2, shape.decoder_layers - 2
+    return [a + more * (b - a) + over * (c - a) for a, b, c in zip(one, wide, high, strict=True)]
+
+
+def _like(
+    backbone: PretrainedBackbone, narrow: int, depth: tuple[int, int] | None = None
+) -> PretrainedBackbone:
+    """Return a backbone as it is on one rank of so many, of so many layers, on the meta device."""
+    other = copy(backbone)
+    for derived in ("model", "shape"):
+        other.__dict__.pop(derived, None)
+    config = dict(backbone.config)
+    if backbone.family == "seq2seq":
+        config["num_heads"] //= narrow
+        config["d_ff"] //= narrow
+        if depth:
+            config |= dict(zip(("num_layers", "num_decoder_layers"), depth, strict=True))
+    other.config, other.kept = config, {}
+    return other
+
+
+def _follow(method: Method, case: Case) -> list[float]:
+    """Return kept, logits, casts, and the peaks (all, and of small blocks) of five phases.
+
+    They end with the encoder's forward, the forward, the decoder's backward, the last encoder
+    layer's, and all; in each the peak grows evenly with the layers.
+    """
+    backbone = method.backbone
+    backbone.model.to(case.dtype)
+    batch = collate(_rows(method, case), row_keys(1, 1, range(case.rows)), torch.device("meta"))
+    method.placed()
+    _begin(method)
+    known = [*backbone.model.parameters(), *backbone.model.buffers(), *method.parameters()]
+    cast = Cast()
+    modes: list[Any] = [Fused(), cast] if case.autocast else [Fused()]
+    if case.checkpointing:
+        _checkpoint(backbone, modes)
+    gc.disable()  # of thousands of tensors; each goes when its last reference does
+    try:
+        with Live([*known, *(p.grad for p in known if p.grad is not None)]) as live:
+            return _step(method, batch, live, modes, cast)
+    finally:
+        gc.enable()
+
+
+def _begin(method: Method) -> None:
+    """Let what is learned have gradients, which stand already and are counted elsewhere."""
+    for parameter in method.learned().values():
+        parameter.requires_grad_(True)
+        parameter.grad = torch.empty_like(parameter)
+
+
+def _checkpoint(backbone: PretrainedBackbone, modes: list[Any]) -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # it would tell that a cache nobody uses is off
+    backbone.checkpoint(True)
+    contexts = recomputed(backbone.injection.replay, modes)
+    backbone.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
+
+
+def _step(method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast) -> list[float]:
+    turns: list[tuple[int, int]] = []
+    handles = _phases(method.backbone, lambda: turns.append(live.turn()))
+    with entered(modes):
+        output = method.backbone.forward(method.inputs(batch))
+        loss = _loss(output)
+    kept = live.now
+    turns.append(live.turn())
+    logits = 0 if output.logits is None else output.logits.numel() * 4
+    del output
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+    for handle in handles:
+        handle.remove()
+    turns = [*turns, live.turn()]
+    turns += [(0, 0)] * (_PHASES - len(turns))
+    return [float(n) for n in (kept, logits, cast.cast, *(x for turn in turns for x in turn))]
+
+
+def _phases(backbone: PretrainedBackbone, turn: Callable[[], Any]) -> list[Any]:
+    """Call `turn` after the encoder's forward, the decoder's backward, the last encoder layer's."""
+    if backbone.family != "seq2seq":
+        return []
+    encoder = backbone.model.encoder
+
+    def told(tensor: Tensor) -> None:
+        if tensor.requires_grad:
+            tensor.register_hook(lambda _: turn())  # type: ignore[no-untyped-call]
+
+    def read(_module: object, _given: object, out: Any) -> None:
+        turn()
+        told(out.last_hidden_state)
+
+    return [
+        encoder.register_forward_hook(read),
+        encoder.block[-1].register_forward_pre_hook(lambda _m, given: told(given[0])),
+    ]
+
+
+def _loss(output: BackboneOutput) -> Tensor:
+    """Return a loss as those of the read-outs are: a softmax over what is asked for, in fp32."""
+    asked = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
+    losses = [functional.log_softmax(t.float(), dim=-1)[:, 0].sum() for t in asked]
+    return torch.stack(losses).sum()
+
+
+def _rows(method: Method, case: Case) -> list[Features]:
+    """Return rows that are alike, without a tokenizer: ids and positions do not matter here."""
+    decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
+    pattern = getattr(getattr(method.readout, "pvp", None), "pattern", None)
+    softs = list(range(pattern.softs)) if pattern is not None and method.soft else []
+    reads = [0]
+    if decodes:
+        reads = list(range(DECODER_TOKENS - 1))
+    elif method.task.kind in _EVERYWHERE:
+        reads = list(range(case.length))
+    row = Row([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
+    return [Features("", [row], [0])] * case.rows

@@ -1,0 +1,154 @@
+"""Counts and the sum of memory, against hand counts of 11B models."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ptrun.config import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.planning.costs import Costs, _narrow
+from ptrun.planning.layout import Layout, layout_of
+from ptrun.planning.memory import Work, files, memory, per_member, work
+from ptrun.planning.parameters import count
+from ptrun.planning.trace import Case, Trace
+
+GIB = 2**30
+NOTHING = Trace(0, 0, 0, 0, 0)
+ONE = Work(8, 8, 1)
+GPU = Layout("gpu", "cuda", "bf16", 16384, checkpointing=False)
+ZERO = {"device": "auto", "precision": "auto", "token_budget": 4096, "checkpointing": False}
+ZERO |= {"model_parallel": 4, "ranks": None}
+
+
+def counts_of(data_dir, *overrides):
+    node = compose_run([*overrides]).config
+    with torch.device("meta"):
+        task = build.build(node["task"], None, None)
+        method = build.build(node["method"], build.build(node["backbone"]), task)
+    return count(method)
+
+
+@pytest.fixture(scope="module")
+def xxl():
+    """Return the counts of T5-XXL with a prompt of 100, and tuned in full."""
+    own = ["backbone=t5_xxl_lm_adapt", "task=boolq"]
+    prompt = counts_of(None, *own, "method=prompt_tuning", "method.length=100")
+    return prompt, counts_of(None, *own, "method=fine_tuning")
+
+
+def test_counts_of_t5_xxl_are_the_published(xxl):
+    prompt, full = xxl
+    assert prompt.learned["prompt"] == 409_600 and prompt.learned["backbone"] == 0
+    assert prompt.total["backbone"] == prompt.held == 11_135_332_352
+    assert full.learned["backbone"] == 11_135_332_352 - 32128 * 4096, "its output is not read"
+    assert full.tunes and not prompt.tunes
+
+
+def test_counts_of_cpm_2():
+    found = counts_of(None, "backbone=cpm2", "task=lcqmc", "method=ppt")
+    assert found.learned["total"] == 409_600
+    assert found.total["backbone"] == 11_087_097_856
+
+
+def test_model_parallelism_divides_the_layers_matrices_and_an_output_of_its_own(xxl):
+    prompt, _ = xxl
+    a_layer = 4 * 4096 * 4096 + 3 * 4096 * 10240
+    layers = 24 * a_layer + 24 * (a_layer + 4 * 4096 * 4096)
+    assert prompt.divided == layers + 32128 * 4096
+
+
+def test_a_frozen_backbone_is_held_once_and_a_prompt_costs_next_to_nothing(xxl):
+    prompt, _ = xxl
+    found = memory(prompt, NOTHING, GPU, ONE)
+    beside = 4 * prompt.learned["total"]
+    assert found.weights == 2 * 11_135_332_352 + beside
+    assert (found.gradients, found.optimizer, found.best) == (beside, 2 * beside, beside)
+    ranks = replace(GPU, zero=True, model_parallel=4, ranks=4)
+    divided = memory(prompt, NOTHING, ranks, ONE)
+    whole = prompt.held - prompt.divided
+    assert divided.weights == 2 * (whole + prompt.divided / 4) + beside
+    assert divided.optimizer == 3 * beside, "a master copy too; one data-parallel rank"
+
+
+def test_full_tuning_in_plain_torch_is_fp32(xxl):
+    _, full = xxl
+    found = memory(full, NOTHING, GPU, ONE)
+    learned = full.learned["total"]
+    assert found.gradients == 4 * learned and found.optimizer == 8 * learned
+    assert found.activations == 4 * learned, "torch updates all at once on CUDA"
+    assert found.standing / GIB > 200
+
+
+def test_zero_divides_master_and_moments_over_data_parallel_ranks(xxl):
+    _, full = xxl
+    one = replace(GPU, zero=True, model_parallel=4, ranks=4)
+    two = replace(one, ranks=8)
+    assert (one.data_parallel, two.data_parallel) == (1, 2)
+    alone, shared = (memory(full, NOTHING, own, ONE) for own in (one, two))
+    learned = full.learned["total"] - full.learned_divided * 3 / 4
+    assert alone.optimizer == 12 * learned and shared.optimizer == 6 * learned
+    assert alone.gradients == shared.gradients == 2 * learned
+    assert alone.weights == shared.weights
+
+
+def test_the_peak_is_the_sum_and_gradients_stand_where_a_step_has_more_passes(xxl):
+    prompt, _ = xxl
+    found = memory(prompt, Trace(80, 100, 5, 0, 0), GPU, Work(16, 8, 2))
+    assert found.peak == found.standing + found.activations + found.spare
+    grads = found.gradients
+    big = Trace(8 * grads, 9 * grads, 0, 0, 0)
+    assert memory(prompt, big, GPU, Work(16, 8, 2)).activations == 9 * grads
+    assert memory(prompt, big, GPU, Work(8, 8, 1)).activations == 8 * grads
+
+
+def test_the_token_budget_bounds_the_rows_of_a_pass():
+    assert work(GPU, 32, 256) == Work(32, 32, 1)
+    assert work(replace(GPU, token_budget=2048), 32, 256) == Work(32, 8, 4)
+    assert work(replace(GPU, token_budget=100), 32, 256) == Work(32, 1, 32)
+    assert work(replace(GPU, ranks=8, model_parallel=4), 32, 256) == Work(16, 16, 1)
+
+
+def test_files_and_members_are_of_what_is_learned(xxl):
+    prompt, _ = xxl
+    learned = prompt.learned["total"]
+    assert files(prompt) == {
+        "prompt.safetensors": 4 * learned,
+        "state.safetensors": 16 * learned,
+    }
+    assert per_member(prompt) == 20 * learned
+
+
+def test_more_rows_keep_more_but_for_casts_of_weights():
+    found = Trace(kept=110, peak=210, logits=4, fixed=10, small=6).scaled(2)
+    assert found == Trace(kept=210, peak=410, logits=8, fixed=10, small=12)
+
+
+def test_a_layout_is_read_from_its_configuration():
+    own = layout_of("zero1_mp4", ZERO, "bf16", asked=True)
+    assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "bf16", 4, True)
+    assert layout_of("z", {**ZERO, "ranks": 8}, "bf16", asked=True).data_parallel == 2
+    assert layout_of("z", {**ZERO, "precision": "fp32"}, "bf16", asked=True).width == 4
+    plain = compose_run(["hardware=gpu"]).config["hardware"]
+    own = layout_of("gpu", plain, "fp32", asked=False)
+    assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "fp32", 1, False)
+
+
+def test_heads_that_cannot_be_divided_are_refused():
+    assert _narrow({"num_heads": 64, "d_ff": 10240}, 4) == 4
+    assert _narrow({"num_attention_heads": 12}, 4) == 1, "counted whole"
+    with pytest.raises(UserError, match=r"model_parallel is 3.*d_ff|num_heads"):
+        _narrow({"num_heads": 64, "d_ff": 10240}, 3)
+
+
+def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
+    from types import SimpleNamespace
+
+    planned = SimpleNamespace(
+        backbone=SimpleNamespace(config={}), train=SimpleNamespace(batch_size=32)
+    )
+    case = Case(0, 128, torch.bfloat16, autocast=False, checkpointing=False)
+    costs = Costs(planned, 128, xxl[0], {case: (32, Trace(64, 96, 0, 0, 0))})
+    assert costs.memory(GPU).kept == 64
+    assert costs.memory(replace(GPU, token_budget=1024)).kept == 16
