@@ -53,6 +53,18 @@ CASES = {
         128,
         ["method=fine_tuning", "train.batch_size=16", "hardware.token_budget=1024"],
     ),
+    "bert_base, full tuning by ZeRO-1 in bf16": (
+        BERT,
+        128,
+        [
+            "hardware=zero1",
+            "hardware.device=cpu",
+            "hardware.precision=bf16",
+            "method=fine_tuning",
+            "train.batch_size=16",
+            "hardware.token_budget=1024",
+        ],
+    ),
     "T5 of 190M, prompt tuning of 100 vectors, recomputing": (
         T5,
         160,
@@ -92,10 +104,13 @@ def held(what):
 length, own = int(sys.argv[1]), composed(sys.argv[2:])
 planned = plan(own)
 planned.backbone.model
+if "model_parallel" in own.config["hardware"]:
+    import deepspeed
 method = build.build(own.config["method"], planned.backbone, planned.task)
 bare = held("VmRSS")
 engine = planned.engine
-planned.backbone.load(engine.weight_type(tuned=method.tunes_backbone))
+engine.connect()
+engine.load(tuned=method.tunes_backbone)
 engine.place([method])
 loaded = held("VmHWM") - bare
 open("/proc/self/clear_refs", "w").write("5")  # the peak of reading files is another matter

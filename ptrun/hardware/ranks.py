@@ -157,9 +157,9 @@ def connect(device: str) -> None:
 
     A process that no launcher started is a group of its own.
     """
-    defaults = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)
+    if "WORLD_SIZE" not in os.environ:
+        alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+        os.environ.update({**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"})
     deepspeed = imported(device)
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

@@ -88,7 +88,7 @@ def memory(counts: Parameters, found: Trace, layout: Layout, own: Work) -> Memor
     own_tensors = counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside
     weights = _held(counts, layout) * _width(counts, layout) + FP32 * own_tensors
     width = _width(counts, layout) if counts.tunes else FP32
-    gradients = width * learned
+    gradients = (FP32 if layout.zero else width) * learned  # DeepSpeed adds them up in fp32
     at_once = _at_once(found, gradients, own)
     activations = max(at_once, _stepping(counts, layout))
     return Memory(
@@ -155,7 +155,7 @@ def _stepping(counts: Parameters, layout: Layout) -> float:
     """
     learned = _learned(counts, layout)
     if layout.zero:
-        bucket = BYTES[layout.precision] * min(learned, ZERO_BUCKET)
+        bucket = FP32 * min(learned, ZERO_BUCKET)
         return FP32 * learned / layout.data_parallel + bucket
     return FP32 * (learned if layout.device == "cuda" else 2 * counts.largest)
 
