@@ -42,7 +42,8 @@ def advice(costs: Costs, layout: Layout, others: Sequence[Layout], device: Devic
         except UserError:  # it cannot be divided so
             continue
         if fits(need, device):
-            found.append(f"{typed}  ({need / GIB:.1f} GiB)")
+            each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
+            found.append(f"{typed}  ({need / GIB:.1f} GiB{each})")
         if len(found) == _MOST:
             break
     if not found and costs.counts.tunes:
@@ -68,10 +69,9 @@ def _changes(
             yield typed, replace(again, token_budget=budget)
     for other in others:
         yield f"hardware={other.option}", other
-        yield (
-            f"hardware={other.option} hardware.checkpointing=true",
-            replace(other, checkpointing=True),
-        )
+        if not other.checkpointing:
+            again = replace(other, checkpointing=True)
+            yield f"hardware={other.option} hardware.checkpointing=true", again
 
 
 def _budgets(costs: Costs, layout: Layout) -> Iterator[int]:

@@ -48,8 +48,14 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
     assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
     assert "64 tokens, as asked" in out and "Steps: not known without the data" in out
     assert "GiB too much" in out and "a device of 20 GiB" in out
-    assert "Nothing that is known makes it fit" in out, "the weights alone are more"
+    assert "hardware=zero1_mp4  (" in out and "GiB on each of 4)" in out
+    assert "hardware.token_budget=" not in out.split("To make it fit")[1].split("members fit")[0]
     assert "hardware.checkpointing=true gpu keeps" in out
+
+
+def test_what_fits_nowhere_is_said(typed):
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=4")
+    assert "Nothing that is known makes it fit" in out, "a quarter of the weights alone is more"
 
 
 def test_what_to_type_is_what_was_computed_to_fit(typed):
