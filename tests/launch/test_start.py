@@ -128,7 +128,7 @@ hang()
     began = time.monotonic()
     with pytest.raises(RankLost) as caught:
         start(COMPOSED, 4, program(text))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
     told = str(caught.value)
     assert told.startswith("rank 2 of 4 was killed by signal 9 (SIGKILL")
     assert "  last words of 2\n" in told and "goes on from the last save" in told
@@ -157,7 +157,8 @@ def test_an_error_is_told_with_its_class_and_its_traceback():
 
 
 PARENT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background ignores it
 from ptrun.config.compose import Composed
 from ptrun.launch.start import start
 held = "from ptrun.launch import lifeline\\nlifeline.hold(os.environ)\\n"
@@ -176,5 +177,5 @@ def test_no_rank_outlives_its_launcher(here, number, code):
     while (not Path("pids").is_dir() or len(pids(here)) < 2) and time.monotonic() < until:
         time.sleep(0.01)
     parent.send_signal(getattr(signal, number))
-    assert parent.wait(timeout=10) == code
+    assert parent.wait(timeout=30) == code
     assert len(pids(here)) == 2 and gone(pids(here))
