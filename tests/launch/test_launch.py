@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,12 +13,13 @@ from ptrun.errors import UserError
 from ptrun.launch.launch import launch
 
 HARDWARE = {
-    "_target_": "tests.launch.engine.Ranked",
+    "_target_": "ptrun.hardware.deepspeed_engine.DeepSpeedEngine",
     "device": "cpu",
     "precision": "fp32",
     "token_budget": 2048,
     "checkpointing": False,
     "model_parallel": 1,
+    "ranks": None,
 }
 NO_RANK = [sys.executable, "-c", "raise SystemExit('a rank was started')"]
 
@@ -34,6 +36,7 @@ def composed(tmp_path, data_dir, tiny_folder):
     return made
 
 
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="pip install 'ptrun[deepspeed]'")
 def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path):
     done = launch(composed())
     assert done.status == "finished" and result.read_all(tmp_path) == [done]
