@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from safetensors.torch import load_file
 
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
 
-pytest.importorskip("deepspeed", reason="hardware=zero1 needs pip install 'ptrun[deepspeed]'")
+pytestmark = pytest.mark.skipif(
+    find_spec("deepspeed") is None, reason="hardware=zero1 needs pip install 'ptrun[deepspeed]'"
+)
 
 LOSS, PROMPT, ALL, NORM = 1e-5, 1e-6, 5e-6, 1e-6
 """Largest differences to one process in fp32: absolute; relative of the first step's norm.
