@@ -88,7 +88,7 @@ class DeepSpeedEngine(TorchEngine):
             return
         for parameter in member.learned.values():
             if self._cut_of(parameter).summed:
-                parameter.register_hook(self.world.summed)
+                parameter.register_hook(self.world.summed)  # type: ignore[no-untyped-call]
         tuned = member.method.tunes_backbone
         member.stepper = ZeroStepper(
             member.optimizer,

@@ -26,11 +26,14 @@ CASES = {
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
     "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
+    "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:pocket_pairs"],
     "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
 }
+CASES["bert-start"] += ["pretraining.recipe=prompt_tuning", "pretraining.train.max_steps=2"]
 _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
 LEFT_OUT = {
     "dp2": {"qwen3-all"},
+    "tp2": {"bert-start"},
     "tp2_dp2": CASES.keys() - _FEW,
     "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix", "qwen3-all"},
 }
