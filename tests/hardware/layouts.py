@@ -26,10 +26,14 @@ CASES = {
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
     "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
-    "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:pocket_pairs"],
+    "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
     "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
 }
-CASES["bert-start"] += ["pretraining.recipe=prompt_tuning", "pretraining.train.max_steps=2"]
+CASES["bert-start"] += [
+    "pretraining.recipe=prompt_tuning",
+    "pretraining.task={{train:{table},text:text,label:label}}",
+    "pretraining.train={{max_steps:2,lr:3e-4,eps:1e-5}}",
+]
 _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
 LEFT_OUT = {
     "dp2": {"qwen3-all"},
@@ -66,7 +70,12 @@ def overrides(layout, case, out, table):
         hardware += [f"hardware.token_budget={64 if layout == 'dp2' else 2048}"]
         hardware += [f"hardware.checkpointing={layout == 'tp4'}"]
     own = [f"outputs={out}", f"name={layout}-{case}", f"task.train={table}"]
-    return [*hardware, *SHARED, *own, *(typed.format(out=out) for typed in CASES[case])]
+    return [
+        *hardware,
+        *SHARED,
+        *own,
+        *(typed.format(out=out, table=table) for typed in CASES[case]),
+    ]
 
 
 def cases(layout):
