@@ -58,7 +58,7 @@ def run(composed: Composed) -> RunResult:
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return known(done, planned.folder)
-    with world.main_first():  # what is labelled and tokenized is found by the others
+    with world.main_first():  # lines that it labels are found by the others
         split, shared = split_of(planned)
     parts = divide(_method(planned), split)
     methods = [_method(planned) for _ in parts]

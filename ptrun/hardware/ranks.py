@@ -21,9 +21,7 @@ from ptrun.backbone.division import Division
 from ptrun.errors import RunFailed, UserError
 
 T = TypeVar("T")
-_PATIENCE = timedelta(
-    hours=24
-)  # labelling a corpus, rank 0 alone, may take long; a dead rank shows
+_PATIENCE = timedelta(hours=24)  # labelling a corpus, rank 0 alone, takes long; a dead rank shows
 
 
 @dataclass(frozen=True)
