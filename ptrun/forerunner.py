@@ -35,20 +35,21 @@ def with_forerunner(planned: Plan, method: Method, run: Run) -> Plan:
         raise UserError("start=pretrained: this method learns no prompt; type start=random.")
     check_fits(method, prompt_of(other), start.folder)
     if not (start.folder / result.FINISHED).is_file():
-        _make(first, run)
+        _make(first, run, main=planned.engine.world.main)
     found = fingerprint(start.folder, bound_to(planned.backbone))
     _LOG.info("the prompt begins as that of %s", start.folder)
     return replace(planned, start=replace(start, digest=found))
 
 
-def _make(first: Plan, run: Run) -> None:
+def _make(first: Plan, run: Run, *, main: bool) -> None:
     """Do the run that another begins as, one process at a time; the others find it done.
+
+    Of several ranks, which do it together, the first (`main`) holds the lock for all.
 
     Raises:
         UserError: it is refused; its keys are named as they are typed here.
         RunFailed: it failed, now or before.
     """
-    main = first.engine.world.main  # the others do the same run with it
     with alone(first.folder) if main else nullcontext():
         if result.read(first.folder) is None:
             _LOG.info("pre-training the prompt: %s; next time it is found", first.run_id)

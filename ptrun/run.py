@@ -58,7 +58,7 @@ def run(composed: Composed) -> RunResult:
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return known(done, planned.folder)
-    with world.main_first():  # what is labelled and tokenized is found by the others
+    with world.main_first():  # lines that it labels are found by the others
         split, shared = split_of(planned)
     parts = divide(_method(planned), split)
     methods = [_method(planned) for _ in parts]
@@ -69,7 +69,7 @@ def run(composed: Composed) -> RunResult:
     engine.place(methods)
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
-    store = _open(planned, divided=tuned)
+    store = _open(planned, tuned=tuned)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
     all_ = [
@@ -145,7 +145,7 @@ def known(done: RunResult, folder: Path) -> RunResult:
     return done
 
 
-def _open(planned: Plan, *, divided: bool) -> SharedStore:
+def _open(planned: Plan, *, tuned: bool) -> SharedStore:
     """Make the run folder; from here on there is something to lose."""
     world = planned.engine.world
     if planned.composed.config["rerun"] and world.main:
@@ -155,7 +155,7 @@ def _open(planned: Plan, *, divided: bool) -> SharedStore:
     wanted = planned.composed.config["tracking"]
     tracker = build.build(wanted, *told) if world.main else NoTracker(*told)
     store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
-    return SharedStore(store, world, divided=divided and world.size > 1)
+    return SharedStore(store, world, tuned=tuned)
 
 
 def _rows(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:

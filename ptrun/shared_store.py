@@ -23,16 +23,17 @@ class SharedStore:
     Args:
         store: the folder; only the first process writes through it.
         world: the processes.
-        divided: whether each has its own part of the state.
+        tuned: whether a backbone is, so that several have a part of the state each.
     """
 
-    def __init__(self, store: RunStore, world: Ranks, *, divided: bool):
-        self.store, self.world, self.divided = store, world, divided
+    def __init__(self, store: RunStore, world: Ranks, *, tuned: bool):
+        self.store, self.world, self.tuned = store, world, tuned
+        self.divided = tuned and world.size > 1
         self._layout = {"ranks": world.size, "model_parallel": world.model_parallel}
 
     def part(self, name: str) -> "SharedStore":
         """Return where one part of the run writes."""
-        return SharedStore(self.store.part(name), self.world, divided=self.divided)
+        return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`."""
@@ -62,15 +63,17 @@ class SharedStore:
             UserError: it is damaged, or was divided among other processes.
         """
         saved = self.world.told(self.store.restore() if self.world.main else None)
-        if saved is None or not self.divided:
+        if saved is None or not self.tuned:
             return saved
-        tensors, meta = saved
-        layout = {key: meta.get(key) for key in self._layout}
+        _, meta = saved
+        layout = {key: meta.get(key, 1) for key in self._layout}
         if layout != self._layout:
             raise UserError(
                 f"{self.store.folder}: saved by {layout['ranks']} ranks with hardware."
                 f"model_parallel={layout['model_parallel']}; start as many, or type rerun=true."
             )
+        if not self.divided:
+            return saved
         tensors, _ = read_tensors(self._own_file(meta["step"]), self.store.bound)
         return tensors, meta
 

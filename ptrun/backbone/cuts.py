@@ -25,12 +25,14 @@ class Pattern:
         fused: cut by outputs in each of three equal pieces (query, key, value in one).
         output: whether an output head `lm_head` of its own is cut by the vocabulary, if that is a
             multiple.
+        shared: whole, but used on a rank's own heads: each rank has a part of the gradient.
     """
 
     column: str
     row: str
     fused: str | None = None
     output: bool = False
+    shared: str | None = None
 
 
 _BERT = Pattern(
@@ -38,7 +40,9 @@ _BERT = Pattern(
     r".*layer\.\d+\.(attention\.)?output\.dense",
 )
 _T5 = Pattern(r".*\.(q|k|v|wi|wi_0|wi_1)", r".*\.(o|wo)", output=True)
-_LLAMA = Pattern(r".*\.(q|k|v|gate|up)_proj", r".*\.(o|down)_proj")
+_LLAMA = Pattern(
+    r".*\.(q|k|v|gate|up)_proj", r".*\.(o|down)_proj", shared=r".*\.self_attn\.[qk]_norm"
+)
 _GPT2 = Pattern(r".*\.mlp\.c_fc", r".*\.(attn|mlp)\.c_proj", fused=r".*\.attn\.c_attn")
 PATTERNS: Mapping[str, Pattern] = {
     **dict.fromkeys(("bert", "roberta", "electra"), _BERT),
@@ -57,11 +61,13 @@ class Cut:
         axis: along which, None if every rank has all of it.
         pieces: equal pieces along it, each of which is cut by itself.
         turned: whether the file has it transposed (GPT-2's `Conv1D`).
+        summed: whether its gradient is the sum of all ranks'.
     """
 
     axis: int | None = None
     pieces: int = 1
     turned: bool = False
+    summed: bool = False
 
     def part(self, whole: Any, rank: int, size: int) -> Tensor:
         """Return a rank's part of a tensor, or of a safetensors slice, of which no more is read."""
@@ -101,7 +107,8 @@ def cut_of(pattern: Pattern, name: str, *, turned: bool = False) -> Cut:
         return Cut(0, 1, turned)
     if re.fullmatch(pattern.row, module):
         return Cut(None if bias else 1, 1, turned)
-    return Cut(None, 1, turned)
+    summed = pattern.shared is not None and re.fullmatch(pattern.shared, module) is not None
+    return Cut(None, 1, turned, summed)
 
 
 def pattern_of(config: Any, parts: int) -> Pattern:

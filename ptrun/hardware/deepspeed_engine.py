@@ -86,6 +86,9 @@ class DeepSpeedEngine(TorchEngine):
         """Let DeepSpeed take a member's steps."""
         if not member.learned:
             return
+        for parameter in member.learned.values():
+            if self._cut_of(parameter).summed:
+                parameter.register_hook(self.world.summed)  # type: ignore[no-untyped-call]
         tuned = member.method.tunes_backbone
         member.stepper = ZeroStepper(
             member.optimizer,

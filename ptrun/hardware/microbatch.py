@@ -23,6 +23,8 @@ def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list
     `price` is what each micro-batch costs beside its tokens. A row longer than the budget stands
     alone. Rows of equal length keep their order.
     """
+    if not lengths:  # fewer rows than processes that share them out
+        return []
     order = sorted(range(len(lengths)), key=lambda row: lengths[row])
     starts = _cuts([lengths[row] for row in order], budget, price)
     return [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]

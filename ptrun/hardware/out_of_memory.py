@@ -68,9 +68,8 @@ class Guard:
         return done
 
     def _halve(self, members: Sequence[Member]) -> None:
-        if (
-            self.halved or self.engine.world.size > 1
-        ):  # ranks cut the same rows alike: none can halve alone
+        shared = self.engine.world.size > 1  # ranks cut the same rows alike: none can halve alone
+        if self.halved or shared:
             raise self._spent(members)
         self._let_go(members)
         old = self.engine.token_budget

@@ -86,7 +86,7 @@ class Passes:
         for method, own in zip(methods, features, strict=True):
             wanted = method.unprepared(own, training=training)
             items = [Item(0, slot, f) for slot, f in enumerate(wanted)]
-            for part in track(self._cut(items) if items else [], "looking at texts"):
+            for part in track(self._cut(items), "looking at texts"):
                 method.prepare(self._collate([item.features for item in part]))
 
     def _ask(

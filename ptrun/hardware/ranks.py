@@ -15,14 +15,13 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from ptrun.backbone.division import Division
 from ptrun.errors import RunFailed, UserError
 
 T = TypeVar("T")
-_PATIENCE = timedelta(
-    hours=24
-)  # labelling a corpus, rank 0 alone, may take long; a dead rank shows
+_PATIENCE = timedelta(hours=24)  # labelling a corpus, rank 0 alone, takes long; a dead rank shows
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,12 @@ class Ranks:
         found: list[Any] = [None] * self.data_parallel
         dist.all_gather_object(found, summed, group=self.data)
         return [float(value) for value in torch.stack(found).sum(dim=0)]
+
+    def summed(self, part: Tensor) -> Tensor:
+        """Return the sum over the ranks that hold one model together."""
+        whole = part.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(whole, group=self.tensor)
+        return whole
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
         """Return what all shares found, by the first rank that holds each model.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ptrun.hardware.ranks import Ranks, imported
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_HEAD = "readout."
 _TORCH_EPS = 1e-6  # torch's own clipping adds it to the norm
 
 
@@ -50,6 +51,9 @@ class ZeroStepper:
     ):
         self.learned, self.whole, self.ranks, self.divided = learned, whole, ranks, divided
         self.names = {id(parameter): name for name, parameter in learned.items()}
+        own = [part for group in optimizer.param_groups for part in self._divided(group)]
+        optimizer.param_groups = own
+        optimizer.register_step_pre_hook(self._leave_idle)
         # DeepSpeed adds gradients up in fp32 where the first group is bf16, for all groups alike.
         optimizer.param_groups.sort(key=lambda group: group["params"][0].dtype is torch.float32)
         self.engine, _, _, _ = imported(device).initialize(
@@ -59,6 +63,22 @@ class ZeroStepper:
             config=_config(ranks),
         )
         self.zero = self.engine.optimizer
+        self.idle: set[int] = set()
+
+    def _divided(self, group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return a group with each tensor of a head in one of its own.
+
+        A batch of one data set leaves the other heads, and a group is updated whole.
+        """
+        heads = [p for p in group["params"] if self.names[id(p)].startswith(_HEAD)]
+        rest = [p for p in group["params"] if not self.names[id(p)].startswith(_HEAD)]
+        yield from ({**group, "params": own} for own in [rest, *([p] for p in heads)] if own)
+
+    def _leave_idle(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        """Take the gradient from groups that have none on any rank, as torch leaves them."""
+        for part in (p for group in optimizer.param_groups for p in group["params"]):
+            if id(part) in self.idle:
+                part.grad = None
 
     @property
     def scale(self) -> float:
@@ -85,6 +105,7 @@ class ZeroStepper:
 
     def _reduce(self) -> None:
         """Let DeepSpeed average the gradients, each rank keeping those it updates."""
+        self._find_idle()
         for parameter in self.learned.values():
             if parameter.grad is None:  # the others may have one, and all must take part
                 parameter.grad = torch.zeros_like(parameter)
@@ -93,6 +114,15 @@ class ZeroStepper:
             self.zero.fill_grad_accum_attribute()
         self.zero.set_gradient_accumulation_boundary(True)
         self.zero.reduce_gradients()
+
+    def _find_idle(self) -> None:
+        """Note which groups no rank has a gradient of."""
+        groups = self.zero.bit16_groups
+        some = [any(p.grad is not None for p in group) for group in groups]
+        moved = torch.tensor(some, dtype=torch.int32, device=self.zero.device)
+        dist.all_reduce(moved, dist.ReduceOp.MAX, group=self.ranks.data)
+        parts = zip(self._parts(), moved.tolist(), strict=True)
+        self.idle = {id(part) for part, seen in parts if not seen}
 
     def _gradients(self) -> Iterator[tuple[Tensor, str]]:
         """Return the gradients this rank updates by, pieces of parameters among them, by name."""
@@ -128,15 +158,15 @@ class ZeroStepper:
         self.zero.set_gradient_accumulation_boundary(False)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return masters and moments, and the number of updates: a rank's part, or by name."""
+        """Return masters and moments, a rank's part or by name, and each group's updates."""
         tensors: dict[str, Tensor] = {}
         for group, part in enumerate(self._parts()):
             own = self.zero.optimizer.state.get(part, {})
             flat = {"master": part.detach(), **{key: own[key] for key in _MOMENTS if key in own}}
             for key, values in flat.items():
                 tensors |= self._kept(key, group, values)
-        steps = [int(s["step"]) for s in self.zero.optimizer.state.values() if "step" in s]
-        return tensors, {"zero_updates": steps[0] if steps else 0}
+        states = [self.zero.optimizer.state.get(part, {}) for part in self._parts()]
+        return tensors, {"zero_updates": [int(state.get("step", 0)) for state in states]}
 
     def _kept(self, key: str, group: int, values: Tensor) -> dict[str, Tensor]:
         if self.divided:
@@ -149,10 +179,9 @@ class ZeroStepper:
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
         """Go on from a state, the learned parameters already in place."""
-        updates = plain.get("zero_updates", 0)
         for group, part in enumerate(self._parts()):
             part.data.copy_(self._own("master", group, tensors))
-            if updates:
+            if updates := plain["zero_updates"][group]:
                 moments = {k: self._own(k, group, tensors).to(part) for k in _MOMENTS}
                 self.zero.optimizer.state[part] = {"step": torch.tensor(float(updates)), **moments}
 

@@ -45,6 +45,8 @@ NAMES = [
     ("gpt2", "transformer.wte.weight", Cut()),
     ("llama", "model.layers.0.mlp.down_proj.weight", Cut(1)),
     ("llama", "lm_head.weight", Cut()),
+    ("qwen3", "model.layers.0.self_attn.q_norm.weight", Cut(summed=True)),
+    ("qwen3", "model.norm.weight", Cut()),
 ]
 
 

@@ -26,9 +26,21 @@ CASES = {
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
     "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
+    "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
+    "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
 }
+CASES["bert-start"] += [
+    "pretraining.recipe=prompt_tuning",
+    "pretraining.task={{train:{table},text:text,label:label}}",
+    "pretraining.train={{max_steps:2,lr:3e-4,eps:1e-5}}",
+]
 _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
-LEFT_OUT = {"tp2_dp2": CASES.keys() - _FEW, "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix"}}
+LEFT_OUT = {
+    "dp2": {"qwen3-all"},
+    "tp2": {"bert-start"},
+    "tp2_dp2": CASES.keys() - _FEW,
+    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix", "qwen3-all"},
+}
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 
 INTERRUPTED = ("dp2-bert-all", "tp2-t5-prompt")
@@ -46,6 +58,7 @@ SHARED += [
 IMPORTED = ("ptrun.run", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.divided", "deepspeed")
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
 IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "deepspeed.module_inject.auto_tp")
+IMPORTED += ("transformers.models.qwen3.modeling_qwen3",)
 
 
 def overrides(layout, case, out, table):
@@ -57,7 +70,12 @@ def overrides(layout, case, out, table):
         hardware += [f"hardware.token_budget={64 if layout == 'dp2' else 2048}"]
         hardware += [f"hardware.checkpointing={layout == 'tp4'}"]
     own = [f"outputs={out}", f"name={layout}-{case}", f"task.train={table}"]
-    return [*hardware, *SHARED, *own, *CASES[case]]
+    return [
+        *hardware,
+        *SHARED,
+        *own,
+        *(typed.format(out=out, table=table) for typed in CASES[case]),
+    ]
 
 
 def cases(layout):
@@ -76,6 +94,68 @@ def work(layout, out, table):
     if layout == "tp2":
         file = Path(out, f"refused-{os.environ['RANK']}.json")
         file.write_text(json.dumps(refused(out, table)))
+    if layout == "dp2":
+        file = Path(out, f"idle-{os.environ['RANK']}.json")
+        file.write_text(json.dumps([idle_heads(restarted=False), idle_heads(restarted=True)]))
+
+
+def idle_heads(*, restarted):
+    """Return how far heads that some batches leave are from where torch alone has them."""
+    import torch
+
+    from ptrun.config.schema import TrainConfig
+    from ptrun.hardware.optim import make_optimizer
+    from ptrun.hardware.ranks import joined
+    from ptrun.hardware.stepper import TorchStepper
+    from ptrun.hardware.zero import ZeroStepper
+
+    world, shapes = joined(1, "cpu"), {"prompt": (3, 2), "readout.a": (2, 3), "readout.b": (2,)}
+    train = TrainConfig(weight_decay=0.1, clip=1.0)
+
+    def steps(learned, make):
+        stepper = make()
+        for step, name in enumerate(("readout.a", "readout.b", "readout.a", "prompt")):
+            if step == 3 and restarted and isinstance(stepper, ZeroStepper):
+                kept, stepper = stepper.state(), make()
+                stepper.resume(*kept)
+            for own in {"prompt", name} if world.main or make is plain else ():
+                torch.manual_seed(step)
+                learned[own].grad = torch.randn(shapes[own])
+                if make is not plain:  # the other rank has no rows
+                    learned[own].grad *= stepper.scale
+            stepper.clip(1.0)
+            stepper.step(0.1)
+
+    made = [{n: torch.nn.Parameter(torch.ones(s)) for n, s in shapes.items()} for _ in range(2)]
+
+    def plain():
+        return TorchStepper(make_optimizer(train, made[0]), made[0])
+
+    def shared():
+        whole = dict.fromkeys(shapes, True)
+        optimizer = make_optimizer(train, made[1])
+        return ZeroStepper(optimizer, made[1], whole, world, "cpu", divided=False)
+
+    for learned, make in zip(made, (plain, shared), strict=True):
+        steps(learned, make)
+    return max(float((made[0][n] - made[1][n]).abs().max()) for n in shapes)
+
+
+def make_qwen3(folder):
+    """Make a model whose norms of queries and keys are whole, and used on a rank's heads."""
+    import shutil
+
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from ptrun.backbone import files
+
+    torch.manual_seed(1)
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    widths = {"vocab_size": 2800, "hidden_size": 32, "intermediate_size": 48}
+    Qwen3ForCausalLM(Qwen3Config(num_hidden_layers=1, **heads, **widths)).save_pretrained(folder)
+    for file in files.locate("pocket_gpt2", None).glob("tokenizer*.json"):
+        shutil.copy(file, folder)
 
 
 def refused(out, table):
@@ -144,6 +224,7 @@ def fork(size, work, *given):
 
 def main(out, table):
     """Do all, and exit with the names of what did not end as it should."""
+    make_qwen3(Path(out, "qwen3"))
     wrong = [] if fork(1, work, PLAIN, out, table) else [PLAIN]
     wrong += [own for own, (size, _) in LAYOUTS.items() if not fork(size, work, own, out, table)]
     for case in INTERRUPTED:

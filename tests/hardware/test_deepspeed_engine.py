@@ -66,6 +66,7 @@ def test_ranks_learn_what_one_process_learns(tmp_path, table):
         check_resumed(only(out / f"whole-{case}"), only(out / f"resumed-{case}"))
     for rank in range(2):
         check_refused(json.loads((out / f"refused-{rank}.json").read_text()))
+        assert max(json.loads((out / f"idle-{rank}.json").read_text())) < 1e-6
 
 
 def only(folder):

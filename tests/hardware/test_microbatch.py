@@ -45,3 +45,7 @@ def test_equal_lengths_keep_their_order_and_have_no_padding():
 def _parts(count, starts):
     edges = [0, *starts, count]
     return [list(range(a, b)) for a, b in pairwise(edges)]
+
+
+def test_no_rows_make_no_part():
+    assert cut([], 100) == []
