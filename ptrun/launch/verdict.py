@@ -27,7 +27,8 @@ def verdict(ends: Sequence[End], ranks: int, folder: Path) -> Exception | None:
     if word is not None and word.kind == "UserError":
         heard = [told(folder, end.rank) for end in failed]
         alike = len(failed) == ranks and all(h is not None and h.text == word.text for h in heard)
-        return UserError(word.text if alike else f"rank {first.rank} of {ranks}: {word.text}")
+        plain = alike or first.rank == 0  # the first may look before the others do
+        return UserError(word.text if plain else f"rank {first.rank} of {ranks}: {word.text}")
     return RankLost(_lost(first, ranks, folder))
 
 
