@@ -1,0 +1,185 @@
+"""A table or figure of a paper as data: what it prints, and what is typed to get the same cell.
+
+`conf/experiment/<paper>/<table>.yaml`; `ptrun experiment=dpt/table1` runs its cells. No torch here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from ptrun.config.build import plain
+from ptrun.config.paths import conf_dir
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+
+AXES = ("backbone", "method", "setting", "task")
+_KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
+_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "cells", "curve"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One printed number.
+
+    Args:
+        at: its place by axis, in the paper's words.
+        metric: as printed.
+        value: the number; None for a point of a figure that was only drawn.
+        std: the deviation that is printed beside it.
+        released: what the authors' own rerun of the released code gave.
+    """
+
+    at: Mapping[str, str]
+    metric: str
+    value: float | None
+    std: float | None = None
+    released: float | None = None
+
+    @property
+    def key(self) -> str:
+        """A name of its runs, safe as a folder's: cells of several metrics share it."""
+        text = ".".join(self.at[axis] for axis in AXES)
+        return "".join(c if c.isalnum() or c in ".-" else "_" for c in text)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds for cells whose axes have one of the values named; an axis not named may be any.
+
+    Args:
+        when: values by axis.
+        what: overrides to add, values to search, or a reason in words.
+    """
+
+    when: Mapping[str, Sequence[str]]
+    what: Any
+
+    def holds(self, at: Mapping[str, str]) -> bool:
+        """Return whether a place is meant."""
+        return all(at[axis] in values for axis, values in self.when.items())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure.
+
+    Args:
+        paper, table: its name, as in `dpt/table1`.
+        title: what it shows; `source`: where it is printed, and how sure that is.
+        protocol: how the authors trained, selected and reported, in words.
+        seeds: model seeds of a cell.
+        statistic: what the printed number is of them: `mean`, `best_3`, `max` or `single`.
+        hours: an estimate in GPU hours, in words, with its ground.
+        shared: overrides of all cells.
+        axes: by axis, the overrides of each of its values.
+        extra: further overrides, in order.
+        grid: values that are searched on dev, a list by key.
+        metrics: the key in a result's metrics, by the printed name.
+        not_run: reasons why cells have no run of their own.
+        derived: cells that are the mean of others: over which axis.
+        of: another table whose runs these cells are.
+        curve: the axis whose values are the x of a figure.
+    """
+
+    paper: str
+    table: str
+    title: str
+    source: str
+    protocol: str
+    seeds: Sequence[int]
+    cells: Sequence[Cell]
+    axes: Mapping[str, Mapping[str, Sequence[str]]]
+    statistic: str = "mean"
+    hours: str = ""
+    shared: Sequence[str] = ()
+    extra: Sequence[Rule] = ()
+    grid: Sequence[Rule] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    not_run: Sequence[Rule] = ()
+    derived: Sequence[Rule] = ()
+    of: Sequence[Rule] = ()
+    curve: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As typed after `experiment=`."""
+        return f"{self.paper}/{self.table}"
+
+    def overrides(self, cell: Cell) -> list[str]:
+        """Return what is typed for a cell, but for its seed and what is searched."""
+        own = [o for axis in AXES for o in self.axes[axis].get(cell.at[axis], ())]
+        more = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
+        return [*self.shared, *own, *more]
+
+    def reason(self, cell: Cell) -> str | None:
+        """Return why a cell has no run of its own, if so."""
+        return next((str(r.what) for r in (*self.not_run, *self.derived) if r.holds(cell.at)), None)
+
+
+def names() -> list[str]:
+    """Return all experiments, by paper and table."""
+    folder = conf_dir() / "experiment"
+    return sorted(f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.yaml"))
+
+
+def load(name: str) -> Experiment:
+    """Return an experiment by name.
+
+    Raises:
+        UserError: there is none of that name, or its file is not as it should be.
+    """
+    if name not in names():
+        raise UserError(unknown("experiment", name, names()))
+    return read(conf_dir() / "experiment" / f"{name}.yaml")
+
+
+def read(file: Path) -> Experiment:
+    """Return the experiment of a file.
+
+    Raises:
+        UserError: a key is unknown, or a cell has a place that no axis knows.
+    """
+    try:
+        content: dict[str, Any] = plain(OmegaConf.load(file))  # type: ignore[arg-type]
+    except (YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
+    for key in content.keys() - _KEYS:
+        raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
+    axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
+    cells = [_cell(row) for row in content.pop("cells")]
+    for key, what in (("extra", "add"), ("grid", "over"), ("not_run", "why")):
+        content[key] = [_rule(row, what) for row in content.get(key, [])]
+    for key, what in (("derived", "mean_over"), ("of", "table")):
+        content[key] = [_rule(row, what) for row in content.get(key, [])]
+    content["shared"] = _list(content.get("shared", []))
+    _check_places(file, cells, axes)
+    return Experiment(cells=cells, axes=axes, **content)
+
+
+def _cell(row: Sequence[Any]) -> Cell:
+    """Return a cell of `[backbone, method, setting, task, metric, value, std, released]`."""
+    places, (metric, value, *rest) = row[: len(AXES)], row[len(AXES) :]
+    at = dict(zip(AXES, map(str, places), strict=True))
+    return Cell(at, str(metric), value, *rest)
+
+
+def _rule(row: Mapping[str, Any], what: str) -> Rule:
+    when = {axis: [str(v) for v in _list(values)] for axis, values in row.get("when", {}).items()}
+    return Rule(when, _list(row[what]) if what == "add" else row[what])
+
+
+def _list(value: Any) -> list[Any]:
+    """Return a list; a text is a line of overrides, as typed."""
+    return value.split() if isinstance(value, str) else list(value or [])
+
+
+def _check_places(file: Path, cells: Sequence[Cell], axes: Mapping[str, Mapping[str, Any]]) -> None:
+    for cell in cells:
+        for axis, place in cell.at.items():
+            if place not in axes[axis]:
+                raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))
