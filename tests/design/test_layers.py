@@ -21,7 +21,7 @@ LAYERS = [
     ("pretrain",),
     ("result", "cells"),
     ("store", "manifest", "vote"),
-    ("report", "shared_store"),
+    ("report", "shared_store", "ledger"),
     ("start",),
     ("labelling",),
     ("plan",),

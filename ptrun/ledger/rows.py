@@ -1,0 +1,138 @@
+"""The ledger: every printed number beside what was run for it, and a verdict or the reason why not.
+
+Runs of a cell lie in `<outputs>/<paper>/<table>/<cell>/`; those of searched hyper-parameters beside
+each other, of which dev selects.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptrun import result
+from ptrun.ledger.experiment import Cell, Experiment
+from ptrun.ledger.statistics import Interval, Verdict, interval, statistic_of, verdict
+from ptrun.types import RunResult
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What was run for a cell under one protocol, with the hyper-parameters that dev selected.
+
+    Args:
+        scores: the reported metric by seed.
+        missing: seeds of the experiment that no finished run has.
+        failed: seeds whose run failed.
+        searched: how many configurations dev selected from.
+        value: the experiment's statistic of the scores.
+        std: over seeds (n - 1); None of one.
+        learned: learned parameters.
+        hours: of all its runs, wall clock.
+        history: dev scores by step, of each seed.
+    """
+
+    scores: Mapping[int, float]
+    missing: Sequence[int]
+    failed: Sequence[int]
+    searched: int
+    value: float
+    std: float | None
+    learned: int
+    hours: float
+    history: Mapping[int, Sequence[tuple[int, float]]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One printed number and ours.
+
+    Args:
+        experiment, cell: which.
+        paper, honest: what was run under each protocol; None where nothing was.
+        gap: of the paper's protocol if it was run, else of the honest one.
+        verdict: `within`, `above`, `below`, `not comparable` or `not run`.
+        why: the reason of the last two; of a cell that could be run, the command that does.
+    """
+
+    experiment: Experiment
+    cell: Cell
+    paper: Ours | None
+    honest: Ours | None
+    gap: Interval | None
+    verdict: Verdict
+    why: str | None
+
+
+def rows(experiment: Experiment, outputs: Path) -> list[Row]:
+    """Return a row for every printed number of an experiment."""
+    known: dict[str, list[RunResult]] = {}
+    for cell in experiment.cells:
+        if cell.key not in known:
+            home = next((str(r.what) for r in experiment.of if r.holds(cell.at)), experiment.name)
+            folder = outputs / home / cell.key
+            known[cell.key] = result.read_all(folder) if folder.is_dir() else []
+    return [_row(experiment, cell, known[cell.key]) for cell in experiment.cells]
+
+
+def command(experiment: Experiment, cell: Cell) -> str:
+    """Return what is typed to run a cell."""
+    return f"ptrun experiment={experiment.name} cell={cell.key}"
+
+
+def _row(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Row:
+    ours = {
+        protocol: _ours(experiment, cell, [r for r in found if r.names["protocol"] == protocol])
+        for protocol in ("paper", "honest")
+    }
+    best = ours["paper"] or ours["honest"]
+    if best is None:
+        why = experiment.reason(cell) or command(experiment, cell)
+        return Row(experiment, cell, None, None, None, "not run", why)
+    gap = None
+    if cell.value is not None:
+        seeds, scores = len(experiment.seeds), list(best.scores.values())
+        gap = interval(scores, experiment.statistic, cell.value, cell.std, seeds)
+    odd = None if gap else _incomparable(cell, best)
+    return Row(experiment, cell, ours["paper"], ours["honest"], gap, verdict(gap), odd)
+
+
+def _incomparable(cell: Cell, ours: Ours) -> str:
+    if cell.value is None:
+        return "the paper draws it and prints no number"
+    return f"{len(ours.scores)} seed: its spread is not known"
+
+
+def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Ours | None:
+    """Return the configuration whose seeds' mean on dev is highest, the first of equals."""
+    groups: dict[str, list[RunResult]] = {}
+    for run in found:
+        groups.setdefault(run.group, []).append(run)
+    done = {name: [r for r in runs if r.status == "finished"] for name, runs in groups.items()}
+    tried = [name for name, runs in done.items() if runs]
+    if not tried:
+        return None
+    chosen = max(tried, key=lambda name: _on_dev(done[name]))
+    metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
+    scores = {run.seed: float(run.metrics["test"][metric]) for run in done[chosen]}
+    spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
+    return Ours(
+        scores=dict(sorted(scores.items())),
+        missing=[seed for seed in experiment.seeds if seed not in scores],
+        failed=[run.seed for run in groups[chosen] if run.status != "finished"],
+        searched=len(groups),
+        value=statistic_of(experiment.statistic)(list(scores.values())),
+        std=spread,
+        learned=done[chosen][0].learned_parameters["total"],
+        hours=sum(run.manifest.get("seconds", 0.0) for run in found) / 3600,
+        history={run.seed: _history(run) for run in done[chosen]},
+    )
+
+
+def _on_dev(runs: Sequence[RunResult]) -> float:
+    known = [run.metrics["dev"][run.metric] for run in runs if run.metrics["dev"]]
+    return statistics.fmean(known) if known else float("-inf")
+
+
+def _history(run: RunResult) -> list[tuple[int, float]]:
+    found = run.manifest.get("history", [])
+    return [(row["step"], row[run.metric]) for row in found if run.metric in row]
