@@ -25,6 +25,7 @@ ptrun: config-driven experiments in prompt tuning
 
   ptrun [KEY=VALUE ...]       one run; bare `ptrun` trains offline in seconds
   ptrun -m KEY=A,B ...        a sweep over comma-separated values
+  ptrun experiment=dpt/table1 all runs of a paper's table: check=true, +scale=pocket, cell=NAME
   ptrun list [GROUP]          the options of a group, or of all
   ptrun report DIR [over=KEY] mean, std and n for each method and task below DIR; over the
                               values of a key: over=method.pattern, with the best on dev;
@@ -90,6 +91,8 @@ def _dispatch(arguments: Sequence[str]) -> None:
         _help()
     elif "--version" in arguments:
         print(f"ptrun {__version__}")
+    elif any(argument.startswith("experiment=") for argument in arguments):
+        _experiment(arguments)
     elif arguments and arguments[0] in commands:
         commands[arguments[0]](arguments[1:])
     elif any(argument.startswith("-") for argument in arguments):
@@ -207,6 +210,13 @@ def _adapt(arguments: Sequence[str]) -> None:
         print(usage())
     else:
         main(arguments)
+
+
+def _experiment(arguments: Sequence[str]) -> None:
+    """Do all runs of a paper's table."""
+    from ptrun.ledger.running import main
+
+    main(arguments)
 
 
 def _import(arguments: Sequence[str]) -> None:

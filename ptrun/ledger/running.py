@@ -1,0 +1,86 @@
+"""`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
+
+All runs of a table, one after another: what is done is skipped, what was interrupted goes on, what
+fails is told and the next begins.
+"""
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun.config.compose import Composed, compose_run
+from ptrun.config.explain import explain
+from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.launch.launch import launch
+from ptrun.ledger.experiment import load
+from ptrun.ledger.jobs import Job, asked, jobs
+from ptrun.plan import plan
+
+_LOG = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Check or do all runs that a command line asks for.
+
+    Raises:
+        UserError: something is unknown, or some runs are refused or failed.
+    """
+    wanted = asked(arguments)
+    experiment = load(wanted.experiment)
+    todo = jobs(experiment, wanted)
+    print(f"{experiment.name}: {experiment.title}")
+    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs · {experiment.hours}")
+    _check(todo) if wanted.check else _run(todo)
+
+
+def composed(job: Job) -> Composed:
+    """Return a run's configuration.
+
+    Raises:
+        UserError: it cannot be composed.
+    """
+    try:
+        return compose_run(job.overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, list(job.overrides)) from error
+
+
+def _check(todo: Sequence[Job]) -> None:
+    """Compose and name one run of each cell; tell all that is wrong, together."""
+    first = {job.key: job for job in reversed(todo)}
+    wrong = {}
+    for key, job in first.items():
+        try:
+            plan(composed(job))
+        except UserError as error:
+            wrong[key] = str(error)
+    for key, reason in wrong.items():
+        print(f"  {key}: {reason}", file=sys.stderr)
+    print(f"  {len(first) - len(wrong)} of {len(first)} cells can be run as they are")
+    if wrong:
+        raise UserError(f"{len(wrong)} cells cannot be run; see above.")
+
+
+def _run(todo: Sequence[Job]) -> None:
+    ends: Counter[str] = Counter()
+    for number, job in enumerate(todo, start=1):
+        _LOG.info("run %d of %d: %s", number, len(todo), job.key)
+        ends[_end(job)] += 1
+    told = ", ".join(f"{count} {end}" for end, count in ends.items())
+    print(f"  {told}; ptrun report paper=... shows them beside the paper")
+    if set(ends) != {"finished"}:
+        raise UserError(f"of {len(todo)} runs: {told}; the same command tries the rest again.")
+
+
+def _end(job: Job) -> str:
+    """Do a run and return how it ended."""
+    try:
+        launch(composed(job))
+    except (UserError, RunFailed, RankLost) as error:
+        print(f"ptrun: {job.key}: {error}", file=sys.stderr)
+        return "refused" if isinstance(error, UserError) else "failed"
+    return "finished"
