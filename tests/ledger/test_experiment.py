@@ -1,0 +1,119 @@
+"""A table as data: what is typed for a cell, which runs it has, and what is refused."""
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.ledger.experiment import load, names, read
+from ptrun.ledger.jobs import asked, jobs
+from ptrun.ledger.scale import scaled
+
+TABLE = """
+paper: made
+table: up
+title: two methods
+source: nowhere
+protocol: none
+seeds: [1, 2, 3]
+shared: protocol=paper
+backbone: {small: backbone=bert_base_cased}
+method: {FT: method=fine_tuning, PT: method=prompt_tuning, quoted: ""}
+setting: {full: setting=full}
+task: {RTE: task=rte, CB: "task=cb train.epochs=9", AVG: ""}
+extra: [{when: {method: PT, task: [CB]}, add: method.length=7}]
+grid: [{when: {method: PT}, over: {train.lr: [1e-3, 1e-2]}}]
+not_run: [{when: {method: quoted}, why: another paper's number}]
+derived: [{when: {task: AVG}, mean_over: task}]
+of: [{when: {method: FT, task: CB}, table: made/other}]
+cells:
+  - [small, FT, full, RTE, accuracy, 70.1]
+  - [small, FT, full, CB, accuracy, 80.0, 1.5]
+  - [small, FT, full, CB, f1, 79.0]
+  - [small, PT, full, CB, accuracy, 81.0, null, 80.2]
+  - [small, PT, full, AVG, accuracy, 75.5]
+  - [small, quoted, full, RTE, accuracy, 60.0]
+"""
+
+
+@pytest.fixture
+def made(tmp_path):
+    file = tmp_path / "up.yaml"
+    file.write_text(TABLE)
+    return read(file)
+
+
+def test_a_cell_is_typed_as_its_axes_and_rules_say(made):
+    cell = made.cells[3]
+    assert cell.key == "small.PT.full.CB" and (cell.std, cell.released) == (None, 80.2)
+    assert made.overrides(cell) == [
+        *("protocol=paper", "backbone=bert_base_cased", "method=prompt_tuning", "setting=full"),
+        *("task=cb", "train.epochs=9", "method.length=7"),
+    ]
+
+
+def test_only_cells_of_its_own_are_run_with_every_searched_value_and_seed(made):
+    found = jobs(made, asked(["experiment=made/up", "train.warmup=0.1"]))
+    assert [job.key for job in found] == ["small.FT.full.RTE"] * 3 + ["small.PT.full.CB"] * 6
+    lines = [" ".join(job.overrides) for job in found[3:]]
+    assert sum("train.lr=0.001 seed=2" in line for line in lines) == 1
+    assert all(line.endswith("train.warmup=0.1 name=made/up/small.PT.full.CB") for line in lines)
+
+
+def test_what_is_typed_is_not_searched_and_chooses_seeds(made):
+    found = jobs(made, asked(["experiment=made/up", "cell=*PT*", "train.lr=0.5", "seed=7,9"]))
+    assert [o for job in found for o in job.overrides if o.startswith("seed=")] == [
+        "seed=7",
+        "seed=9",
+    ]
+    assert all("train.lr=0.5" in job.overrides for job in found)
+
+
+def test_a_reason_or_a_mean_has_no_run(made):
+    reasons = [made.reason(cell) for cell in made.cells]
+    assert reasons == [None, None, None, None, "task", "another paper's number"]
+    with pytest.raises(UserError, match="unknown"):
+        jobs(made, asked(["experiment=made/up", "cell=small.quoted.full.RTE"]))
+
+
+def test_the_pocket_world_has_something_in_the_place_of_everything(made):
+    found = jobs(made, asked(["experiment=made/up", "+scale=pocket"]))
+    assert len(found) == 2, "one seed, nothing searched"
+    own = found[1].overrides
+    assert {"backbone=pocket_bert", "task=pocket_pairs", "train.max_steps=2"} <= set(own)
+    assert not any(o.startswith(("method.length", "train.epochs")) for o in own)
+    assert own[-1] == "name=pocket/made/up/small.PT.full.CB"
+    with pytest.raises(UserError, match="nothing in its place"):
+        scaled(["task=nothing"], "pocket")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("title:", "titel:"), "titel: unknown; did you mean 'title'?"),
+        (("PT, full, CB", "XT, full, CB"), "method XT"),
+        (("paper: made", "paper: [made"), "up.yaml"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(tmp_path, change, told):
+    file = tmp_path / "up.yaml"
+    file.write_text(TABLE.replace(*change))
+    with pytest.raises(UserError) as error:
+        read(file)
+    assert told.split()[0] in str(error.value)
+
+
+@pytest.mark.parametrize("line", [["check=maybe"], ["seeds=some"]])
+def test_a_wrong_value_of_the_command_is_refused(line):
+    with pytest.raises(UserError, match=line[0]):
+        asked(["experiment=made/up", *line])
+
+
+def test_an_unknown_experiment_names_near_ones():
+    with pytest.raises(UserError, match="did you mean 'dpt/table1'"):
+        load("dpt/tabel1")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_table_reads_and_is_named_as_its_file(name):
+    found = load(name)
+    assert found.name == name and found.cells and found.seeds and found.title
+    assert len({(c.key, c.metric) for c in found.cells}) == len(found.cells)
