@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,13 @@ class Rule:
 
     Args:
         when: values by axis.
-        what: overrides to add, values to search, or a reason in words.
+        what: overrides to add, values to search, another table, or a reason in words.
+        called: of another table, what a cell's place is called there, by axis, where it differs.
     """
 
     when: Mapping[str, Sequence[str]]
     what: Any
+    called: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, at: Mapping[str, str]) -> bool:
         """Return whether a place is meant."""
@@ -73,7 +75,8 @@ class Experiment:
         title: what it shows; `source`: where it is printed, and how sure that is.
         protocol: how the authors trained, selected and reported, in words.
         seeds: model seeds of a cell.
-        statistic: what the printed number is of them: `mean`, `best_3`, `max` or `single`.
+        statistic: what the printed number is of them: `mean`, `best_3`, `max`, `min` or
+            `single`.
         hours: an estimate in GPU hours, in words, with its ground.
         shared: overrides of all cells.
         axes: by axis, the overrides of each of its values.
@@ -82,7 +85,7 @@ class Experiment:
         metrics: the key in a result's metrics, by the printed name.
         not_run: reasons why cells have no run of their own.
         derived: cells that are the mean of others: over which axis.
-        of: another table whose runs these cells are.
+        of: another table whose runs these cells are, under the names it has for them (`called`).
         curve: the axis whose values are the x of a figure.
     """
 
@@ -119,6 +122,13 @@ class Experiment:
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, if so."""
         return next((str(r.what) for r in (*self.not_run, *self.derived) if r.holds(cell.at)), None)
+
+    def home(self, cell: Cell) -> tuple[str, str]:
+        """Return the experiment, this or another, where a cell is run, and its key there."""
+        for rule in self.of:
+            if rule.holds(cell.at):
+                return str(rule.what), replace(cell, at={**cell.at, **rule.called}).key
+        return self.name, cell.key
 
 
 def names() -> list[str]:
@@ -170,7 +180,8 @@ def _cell(row: Sequence[Any]) -> Cell:
 
 def _rule(row: Mapping[str, Any], what: str) -> Rule:
     when = {axis: [str(v) for v in _list(values)] for axis, values in row.get("when", {}).items()}
-    return Rule(when, _list(row[what]) if what == "add" else row[what])
+    called = {axis: str(value) for axis, value in row.get("called", {}).items()}
+    return Rule(when, _list(row[what]) if what == "add" else row[what], called)
 
 
 def _list(value: Any) -> list[Any]:

@@ -68,15 +68,16 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     known: dict[str, list[RunResult]] = {}
     for cell in experiment.cells:
         if cell.key not in known:
-            home = next((str(r.what) for r in experiment.of if r.holds(cell.at)), experiment.name)
-            folder = outputs / home / cell.key
+            home, key = experiment.home(cell)
+            folder = outputs / home / key
             known[cell.key] = result.read_all(folder) if folder.is_dir() else []
     return [_row(experiment, cell, known[cell.key]) for cell in experiment.cells]
 
 
 def command(experiment: Experiment, cell: Cell) -> str:
     """Return what is typed to run a cell."""
-    return f"ptrun experiment={experiment.name} cell={cell.key}"
+    home, key = experiment.home(cell)
+    return f"ptrun experiment={home} cell={key}"
 
 
 def _row(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Row:

@@ -28,12 +28,13 @@ class Interval:
 
 
 def statistic_of(name: str) -> Statistic:
-    """Return a statistic by its name: `mean`, `best_3`, `max` or `single`, which is the mean."""
+    """Return a statistic by its name: `mean`, `best_3`, `max`, `min`, or `single`, the mean."""
     named: dict[str, Statistic] = {
         "mean": statistics.fmean,
         "single": statistics.fmean,
         "best_3": lambda scores: mean_of_best(scores, keep=min(_KEEP, len(scores))),
         "max": max,
+        "min": min,
     }
     return named[name]
 
