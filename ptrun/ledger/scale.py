@@ -23,14 +23,16 @@ def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
     if scale != POCKET:
         raise UserError(f"scale={scale}: unknown. Allowed: {POCKET}; leave it out for the paper's.")
     rules: dict[str, Any] = plain(OmegaConf.load(conf_dir() / "experiment" / "pocket.yaml"))  # type: ignore[arg-type]
-    kept = [o for o in overrides if not o.lstrip("+~").startswith(tuple(rules["drop"]))]
-    return [*(_instead(override, rules) for override in kept), *rules["add"]]
+    dropped = tuple(rules["drop"])
+    scaled_down = [_instead(override, rules) for override in overrides]
+    kept = [o for o in scaled_down if not o.lstrip("+~").startswith(dropped)]
+    return [*kept, *rules["add"]]
 
 
 def _instead(override: str, rules: Mapping[str, Any]) -> str:
     key, _, value = override.partition("=")
     if key not in ("backbone", "task", "setting"):
-        return override
+        return str(rules["instead"].get(key, override))
     known = rules[key]
     if key != "setting" and value not in known and not value.startswith("pocket_"):
         raise UserError(f"{override}: scale=pocket has nothing in its place (pocket.yaml).")
