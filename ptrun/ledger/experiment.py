@@ -21,6 +21,14 @@ AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
 _KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "cells", "curve"}
 
+_RULES = {
+    "extra": "add",
+    "grid": "over",
+    "not_run": "why",
+    "derived": "mean_over",
+    "of": "table",
+}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -152,7 +160,7 @@ def read(file: Path) -> Experiment:
     """Return the experiment of a file.
 
     Raises:
-        UserError: a key is unknown, or a cell has a place that no axis knows.
+        UserError: a key is unknown, or a cell or rule has a place that no axis knows.
     """
     try:
         content: dict[str, Any] = plain(OmegaConf.load(file))  # type: ignore[arg-type]
@@ -162,12 +170,13 @@ def read(file: Path) -> Experiment:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = [_cell(row) for row in content.pop("cells")]
-    for key, what in (("extra", "add"), ("grid", "over"), ("not_run", "why")):
-        content[key] = [_rule(row, what) for row in content.get(key, [])]
-    for key, what in (("derived", "mean_over"), ("of", "table")):
+    for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared", []))
-    _check_places(file, cells, axes)
+    _check_places(file, [cell.at for cell in cells], axes)
+    rules = [rule for key in _RULES for rule in content[key]]
+    named = [{axis: place} for r in rules for axis, places in r.when.items() for place in places]
+    _check_places(file, named, axes)
     return Experiment(cells=cells, axes=axes, **content)
 
 
@@ -179,9 +188,14 @@ def _cell(row: Sequence[Any]) -> Cell:
 
 
 def _rule(row: Mapping[str, Any], what: str) -> Rule:
-    when = {axis: [str(v) for v in _list(values)] for axis, values in row.get("when", {}).items()}
+    when = {axis: _places(values) for axis, values in row.get("when", {}).items()}
     called = {axis: str(value) for axis, value in row.get("called", {}).items()}
     return Rule(when, _list(row[what]) if what == "add" else row[what], called)
+
+
+def _places(value: Any) -> list[str]:
+    """Return places of an axis; one may be written without brackets, and has spaces of its own."""
+    return [str(v) for v in (value if isinstance(value, list) else [value])]
 
 
 def _list(value: Any) -> list[Any]:
@@ -189,8 +203,12 @@ def _list(value: Any) -> list[Any]:
     return value.split() if isinstance(value, str) else list(value or [])
 
 
-def _check_places(file: Path, cells: Sequence[Cell], axes: Mapping[str, Mapping[str, Any]]) -> None:
-    for cell in cells:
-        for axis, place in cell.at.items():
+def _check_places(
+    file: Path, named: Sequence[Mapping[str, str]], axes: Mapping[str, Mapping[str, Any]]
+) -> None:
+    for places in named:
+        for axis, place in places.items():
+            if axis not in axes:
+                raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
             if place not in axes[axis]:
                 raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))
