@@ -37,14 +37,15 @@ class Cell:
     Args:
         at: its place by axis, in the paper's words.
         metric: as printed.
-        value: the number; None for a point of a figure that was only drawn.
+        value: the number; None for a point of a figure that was only drawn, several of a cell that
+            lists what was tried.
         std: the deviation that is printed beside it.
         released: what the authors' own rerun of the released code gave.
     """
 
     at: Mapping[str, str]
     metric: str
-    value: float | None
+    value: float | Sequence[float] | None
     std: float | None = None
     released: float | None = None
 

@@ -90,7 +90,7 @@ def _row(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Row:
         why = experiment.reason(cell) or command(experiment, cell)
         return Row(experiment, cell, None, None, None, "not run", why)
     gap = None
-    if cell.value is not None:
+    if isinstance(cell.value, int | float):
         seeds, scores = len(experiment.seeds), list(best.scores.values())
         gap = interval(scores, experiment.statistic, cell.value, cell.std, seeds)
     odd = None if gap else _incomparable(cell, best)
