@@ -130,7 +130,13 @@ class Experiment:
 
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, if so."""
-        return next((str(r.what) for r in (*self.not_run, *self.derived) if r.holds(cell.at)), None)
+        stated = next((str(r.what) for r in self.not_run if r.holds(cell.at)), None)
+        axis = self.mean_over(cell)
+        return stated or (f"the mean over {axis}, once all of it is run" if axis else None)
+
+    def mean_over(self, cell: Cell) -> str | None:
+        """Return the axis over which a cell is the mean of others, if it is."""
+        return next((str(rule.what) for rule in self.derived if rule.holds(cell.at)), None)
 
     def home(self, cell: Cell) -> tuple[str, str]:
         """Return the experiment, this or another, where a cell is run, and its key there."""

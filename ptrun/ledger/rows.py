@@ -14,6 +14,8 @@ from ptrun.ledger.experiment import Cell, Experiment
 from ptrun.ledger.statistics import Interval, Verdict, interval, statistic_of, verdict
 from ptrun.types import RunResult
 
+PROTOCOLS = ("paper", "honest")
+
 
 @dataclass(frozen=True)
 class Ours:
@@ -71,7 +73,9 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
             home, key = experiment.home(cell)
             folder = outputs / home / key
             known[cell.key] = result.read_all(folder) if folder.is_dir() else []
-    return [_row(experiment, cell, known[cell.key]) for cell in experiment.cells]
+    cells = experiment.cells
+    own = [_both(experiment, cell, known[cell.key]) for cell in cells]
+    return [_row(experiment, cell, _of(experiment, i, own)) for i, cell in enumerate(cells)]
 
 
 def command(experiment: Experiment, cell: Cell) -> str:
@@ -80,11 +84,62 @@ def command(experiment: Experiment, cell: Cell) -> str:
     return f"ptrun experiment={home} cell={key}"
 
 
-def _row(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Row:
-    ours = {
+def _both(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> dict[str, Ours | None]:
+    """Return what was run for a cell, by protocol."""
+    return {
         protocol: _ours(experiment, cell, [r for r in found if r.names["protocol"] == protocol])
-        for protocol in ("paper", "honest")
+        for protocol in PROTOCOLS
     }
+
+
+def _of(
+    experiment: Experiment, index: int, own: Sequence[Mapping[str, Ours | None]]
+) -> Mapping[str, Ours | None]:
+    """Return what was run for a cell, itself or, of a mean, its parts."""
+    cell = experiment.cells[index]
+    axis = experiment.mean_over(cell)
+    if axis is None:
+        return own[index]
+    parts = [i for i, c in enumerate(experiment.cells) if _part_of(experiment, c, cell, axis)]
+    cells = [experiment.cells[i] for i in parts]
+    return {p: _mean([own[i][p] for i in parts], cells, axis) for p in PROTOCOLS}
+
+
+def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
+    """Return whether a cell is one that a mean over an axis is taken of."""
+    beside = {key: place for key, place in cell.at.items() if key != axis}
+    same = beside == {key: place for key, place in mean.at.items() if key != axis}
+    return same and experiment.mean_over(cell) is None
+
+
+def _mean(parts: Sequence[Ours | None], cells: Sequence[Cell], axis: str) -> Ours | None:
+    """Return the mean of cells by seed: of the metrics of one place first, then over places."""
+    have = [own for own in parts if own is not None]
+    if not have or len(have) < len(parts):
+        return None
+    seeds = sorted(set.intersection(*(set(own.scores) for own in have)))
+    if not seeds:
+        return None
+    scores = {}
+    for seed in seeds:
+        places: dict[str, list[float]] = {}
+        for own, cell in zip(have, cells, strict=True):
+            places.setdefault(cell.at[axis], []).append(own.scores[seed])
+        scores[seed] = statistics.fmean(statistics.fmean(values) for values in places.values())
+    return Ours(
+        scores=scores,
+        missing=sorted({seed for own in have for seed in own.missing}),
+        failed=sorted({seed for own in have for seed in own.failed}),
+        searched=max(own.searched for own in have),
+        value=statistics.fmean(scores.values()),
+        std=statistics.stdev(scores.values()) if len(scores) > 1 else None,
+        learned=max(own.learned for own in have),
+        hours=0.0,
+        history={},
+    )
+
+
+def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) -> Row:
     best = ours["paper"] or ours["honest"]
     if best is None:
         why = experiment.reason(cell) or command(experiment, cell)

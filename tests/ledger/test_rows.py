@@ -1,0 +1,89 @@
+"""Rows of the ledger from run folders: what dev selects, what is missing, means, and verdicts."""
+
+import pytest
+
+from ptrun.ledger.experiment import read
+from ptrun.ledger.rows import rows
+from ptrun.result import write
+from ptrun.types import RunResult
+
+TABLE = """
+paper: made
+table: up
+title: means
+source: nowhere
+protocol: none
+seeds: [1, 2, 3]
+backbone: {small: ""}
+method: {FT: method=fine_tuning}
+setting: {full: ""}
+task: {RTE: task=rte, CB: task=cb, AVG: ""}
+metrics: {accuracy: accuracy, F1: macro_f1}
+derived: [{when: {task: AVG}, mean_over: task}]
+cells:
+  - [small, FT, full, RTE, accuracy, 70.0]
+  - [small, FT, full, CB, accuracy, 80.0]
+  - [small, FT, full, CB, F1, 60.0]
+  - [small, FT, full, AVG, accuracy, 70.0]
+"""
+
+
+@pytest.fixture
+def made(tmp_path):
+    file = tmp_path / "up.yaml"
+    file.write_text(TABLE)
+    return read(file)
+
+
+def put(outputs, key, seed, test, dev=50.0, group="a", status="finished", protocol="paper"):
+    folder = outputs / "made" / "up" / f"small.FT.full.{key}" / f"run-{group}-{protocol}-s{seed}"
+    folder.mkdir(parents=True)
+    write(
+        folder,
+        RunResult(
+            run_id=folder.name,
+            group=group + protocol,
+            status=status,
+            names={"protocol": protocol},
+            seed=seed,
+            metric="accuracy",
+            metrics={"dev": {"accuracy": dev}, "test": {"accuracy": test, "macro_f1": test - 20}},
+            learned_parameters={"total": 7},
+            manifest={"seconds": 3600, "history": [{"step": 5, "accuracy": dev}]},
+        ),
+    )
+
+
+def test_nothing_run_is_a_command(made, tmp_path):
+    first, *_, mean = rows(made, tmp_path)
+    assert first.verdict == "not run"
+    assert first.why == "ptrun experiment=made/up cell=small.FT.full.RTE"
+    assert "mean over task" in mean.why
+
+
+def test_dev_selects_among_what_was_searched_and_seeds_are_all_told(made, tmp_path):
+    for seed, score in ((1, 70.0), (2, 71.0)):
+        put(tmp_path, "RTE", seed, score, dev=60.0)
+        put(tmp_path, "RTE", seed, 99.0, dev=40.0, group="b")
+    put(tmp_path, "RTE", 3, 0.0, status="failed")
+    row = rows(made, tmp_path)[0]
+    assert dict(row.paper.scores) == {1: 70.0, 2: 71.0} and row.paper.value == 70.5
+    assert (row.paper.missing, row.paper.failed, row.paper.searched) == ([3], [3], 2)
+    assert row.paper.hours == 5 and row.paper.history[1] == [(5, 60.0)]
+    assert row.honest is None and row.verdict == "within" and row.why is None
+
+
+def test_one_seed_is_no_verdict_and_protocols_stand_apart(made, tmp_path):
+    put(tmp_path, "RTE", 1, 75.0, protocol="honest")
+    row = rows(made, tmp_path)[0]
+    assert row.paper is None and row.honest.value == 75.0
+    assert row.verdict == "not comparable" and "1 seed" in row.why
+
+
+def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
+    for seed in (1, 2, 3):
+        put(tmp_path, "RTE", seed, 70.0 + seed)
+        put(tmp_path, "CB", seed, 80.0 + seed)
+    *_, mean = rows(made, tmp_path)
+    assert dict(mean.paper.scores) == {s: (70 + s + (80 + s + 60 + s) / 2) / 2 for s in (1, 2, 3)}
+    assert mean.verdict == "within"
