@@ -21,7 +21,8 @@ LAST = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
 def made(tiny, data_dir, kind="bert", **reading):
     """Return a method on COPA; a left-to-right backbone reads options at a pattern's end."""
     data = rows_of("copa", data_dir, *([LAST] if kind == "gpt2" else []))
-    return ManualPrompt(tiny(kind), data, **reading)
+    named = {"pattern": "last"} if kind == "gpt2" else {}
+    return ManualPrompt(tiny(kind), data, **{**named, **reading})
 
 
 def library(tiny_folder, kind):
