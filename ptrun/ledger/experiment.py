@@ -91,7 +91,7 @@ class Experiment:
         axes: by axis, the overrides of each of its values.
         extra: further overrides, in order.
         grid: values that are searched on dev, a list by key.
-        metrics: the key in a result's metrics, by the printed name.
+        metrics: the key in a result's metrics, by the printed name; of dev as `dev.KEY`.
         not_run: reasons why cells have no run of their own.
         derived: cells that are the mean of others: over which axis.
         of: another table whose runs these cells are, under the names it has for them (`called`).

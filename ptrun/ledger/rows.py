@@ -169,7 +169,8 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
         return None
     chosen = max(tried, key=lambda name: _on_dev(done[name]))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
-    scores = {run.seed: float(run.metrics["test"][metric]) for run in done[chosen]}
+    part, _, key = metric.rpartition(".")
+    scores = {run.seed: float(run.metrics[part or "test"][key]) for run in done[chosen]}
     spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
     return Ours(
         scores=dict(sorted(scores.items())),

@@ -23,17 +23,20 @@ def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
     if scale != POCKET:
         raise UserError(f"scale={scale}: unknown. Allowed: {POCKET}; leave it out for the paper's.")
     rules: dict[str, Any] = plain(OmegaConf.load(conf_dir() / "experiment" / "pocket.yaml"))  # type: ignore[arg-type]
-    dropped = tuple(rules["drop"])
-    scaled_down = [_instead(override, rules) for override in overrides]
-    kept = [o for o in scaled_down if not o.lstrip("+~").startswith(dropped)]
-    return [*kept, *rules["add"]]
+    return [*(o for override in overrides for o in _scaled(override, rules)), *rules["add"]]
 
 
-def _instead(override: str, rules: Mapping[str, Any]) -> str:
+def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:
+    """Return what stands for an override; nothing for one that suits the paper's data alone."""
     key, _, value = override.partition("=")
+    for named in (override, key):
+        if named in rules["instead"]:
+            return str(rules["instead"][named]).split()
+    if override.lstrip("+~").startswith(tuple(rules["drop"])):
+        return []
     if key not in ("backbone", "task", "setting"):
-        return str(rules["instead"].get(key, override))
+        return [override]
     known = rules[key]
     if key != "setting" and value not in known and not value.startswith("pocket_"):
         raise UserError(f"{override}: scale=pocket has nothing in its place (pocket.yaml).")
-    return f"{key}={known.get(value, value)}"
+    return [f"{key}={known.get(value, value)}"]
