@@ -31,6 +31,8 @@ ptrun: config-driven experiments in prompt tuning
                               values of a key: over=method.pattern, with the best on dev;
                               best=3 adds DPT's mean of the best 3 seeds, and all of them
                               vote=true: the score of the seeds' majority too
+  ptrun report paper=NAME     every number that a paper prints (or all papers) beside ours;
+                              table=table1, outputs=DIR, to=FOLDER: a page, CSV, LaTeX, figures
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun plan [KEY=A,B ...]    jobs and their state, parameters, memory on each engine, what fits;
                               needs no weights; length=N tokens, device_gib=80, probe=20 steps
@@ -136,9 +138,14 @@ def _list(arguments: Sequence[str]) -> None:
 
 
 def _report(arguments: Sequence[str]) -> None:
-    """Print the table of a folder of results."""
+    """Print the table of a folder of results, or the ledger of a paper."""
     from rich.console import Console
 
+    if any(argument.startswith("paper=") for argument in arguments):
+        from ptrun.ledger.command import report
+
+        Console(width=None if sys.stdout.isatty() else 200).print(report(arguments))
+        return
     from ptrun.report import table
 
     given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=", "vote=")))

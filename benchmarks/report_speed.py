@@ -1,0 +1,122 @@
+"""Seconds and memory of `ptrun report paper=all` over 2,000 runs: `python benchmarks/report_speed.py`.
+
+Made-up results are written beside every cell of the papers' tables that can be run, some cells
+left open, some seeds missing, until there are 2,000; then a fresh process writes the report. The
+aim is 3 seconds, and a page of at most 3 MB. Written to results/report_speed.json.
+`keep=FOLDER` leaves results and report there to be looked at.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ptrun.ledger import experiment as experiments
+from ptrun.ledger.experiment import Cell, Experiment
+
+RESULT = Path(__file__).parent / "results" / "report_speed.json"
+RUNS, EVALUATIONS = 2000, 20
+PEAK = (
+    "import resource, sys; from ptrun.cli import main\n"
+    "try: main()\n"
+    "finally: print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    keep = next((a.removeprefix("keep=") for a in sys.argv[1:] if a.startswith("keep=")), None)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(keep or temporary)
+        runs = fill(folder / "outputs")
+        took = [measured(folder) for _ in range(3)]
+        page = (folder / "report" / "index.html").stat().st_size
+    found = {
+        "runs": runs,
+        "tables": len(experiments.names()),
+        "printed numbers": sum(len(experiments.load(n).cells) for n in experiments.names()),
+        "seconds, middle of 3, with start": sorted(seconds for seconds, _ in took)[1],
+        "peak memory, MiB": max(peak for _, peak in took),
+        "page, MB": round(page / 1e6, 2),
+    }
+    print(json.dumps(found, indent=1))
+    if not keep:
+        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(folder: Path) -> tuple[float, float]:
+    """Return seconds and MiB of one report by a fresh process."""
+    command = [sys.executable, "-c", PEAK, "report", "paper=all"]
+    command += [f"outputs={folder / 'outputs'}", f"to={folder / 'report'}"]
+    start = time.perf_counter()
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": root}
+    )
+    seconds = time.perf_counter() - start
+    return round(seconds, 2), round(int(done.stderr.rsplit("peak", 1)[1]) / 1024)
+
+
+def fill(outputs: Path) -> int:
+    """Write so many runs, the same ones each time; return how many."""
+    dice, written = random.Random(8), 0
+    while written < RUNS:
+        before = written
+        for name in experiments.names():
+            own = experiments.load(name)
+            cells = {c.key: c for c in own.cells if not own.reason(c) and c.value is not None}
+            for cell in cells.values():
+                if written < RUNS and dice.random() < 0.7:
+                    written += add(outputs, own, cell, dice)
+        if written == before:
+            break
+    return written
+
+
+def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
+    """Write the seeds of a cell under one protocol, seldom under another configuration too."""
+    protocol = dice.choice(("paper", "paper", "paper", "honest"))
+    middle = min(float(cell.value or 0) + dice.gauss(-0.4, 0.8), 99.5)
+    kept = [seed for seed in own.seeds if dice.random() < 0.95]
+    form = dice.randrange(10**6)
+    for seed in kept:
+        score = min(middle + dice.gauss(0, 0.7), 100.0)
+        run_id = f"made-{protocol}-{form}-s{seed}"
+        folder = outputs / own.name / cell.key / run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        content = made(own, cell, protocol, seed, score, dice) | {"run_id": run_id, "group": form}
+        (folder / "result.json").write_text(json.dumps(content), encoding="utf-8")
+    return len(kept)
+
+
+def made(
+    own: Experiment, cell: Cell, protocol: str, seed: int, score: float, dice: random.Random
+) -> dict[str, object]:
+    """Return a result as a run writes it, with a manifest and a configuration of usual size."""
+    metric = own.metrics.get(cell.metric) or cell.metric
+    history = [
+        {"step": 50 * n, metric: score - 8 * 0.7**n + dice.gauss(0, 0.4), "loss": 0.5}
+        for n in range(1, EVALUATIONS + 1)
+    ]
+    names = {**cell.at, "protocol": protocol, "hardware": "gpu"}
+    config = {f"group{n}": {f"key{m}": "a value" for m in range(12)} for n in range(8)}
+    scores = {metric: score}
+    return {
+        "status": "finished",
+        "names": names,
+        "seed": seed,
+        "metric": metric,
+        "metrics": {"dev": {metric: score + 0.5}, "test": scores},
+        "learned_parameters": {"total": 334_094_338 if "FT" in cell.at["method"] else 1_204_226},
+        "manifest": {"seconds": 900 + 300 * dice.random(), "history": history},
+        "config": config,
+        "schema": 1,
+    }
+
+
+if __name__ == "__main__":
+    main()

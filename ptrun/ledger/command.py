@@ -1,0 +1,98 @@
+"""`ptrun report paper=NAME`: every number a paper prints beside ours, here or in a folder of files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+from ptrun.ledger import experiment as experiments
+from ptrun.ledger import png, svg
+from ptrun.ledger.canvas import Canvas
+from ptrun.ledger.latex import latex
+from ptrun.ledger.markdown import markdown
+from ptrun.ledger.page import page
+from ptrun.ledger.plots import plots
+from ptrun.ledger.rows import rows
+from ptrun.ledger.shown import Shown, count_text, shown, total
+from ptrun.ledger.tabular import tabular
+from ptrun.ledger.terminal import terminal
+
+KEYS = ("paper", "outputs", "table", "to")
+
+
+def report(arguments: Sequence[str]) -> RenderableType:
+    """Return what to print: the tables, or with `to=` which files were written.
+
+    Raises:
+        UserError: a key, paper or table is unknown.
+    """
+    asked = _asked(arguments)
+    outputs = Path(asked.get("outputs", "outputs"))
+    found = [experiments.load(name) for name in _names(asked["paper"], asked.get("table"))]
+    tables = [shown(own, rows(own, outputs)) for own in found]
+    if "to" not in asked:
+        return terminal(tables)
+    files = write(tables, Path(asked["to"]))
+    told = "" if png.possible() else "\nPNG files too: pip install 'ptrun[figures]'"
+    return f"{count_text(total(tables))}.\n{_listed(Path(asked['to']), files)}{told}"
+
+
+def write(tables: Sequence[Shown], folder: Path) -> list[str]:
+    """Write all files of a ledger and return their names."""
+    drawings = {table.experiment.name: plots(table) for table in tables}
+    texts = {
+        "index.html": page(tables, drawings),
+        "ledger.md": markdown(tables),
+        "ledger.csv": tabular(tables),
+        "ledger.tex": latex(tables),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [*texts, *_figures(drawings, folder)]
+
+
+def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list[str]:
+    """Write the drawings, as PNG too where that is possible."""
+    names = []
+    for table, own in drawings.items():
+        for kind, canvas in own.items():
+            file = folder / "figures" / f"{table.replace('/', '-')}-{kind}.svg"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(svg.file(canvas), encoding="utf-8")
+            names.append(f"figures/{file.name}")
+            if png.possible():
+                png.write(canvas, file.with_suffix(".png"))
+    return names
+
+
+def _asked(arguments: Sequence[str]) -> dict[str, str]:
+    asked = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if key not in KEYS or not equals:
+            raise UserError(unknown(f"report {argument}", key, KEYS))
+        asked[key] = value
+    return asked
+
+
+def _names(paper: str, table: str | None) -> list[str]:
+    """Return the experiments meant."""
+    known = [name.split("/") for name in experiments.names()]
+    papers = {own for own, _ in known} | {"all"}
+    if paper not in papers:
+        raise UserError(unknown(f"report paper={paper}", paper, papers))
+    mine = [(own, name) for own, name in known if paper in ("all", own)]
+    if table is not None and table not in (name for _, name in mine):
+        raise UserError(unknown(f"report table={table}", table, {name for _, name in mine}))
+    return [f"{own}/{name}" for own, name in mine if table in (None, name)]
+
+
+def _listed(folder: Path, files: Sequence[str]) -> str:
+    plain = [name for name in files if "/" not in name]
+    told = [f"  {folder / name}" for name in plain]
+    if count := len(files) - len(plain):
+        told.append(f"  {folder / 'figures'}: {count} drawings")
+    return "\n".join(told)

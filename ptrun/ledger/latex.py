@@ -1,0 +1,63 @@
+"""The ledger as LaTeX: one longtable each, to be `\\input`; needs booktabs and longtable."""
+
+from collections.abc import Sequence
+
+from ptrun.ledger.columns import columns
+from ptrun.ledger.shown import MINUS, NONE, STATISTICS, Line, Shown
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"\ensuremath{\pm}",
+    "×": r"\ensuremath{\times}",
+    "·": r"\textperiodcentered{}",
+    MINUS: r"\ensuremath{-}",
+    NONE: "--",
+}
+
+
+def latex(tables: Sequence[Shown]) -> str:
+    """Return the whole file."""
+    head = "% needs \\usepackage{booktabs,longtable}"
+    return "\n".join([head, *(line for table in tables for line in _table(table)), ""])
+
+
+def _table(table: Shown) -> list[str]:
+    found = columns(table)
+    names = [name for name, _ in found]
+    form = "l" * len(table.axes) + "r" * (len(names) - len(table.axes)) + "l"
+    experiment, reasons = table.experiment, table.reasons()
+    told = f"{table.heading}. {experiment.title}"
+    told += f" ({table.fixed})." if table.fixed else "."
+    told += f" {STATISTICS[experiment.statistic].capitalize()} of {len(experiment.seeds)}; 95 %"
+    told += " intervals of the difference."
+    label = f"tab:{experiment.paper}-{experiment.table}"
+    return [
+        "",
+        f"\\begin{{longtable}}{{{form}}}",
+        f"\\caption{{{escaped(told)}}}\\label{{{label}}}\\\\",
+        r"\toprule",
+        " & ".join(map(escaped, [*names, "Verdict"])) + r" \\",
+        r"\midrule",
+        r"\endhead",
+        *(
+            " & ".join([*(escaped(read(line)) for _, read in found), _verdict(line, reasons)])
+            + r" \\"
+            for line in table.lines
+        ),
+        r"\bottomrule",
+        r"\end{longtable}",
+        *(rf"\noindent\textsuperscript{{{n}}} {escaped(why)}\par" for why, n in reasons.items()),
+    ]
+
+
+def _verdict(line: Line, reasons: dict[str, int]) -> str:
+    mark = reasons.get(line.why or "")
+    return line.row.verdict + (rf"\textsuperscript{{{mark}}}" if mark else "")
+
+
+def escaped(text: str) -> str:
+    """Return a text that LaTeX prints as it is."""
+    return "".join(_SPECIAL.get(mark, mark) for mark in text)

@@ -1,0 +1,143 @@
+"""The ledger as one HTML file that needs nothing else: its data as JSON, its drawings as SVG."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from html import escape
+from importlib import resources
+from typing import Any
+
+from ptrun import __version__
+from ptrun.ledger import svg
+from ptrun.ledger.canvas import Canvas
+from ptrun.ledger.pairs import Pair, pairs
+from ptrun.ledger.rows import Ours
+from ptrun.ledger.shown import STATISTICS, VERDICTS, Line, Shown, number, paper_name, table_name
+
+_POINTS = 40  # of a training curve
+
+
+def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) -> str:
+    """Return the whole file.
+
+    Args:
+        tables: what it shows.
+        drawings: those of each table, by the experiment's name.
+    """
+    papers = dict.fromkeys(paper_name(table.experiment.paper) for table in tables)
+    content = {
+        "version": __version__,
+        "date": date.today().isoformat(),
+        "verdicts": VERDICTS,
+        "tables": [_table(table, drawings.get(table.experiment.name, {})) for table in tables],
+    }
+    parts = {
+        "title": escape(f"Ledger: {', '.join(papers)}"),
+        "style": _part("page.css") + svg.style(),
+        "charts": _part("charts.js"),
+        "script": _part("page.js"),
+        "build": _part("build.js"),
+        "data": embedded(content),  # last: nothing in it is a place for another
+    }
+    text = _part("page.html")
+    for name, part in parts.items():
+        text = text.replace(f"[[{name}]]", part, 1)
+    return text
+
+
+def embedded(content: Any) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
+
+
+def _part(name: str) -> str:
+    return resources.files("ptrun.ledger").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
+    experiment = table.experiment
+    found = pairs([line.row for line in table.lines])
+    return {
+        "name": experiment.name,
+        "paper": paper_name(experiment.paper),
+        "table": table_name(experiment.table),
+        "title": experiment.title,
+        "fixed": table.fixed,
+        "source": experiment.source,
+        "protocol": experiment.protocol,
+        "hours": experiment.hours,
+        "statistic": STATISTICS[experiment.statistic],
+        "seeds": list(experiment.seeds),
+        "axes": table.axes,
+        "released": table.released,
+        "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
+        "rows": [_row(line, found.get(index, [])) for index, line in enumerate(table.lines)],
+    }
+
+
+def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
+    row, cell = line.row, line.row.cell
+    found = {
+        "place": line.place,
+        "where": " ".join([*cell.at.values(), cell.metric]),
+        "paper": line.paper,
+        "value": cell.value,
+        "std": cell.std,
+        "released": line.released,
+        "rerun": cell.released,
+        "verdict": row.verdict,
+        "why": line.why,
+        "runs": line.runs,
+    }
+    runs = {name: own for name, own in (("paper", row.paper), ("honest", row.honest)) if own}
+    if not runs:
+        return found
+    first = next(iter(runs.values()))
+    found |= {
+        "ours": {name: _ours(own) for name, own in runs.items()},
+        "told": {"paper": line.ours, "honest": line.honest},
+        "difference": line.difference,
+        "seeds": f"{len(first.scores)} of {len(row.experiment.seeds)}",
+        "learned": first.learned,
+        "hours": round(sum(own.hours for own in runs.values()), 4),
+        "cost": line.cost,
+        "pairs": [_pair(pair, max(line.digits, 1)) for pair in beside],
+    }
+    if row.gap:
+        ends = (row.gap.difference, row.gap.low, row.gap.high)
+        found["gap"] = [round(end, 4) for end in ends]
+    return found
+
+
+def _ours(ours: Ours) -> dict[str, Any]:
+    return {
+        "value": round(ours.value, 4),
+        "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
+        "missing": ours.missing,
+        "failed": ours.failed,
+        "searched": ours.searched,
+        "history": [[seed, _thinned(told)] for seed, told in ours.history.items() if told],
+    }
+
+
+def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
+    """Return few enough points of a curve, the last and the highest among them."""
+    count = len(history)
+    kept = {round(index * (count - 1) / (_POINTS - 1)) for index in range(_POINTS)}
+    best = max(range(count), key=lambda index: history[index][1])
+    few = sorted(kept | {best}) if count > _POINTS else range(count)
+    return [[history[index][0], round(history[index][1], 2)] for index in few]
+
+
+def _pair(pair: Pair, digits: int) -> dict[str, Any]:
+    sign = "+" if pair.difference >= 0 else ""
+    return {
+        "other": pair.other,
+        "protocol": pair.protocol,
+        "seeds": pair.seeds,
+        "difference": sign + number(pair.difference, digits),
+        "p": f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}",
+    }

@@ -1,0 +1,59 @@
+"""A drawing as PNG, by matplotlib if it is there: `pip install 'ptrun[figures]'`."""
+
+import importlib.util
+from pathlib import Path as File
+
+from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path
+from ptrun.ledger.svg import GROUND, LIGHT
+
+_DPI = 200
+_POINTS = 72 / 96  # a pixel of a screen in points
+_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def possible() -> bool:
+    """Return whether PNG files can be written here."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def write(canvas: Canvas, file: File) -> None:
+    """Write a drawing, light, at twice a screen's resolution."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(canvas.width / 96, canvas.height / 96), facecolor=GROUND[0])
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, canvas.width), ylim=(canvas.height, 0))
+    axes.set_axis_off()
+    for depth, mark in enumerate(canvas.marks):
+        _draw(axes, mark, depth)
+    figure.savefig(file, dpi=_DPI)
+
+
+def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]
+    from matplotlib import patches
+
+    colour = LIGHT[mark.role]
+    if isinstance(mark, Path):
+        xs, ys = zip(*mark.points, strict=True)
+        if mark.filled:
+            axes.fill(xs, ys, color=colour, zorder=depth)
+        else:
+            line, width = "--" if mark.dashed else "-", mark.width * _POINTS
+            axes.plot(xs, ys, color=colour, lw=width, ls=line, zorder=depth)
+    elif isinstance(mark, Dot):
+        how = {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
+        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, zorder=depth, **how))
+    elif isinstance(mark, Box):
+        axes.add_patch(patches.Rectangle(mark.at, *mark.size, fc=f"{colour}1f", ec=colour, lw=0.75))
+    else:
+        axes.text(
+            *mark.at,
+            mark.text.replace("$", r"\$"),
+            color=colour,
+            ha=_ANCHORS[mark.anchor],
+            va="baseline",
+            size=mark.size * _POINTS,
+            weight="bold" if mark.bold else "normal",
+            zorder=depth,
+        )

@@ -1,0 +1,214 @@
+"""How a row of the ledger reads: the same words and digits on the terminal, in files, on the page."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import get_args
+
+from ptrun.ledger.experiment import AXES, Cell, Experiment
+from ptrun.ledger.rows import Ours, Row
+from ptrun.ledger.statistics import Interval, Verdict
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
+PAPERS = {
+    "dpt": "DPT",
+    "ptuning": "P-tuning",
+    "ptuning_v2": "P-tuning v2",
+    "idpg": "IDPG",
+    "ppt": "PPT",
+}
+STATISTICS = {
+    "mean": "the mean of the seeds",
+    "best_3": "the mean of the best 3 seeds",
+    "max": "the best seed",
+    "single": "one seed",
+}
+_MOST = 4  # decimals; more are written as 5e-05
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row in words.
+
+    Args:
+        row: the row.
+        place: its values on the axes that vary in the table.
+        digits: decimals of its numbers.
+        why: the reason why it was not run or cannot be compared, or the command that runs it.
+        runs: whether `why` is a command.
+    """
+
+    row: Row
+    place: tuple[str, ...]
+    digits: int
+    paper: str
+    released: str
+    ours: str
+    honest: str
+    difference: str
+    seeds: str
+    learned: str
+    cost: str
+    why: str | None
+    runs: bool
+
+    @property
+    def said(self) -> str:
+        """The verdict, and why if it needs a reason."""
+        return self.row.verdict + (f": {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of the ledger.
+
+    Args:
+        experiment: whose.
+        axes: those that vary, in their order, `metric` last.
+        fixed: the values of the others, in words.
+        lines: one for each printed number.
+    """
+
+    experiment: Experiment
+    axes: tuple[str, ...]
+    fixed: str
+    lines: Sequence[Line]
+
+    @property
+    def heading(self) -> str:
+        """The table's name, as in `DPT · Table 1`."""
+        return f"{paper_name(self.experiment.paper)} · {table_name(self.experiment.table)}"
+
+    @property
+    def released(self) -> bool:
+        """Whether a number of the released code is known."""
+        return any(line.row.cell.released is not None for line in self.lines)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows have each verdict, in a fixed order."""
+        found = Counter(line.row.verdict for line in self.lines)
+        return {verdict: found[verdict] for verdict in VERDICTS}
+
+    def reasons(self) -> dict[str, int]:
+        """Return a number for each reason in words; commands are none."""
+        told = (line.why for line in self.lines if line.why and not line.runs)
+        return {why: number for number, why in enumerate(dict.fromkeys(told), start=1)}
+
+
+def shown(experiment: Experiment, rows: Sequence[Row]) -> Shown:
+    """Return a table in words."""
+    places = {axis: dict.fromkeys(row.cell.at[axis] for row in rows) for axis in AXES}
+    places["metric"] = dict.fromkeys(row.cell.metric for row in rows)
+    axes = tuple(axis for axis, values in places.items() if len(values) > 1)
+    fixed = " · ".join(next(iter(v)) for axis, v in places.items() if axis not in axes and v)
+    digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
+    lines = [_line(row, axes, digits[row.cell.metric]) for row in rows]
+    return Shown(experiment, axes, fixed, lines)
+
+
+def paper_name(paper: str) -> str:
+    """Return a paper's name as it is spelt."""
+    return PAPERS.get(paper, paper)
+
+
+def table_name(table: str) -> str:
+    """Return `Table 1` of `table1`, `Table 4 (zh)` of `table4_zh`."""
+    found = re.fullmatch(r"(table|figure)_?([A-Z]?\d+)_?(.*)", table)
+    if not found:
+        return table.replace("_", " ").capitalize()
+    kind, number_, rest = found.groups()
+    return f"{kind.capitalize()} {number_}" + (f" ({rest.replace('_', ' ')})" if rest else "")
+
+
+def number(value: float, digits: int) -> str:
+    """Return a number with so many decimals and a true minus."""
+    told = f"{value:g}" if digits > _MOST else f"{value:,.{digits}f}"
+    return told.replace("-", MINUS)
+
+
+def gap_text(gap: Interval | None, digits: int) -> str:
+    """Return `+0.8 [−0.3, 1.9]`."""
+    if gap is None:
+        return NONE
+    ends = f"[{number(gap.low, digits)}, {number(gap.high, digits)}]"
+    return f"{'+' if gap.difference >= 0 else ''}{number(gap.difference, digits)} {ends}"
+
+
+def duration(hours: float) -> str:
+    """Return a time in the unit that suits it."""
+    if hours >= 1:
+        return f"{hours:,.1f} h"
+    minutes = hours * 60
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
+
+
+def count_text(counts: dict[str, int]) -> str:
+    """Return `2 within, 1 below, …` of those that occur."""
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
+
+
+def total(tables: Sequence[Shown]) -> dict[str, int]:
+    """Return how many rows of all tables have each verdict."""
+    each = [table.counts() for table in tables]
+    return {verdict: sum(counts[verdict] for counts in each) for verdict in VERDICTS}
+
+
+def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
+    cell, experiment = row.cell, row.experiment
+    ours_digits = max(digits, 1)
+    run = [own for own in (row.paper, row.honest) if own]
+    reason = _reason(experiment, cell)
+    return Line(
+        row=row,
+        place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
+        digits=digits,
+        paper=_with_deviation(cell.value, cell.std, digits),
+        released=_with_deviation(cell.released, None, digits),
+        ours=_score(row.paper, ours_digits),
+        honest=_score(row.honest, ours_digits),
+        difference=gap_text(row.gap, ours_digits),
+        seeds=_seeds(run[0], len(experiment.seeds)) if run else NONE,
+        learned=f"{run[0].learned:,}" if run else NONE,
+        cost=duration(sum(own.hours for own in run)) if run else NONE,
+        why=reason if row.verdict == "not run" and reason else row.why,
+        runs=row.verdict == "not run" and reason is None,
+    )
+
+
+def _reason(experiment: Experiment, cell: Cell) -> str | None:
+    """Return why a cell has no run of its own; of an average, over what."""
+    for rule in experiment.not_run:
+        if rule.holds(cell.at):
+            return str(rule.what)
+    over = next((str(rule.what) for rule in experiment.derived if rule.holds(cell.at)), None)
+    return f"the mean over each {over}, which has rows of its own" if over else None
+
+
+def _decimals(experiment: Experiment, metric: str) -> int:
+    """Return how many decimals the paper prints: the most of any cell of a metric."""
+    cells = [cell for cell in experiment.cells if cell.metric == metric]
+    printed = [n for cell in cells for n in (cell.value, cell.std, cell.released) if n is not None]
+    ends = (Decimal(repr(n)).as_tuple().exponent for n in printed)
+    return max((-end for end in ends if isinstance(end, int) and end < 0), default=0)
+
+
+def _with_deviation(value: float | None, std: float | None, digits: int) -> str:
+    if value is None:
+        return NONE
+    return number(value, digits) + (f" ± {number(std, digits)}" if std is not None else "")
+
+
+def _score(ours: Ours | None, digits: int) -> str:
+    return NONE if ours is None else _with_deviation(ours.value, ours.std, digits)
+
+
+def _seeds(ours: Ours, wanted: int) -> str:
+    """Return `8 of 10, without 3, 7 (failed)`."""
+    told = f"{len(ours.scores)} of {wanted}"
+    if not ours.missing:
+        return told
+    names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
+    return f"{told}, without {', '.join(names)}"

@@ -1,0 +1,119 @@
+"""A drawing as SVG: with its own colours as a file, with the page's inside the page."""
+
+from html import escape
+
+from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Point, Words
+
+LIGHT = {
+    "ink": "#22211f",
+    "muted": "#68655e",
+    "grid": "#e3dfd6",
+    "paper": "#b3402a",
+    "s0": "#1f5fa8",
+    "s1": "#a05a00",
+    "s2": "#1b7a5a",
+    "s3": "#7b4fa3",
+    "s4": "#b03a6f",
+    "s5": "#4f6b12",
+    "s6": "#0f7588",
+    "s7": "#6d5a4c",
+}
+DARK = {
+    "ink": "#ece9e2",
+    "muted": "#a5a198",
+    "grid": "#3a3935",
+    "paper": "#ff9079",
+    "s0": "#7db4f5",
+    "s1": "#e8ab55",
+    "s2": "#6fcfa8",
+    "s3": "#c3a1ea",
+    "s4": "#f090bd",
+    "s5": "#b4cc72",
+    "s6": "#6fcbdc",
+    "s7": "#c9b6a6",
+}
+GROUND = ("#fdfcfa", "#1c1b19")
+_SHAPES = (
+    ".plot text{fill:var(--c);font:11px system-ui,sans-serif;font-variant-numeric:tabular-nums}"
+    ".plot path,.plot rect,.plot circle{stroke:var(--c);fill:none}"
+    ".plot .solid{fill:var(--c);fill-opacity:.62;stroke:none}"
+    ".plot rect{fill:var(--c);fill-opacity:.12}.plot .full{fill:var(--c)}.plot .bold{font-weight:600}"
+)
+
+
+def inside(canvas: Canvas) -> str:
+    """Return the drawing for a page that has `style()` among its own."""
+    return _whole(canvas, "", "")
+
+
+def file(canvas: Canvas) -> str:
+    """Return the drawing for a file of its own, light or dark as the reader's screen is."""
+    dark = "".join(_rule(role, colour) for role, colour in DARK.items())
+    light = "".join(_rule(role, colour) for role, colour in LIGHT.items())
+    style = (
+        f"<style>{_SHAPES}{light}.ground{{fill:{GROUND[0]}}}"
+        f"@media(prefers-color-scheme:dark){{{dark}.ground{{fill:{GROUND[1]}}}}}</style>"
+    )
+    ground = f'<path class="ground" d="M0 0H{canvas.width:g}V{canvas.height:g}H0Z"/>'
+    name = ' xmlns="http://www.w3.org/2000/svg"'
+    return _whole(canvas, name, style + ground) + "\n"
+
+
+def style() -> str:
+    """Return the page's rules for drawings; `light-dark` follows the page's theme."""
+    both = (_rule(role, f"light-dark({LIGHT[role]},{DARK[role]})") for role in LIGHT)
+    return _SHAPES + "".join(both)
+
+
+def _rule(role: str, colour: str) -> str:
+    return f".plot .{role}{{--c:{colour}}}"
+
+
+def _whole(canvas: Canvas, name: str, head: str) -> str:
+    size = f'width="{canvas.width:g}" height="{canvas.height:g}"'
+    box = f'viewBox="0 0 {canvas.width:g} {canvas.height:g}"'
+    title = escape(canvas.title)
+    marks = "".join(map(_mark, canvas.marks))
+    return (
+        f'<svg{name} class="plot" role="img" aria-label="{title}" {size} {box}>'
+        f"<title>{title}</title>{head}{marks}</svg>"
+    )
+
+
+def _mark(mark: Mark) -> str:
+    if isinstance(mark, Path):
+        return _path(mark)
+    if isinstance(mark, Dot):
+        solid = "" if mark.hollow else " solid"
+        at = f'cx="{_n(mark.at[0])}" cy="{_n(mark.at[1])}" r="{_n(mark.radius)}"'
+        title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
+        return f'<circle class="{mark.role}{solid}" {at}>{title}</circle>'
+    if isinstance(mark, Box):
+        at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
+        size = f'width="{_n(mark.size[0])}" height="{_n(mark.size[1])}"'
+        return f'<rect class="{mark.role}" {at} {size} rx="2"/>'
+    return _words(mark)
+
+
+def _path(mark: Path) -> str:
+    line = "M" + "L".join(map(_point, mark.points)) + ("Z" if mark.filled else "")
+    dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
+    full = " full" if mark.filled else ""
+    width = f' stroke-width="{mark.width:g}"' if mark.width != 1 else ""
+    return f'<path class="{mark.role}{full}" d="{line}"{width}{dashes}/>'
+
+
+def _words(mark: Words) -> str:
+    anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+    size = "" if mark.size == 11 else f' style="font-size:{mark.size:g}px"'
+    bold = " bold" if mark.bold else ""
+    at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
+    return f'<text class="{mark.role}{bold}" {at}{anchor}{size}>{escape(mark.text)}</text>'
+
+
+def _point(point: Point) -> str:
+    return f"{_n(point[0])} {_n(point[1])}"
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,68 @@
+"""The ledger as CSV: raw numbers and every seed, for other programs."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from ptrun.ledger.experiment import AXES
+from ptrun.ledger.rows import Ours
+from ptrun.ledger.shown import Line, Shown
+
+_PLACE = ("paper", "table", *AXES, "metric", "value", "std", "released", "statistic", "seeds")
+_OURS = ("", "_std", "_n", "_missing", "_failed", "_searched", "_learned", "_hours", "_scores")
+_END = ("difference", "low", "high", "verdict", "why")
+HEADER = (*_PLACE, *(f"{p}{end}" for p in ("ours_paper", "ours_honest") for end in _OURS), *_END)
+
+
+def tabular(tables: Sequence[Shown]) -> str:
+    """Return the whole file; lines end in a bare newline."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows(_row(line) for table in tables for line in table.lines)
+    return text.getvalue()
+
+
+def _row(line: Line) -> list[str]:
+    row = line.row
+    cell, experiment, gap = row.cell, row.experiment, row.gap
+    printed = (cell.value, cell.std, cell.released)
+    ends = (gap.difference, gap.low, gap.high) if gap else (None,) * 3
+    return [
+        experiment.paper,
+        experiment.table,
+        *(cell.at[axis] for axis in AXES),
+        cell.metric,
+        *("" if value is None else str(value) for value in printed),
+        experiment.statistic,
+        _list(experiment.seeds),
+        *_ours(row.paper),
+        *_ours(row.honest),
+        *map(_number, ends),
+        row.verdict,
+        line.why or "",
+    ]
+
+
+def _ours(ours: Ours | None) -> list[str]:
+    if ours is None:
+        return [""] * len(_OURS)
+    return [
+        _number(ours.value),
+        _number(ours.std),
+        str(len(ours.scores)),
+        _list(ours.missing),
+        _list(ours.failed),
+        str(ours.searched),
+        str(ours.learned),
+        _number(ours.hours),
+        " ".join(f"{seed}:{_number(score)}" for seed, score in ours.scores.items()),
+    ]
+
+
+def _list(seeds: Sequence[int]) -> str:
+    return " ".join(map(str, seeds))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")

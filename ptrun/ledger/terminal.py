@@ -1,0 +1,64 @@
+"""The ledger on the terminal: a table each, reasons numbered below it, verdicts counted at the end."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ptrun.ledger.columns import columns
+from ptrun.ledger.shown import STATISTICS, Line, Shown, count_text, total
+
+_STYLES = {
+    "within": "green",
+    "above": "cyan",
+    "below": "yellow",
+    "not comparable": "magenta",
+    "not run": "dim",
+}
+
+
+def terminal(tables: Sequence[Shown]) -> Group:
+    """Return what to print."""
+    parts: list[RenderableType] = [part for table in tables for part in (_table(table), "")]
+    return Group(*parts, f"{count_text(total(tables))}.")
+
+
+def _table(table: Shown) -> Table:
+    experiment = table.experiment
+    title = f"{table.heading}: {experiment.title}" + (f" ({table.fixed})" if table.fixed else "")
+    found = [c for c in columns(table) if c[0] in map(str.capitalize, table.axes) or _any(table, c)]
+    shown = Table(title=escape(title), title_justify="left", caption_justify="left")
+    for index, (name, _) in enumerate(found):
+        shown.add_column(name, justify="left" if index < len(table.axes) else "right")
+    shown.add_column("Verdict")
+    reasons = table.reasons()
+    for line in table.lines:
+        shown.add_row(*(escape(read(line)) for _, read in found), _verdict(line, reasons))
+    shown.caption = "\n".join(_notes(table, reasons))
+    return shown
+
+
+def _any(table: Shown, column: tuple[str, object]) -> bool:
+    """Return whether a column has anything to tell: without runs most have not."""
+    ran = any(line.row.paper for line in table.lines), any(line.row.honest for line in table.lines)
+    needed = {"Paper": True, "Released": True, "Ours (paper)": ran[0], "Ours (honest)": ran[1]}
+    return needed.get(column[0], any(ran))
+
+
+def _verdict(line: Line, reasons: dict[str, int]) -> Text:
+    mark = reasons.get(line.why or "")
+    told = line.row.verdict + (f" ({mark})" if mark else "")
+    return Text(told, style=_STYLES[line.row.verdict])
+
+
+def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
+    experiment = table.experiment
+    notes = [f"({number}) {escape(why)}" for why, number in reasons.items()]
+    open_ = [line.why for line in table.lines if line.runs and line.why]
+    if open_:
+        all_ = escape(f"ptrun experiment={experiment.name}")
+        notes.append(f"not run yet: {all_}, or one cell: {escape(open_[0])}")
+    what = f"{STATISTICS[experiment.statistic]} of {len(experiment.seeds)}"
+    return [*notes, f"{what} ± deviation (n - 1); difference to the paper [95 % interval]"]
