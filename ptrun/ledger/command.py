@@ -1,9 +1,11 @@
-"""`ptrun report paper=NAME`: every number a paper prints beside ours, here or in a folder of files."""
+"""`ptrun report paper=NAME`: every printed number beside ours, here or in a folder of files."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
@@ -15,7 +17,7 @@ from ptrun.ledger.markdown import markdown
 from ptrun.ledger.page import page
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
-from ptrun.ledger.shown import Shown, count_text, shown, total
+from ptrun.ledger.shown import PAPERS, Shown, count_text, shown, total
 from ptrun.ledger.tabular import tabular
 from ptrun.ledger.terminal import terminal
 
@@ -36,7 +38,7 @@ def report(arguments: Sequence[str]) -> RenderableType:
         return terminal(tables)
     files = write(tables, Path(asked["to"]))
     told = "" if png.possible() else "\nPNG files too: pip install 'ptrun[figures]'"
-    return f"{count_text(total(tables))}.\n{_listed(Path(asked['to']), files)}{told}"
+    return Text(f"{count_text(total(tables))}.\n{_listed(Path(asked['to']), files)}{told}")
 
 
 def write(tables: Sequence[Shown], folder: Path) -> list[str]:
@@ -80,14 +82,26 @@ def _asked(arguments: Sequence[str]) -> dict[str, str]:
 
 def _names(paper: str, table: str | None) -> list[str]:
     """Return the experiments meant."""
-    known = [name.split("/") for name in experiments.names()]
+    known = [(own, name) for own, _, name in (n.partition("/") for n in experiments.names())]
     papers = {own for own, _ in known} | {"all"}
     if paper not in papers:
         raise UserError(unknown(f"report paper={paper}", paper, papers))
     mine = [(own, name) for own, name in known if paper in ("all", own)]
     if table is not None and table not in (name for _, name in mine):
         raise UserError(unknown(f"report table={table}", table, {name for _, name in mine}))
+    mine.sort(key=_rank)
     return [f"{own}/{name}" for own, name in mine if table in (None, name)]
+
+
+def _rank(name: tuple[str, str]) -> tuple[int, int, list[str | int]]:
+    """Return what sorts papers as they are named, tables before figures, 10 after 9."""
+    paper, table = name
+    known = list(PAPERS)
+    parts = re.split(r"(\d+)", table)
+    first = known.index(paper) if paper in known else len(known)
+    kind = [table.startswith(word) for word in ("table", "figure")]
+    numbers: list[str | int] = [int(part) if part.isdigit() else part for part in parts]
+    return first, 0 if kind[0] else 2 if kind[1] else 1, numbers
 
 
 def _listed(folder: Path, files: Sequence[str]) -> str:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ptrun.config.build import plain
 from ptrun.config.paths import conf_dir
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
+from ptrun.ledger.quick_yaml import said
 
 AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
@@ -170,8 +168,8 @@ def read(file: Path) -> Experiment:
         UserError: a key is unknown, or a cell or rule has a place that no axis knows.
     """
     try:
-        content: dict[str, Any] = plain(OmegaConf.load(file))  # type: ignore[arg-type]
-    except (YAMLError, OmegaConfBaseException) as error:
+        content: dict[str, Any] = said(file)
+    except YAMLError as error:
         raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
     for key in content.keys() - _KEYS:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))

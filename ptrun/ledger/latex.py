@@ -1,4 +1,4 @@
-"""The ledger as LaTeX: one longtable each, to be `\\input`; needs booktabs and longtable."""
+"""The ledger as LaTeX: one longtable each, to be included; needs booktabs and longtable."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"\ensuremath{\pm}",
-    "×": r"\ensuremath{\times}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
     "·": r"\textperiodcentered{}",
     MINUS: r"\ensuremath{-}",
     NONE: "--",

@@ -80,7 +80,7 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
 
 def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
-    found = {
+    found: dict[str, Any] = {
         "place": line.place,
         "where": " ".join([*cell.at.values(), cell.metric]),
         "paper": line.paper,

@@ -1,4 +1,4 @@
-"""How a row of the ledger reads: the same words and digits on the terminal, in files, on the page."""
+"""How a row of the ledger reads: in the same words and digits wherever it is shown."""
 
 import re
 from collections import Counter
@@ -24,6 +24,7 @@ STATISTICS = {
     "mean": "the mean of the seeds",
     "best_3": "the mean of the best 3 seeds",
     "max": "the best seed",
+    "min": "the worst seed",
     "single": "one seed",
 }
 _MOST = 4  # decimals; more are written as 5e-05

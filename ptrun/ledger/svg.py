@@ -37,7 +37,8 @@ _SHAPES = (
     ".plot text{fill:var(--c);font:11px system-ui,sans-serif;font-variant-numeric:tabular-nums}"
     ".plot path,.plot rect,.plot circle{stroke:var(--c);fill:none}"
     ".plot .solid{fill:var(--c);fill-opacity:.62;stroke:none}"
-    ".plot rect{fill:var(--c);fill-opacity:.12}.plot .full{fill:var(--c)}.plot .bold{font-weight:600}"
+    ".plot rect{fill:var(--c);fill-opacity:.12}.plot .full{fill:var(--c)}"
+    ".plot .bold{font-weight:600}"
 )
 
 

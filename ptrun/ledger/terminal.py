@@ -1,4 +1,4 @@
-"""The ledger on the terminal: a table each, reasons numbered below it, verdicts counted at the end."""
+"""The ledger on the terminal: tables with their reasons below, verdicts counted at the end."""
 
 from collections.abc import Sequence
 

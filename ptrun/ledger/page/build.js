@@ -67,8 +67,8 @@ function sheet(table) {
   table.body = made("tbody");
   table.node = made("section", { class: "sheet", id: table.name, "aria-label": `${table.paper}, ${table.table}` },
     made("header", {}, made("h2", { tabindex: "-1" }, `${table.paper} · ${table.table}`), made("p", {}, [table.title, table.fixed].filter(Boolean).join(" · "))),
-    facts(table),
-    Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key])),
+    made("div", { class: "beside" }, facts(table),
+      Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === "curves"))),
     made("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${table.paper}, ${table.table}: rows` },
       made("table", {}, made("thead", {}, table.head), table.body)));
   at("tables").append(table.node);
@@ -81,9 +81,9 @@ function facts(table) {
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }
 
-function figure(name, drawing) {
+function figure(name, drawing, open) {
   const box = made("div", { class: "figures", role: "region", tabindex: "0", "aria-label": name });
-  const node = made("details", {}, made("summary", {}, name), box);
+  const node = made("details", { open }, made("summary", {}, name), box);
   node.addEventListener("toggle", () => { if (node.open && !box.firstChild) box.innerHTML = drawing; });
   return node;
 }
@@ -108,5 +108,5 @@ recall();
 filters();
 data.tables.forEach(sheet);
 refresh();
-addEventListener("beforeprint", () => document.querySelectorAll(".sheet > details").forEach((node) => (node.open = true)));
+addEventListener("beforeprint", () => document.querySelectorAll(".beside > details").forEach((node) => (node.open = true)));
 at("made").textContent = `ptrun ${data.version}, ${data.date}`;

@@ -40,7 +40,7 @@ function columns(table) {
 }
 
 function difference(row, table) {
-  if (!row.gap) return made("small", {}, row.why ?? "–");
+  if (!row.gap) return made("small", { class: "why" }, row.why ?? "–");
   const [head, ...interval] = row.difference.split(" ");
   const text = made("span", {}, head + " ", made("small", {}, interval.join(" ")));
   return made("span", {}, text, whisker(row.gap, table.reach));
