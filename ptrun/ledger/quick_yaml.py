@@ -1,4 +1,4 @@
-"""A file of YAML, read by libyaml where it is there: a ledger of all papers reads thousands of lines.
+"""A file of YAML, read by libyaml where it is there: all papers have thousands of lines.
 
 As OmegaConf reads it: `2e-5` is a number, a date is a text, a key twice is refused.
 """
@@ -38,4 +38,4 @@ def said(file: Path) -> Any:
     Raises:
         yaml.YAMLError: it is no YAML, or a key is there twice.
     """
-    return yaml.load(file.read_text(encoding="utf-8"), _Reader)  # noqa: S506
+    return yaml.load(file.read_text(encoding="utf-8"), _Reader)
