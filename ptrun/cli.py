@@ -8,7 +8,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptrun import __version__
@@ -143,22 +142,10 @@ def _report(arguments: Sequence[str]) -> None:
 
     if any(argument.startswith("paper=") for argument in arguments):
         from ptrun.ledger.command import report
+    else:
+        from ptrun.report import report
 
-        Console(width=None if sys.stdout.isatty() else 200).print(report(arguments))
-        return
-    from ptrun.report import table
-
-    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=", "vote=")))
-    folders = [a for a in arguments if not a.startswith(("over=", "best=", "vote="))]
-    best, vote = given.get("best", "1"), given.get("vote", "true")
-    if len(folders) != 1 or len(arguments) > 2 or not best.isdigit() or vote != "true":
-        raise UserError(
-            "report takes one folder: ptrun report outputs [over=method.pattern | best=3 | "
-            "vote=true]"
-        )
-    best_of = int(best) if "best" in given else None
-    shown = table(Path(folders[0]), given.get("over"), best=best_of, vote="vote" in given)
-    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+    Console(width=None if sys.stdout.isatty() else 200).print(report(arguments))
 
 
 def _check(arguments: Sequence[str]) -> None:

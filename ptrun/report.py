@@ -9,6 +9,7 @@ ptrun report outputs vote=true                # and the score of what the seeds 
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import RenderableType
 from rich.table import Table
 
 from ptrun import result
@@ -32,6 +33,24 @@ _BEST = (
     _SEEDS + "\nbest {keep}: the mean of the {keep} highest test scores (DPT), chosen on test, so\n"
     "optimistic; within 2: how many are at most 2 points below the highest"
 )
+
+
+def report(arguments: Sequence[str]) -> RenderableType:
+    """Return the table that a command line asks for.
+
+    Raises:
+        UserError: it names no folder, or more, or a value is wrong; or as `table` does.
+    """
+    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=", "vote=")))
+    folders = [a for a in arguments if not a.startswith(("over=", "best=", "vote="))]
+    best, vote = given.get("best", "1"), given.get("vote", "true")
+    if len(folders) != 1 or len(arguments) > 2 or not best.isdigit() or vote != "true":
+        raise UserError(
+            "report takes one folder: ptrun report outputs [over=method.pattern | best=3 | "
+            "vote=true]"
+        )
+    best_of = int(best) if "best" in given else None
+    return table(Path(folders[0]), given.get("over"), best=best_of, vote="vote" in given)
 
 
 def table(

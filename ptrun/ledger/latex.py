@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 from ptrun.ledger.columns import columns
-from ptrun.ledger.shown import MINUS, NONE, STATISTICS, Line, Shown
+from ptrun.ledger.shown import MINUS, NONE, Line, Shown
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"\ensuremath{\pm}",
@@ -31,8 +34,7 @@ def _table(table: Shown) -> list[str]:
     experiment, reasons = table.experiment, table.reasons()
     told = f"{table.heading}. {experiment.title}"
     told += f" ({table.fixed})." if table.fixed else "."
-    told += f" {STATISTICS[experiment.statistic].capitalize()} of {len(experiment.seeds)}; 95 %"
-    told += " intervals of the difference."
+    told += f" {table.reported.capitalize()}; 95 % intervals of the difference."
     label = f"tab:{experiment.paper}-{experiment.table}"
     return [
         "",

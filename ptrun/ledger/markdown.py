@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ptrun.ledger.columns import columns
-from ptrun.ledger.shown import STATISTICS, Line, Shown, count_text, total
+from ptrun.ledger.shown import Line, Shown, count_text, total
 
 
 def markdown(tables: Sequence[Shown]) -> str:
@@ -25,8 +25,7 @@ def section(table: Shown) -> list[str]:
         "",
         f"Source: {_escaped(experiment.source)}.",
         f"Protocol: {_escaped(experiment.protocol.rstrip('. '))}.",
-        f"A number is {STATISTICS[experiment.statistic]} of {len(experiment.seeds)};"
-        " its interval holds 95 %.",
+        f"A number is {table.reported}; the difference to the paper has a 95 % interval.",
         *([f"Cost: {_escaped(experiment.hours)}."] if experiment.hours else []),
         "",
         _row([*names, "Verdict"]),

@@ -12,7 +12,7 @@ from ptrun.ledger import svg
 from ptrun.ledger.canvas import Canvas
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.rows import Ours
-from ptrun.ledger.shown import STATISTICS, VERDICTS, Line, Shown, number, paper_name, table_name
+from ptrun.ledger.shown import VERDICTS, Line, Shown, number, paper_name, table_name
 
 _POINTS = 40  # of a training curve
 
@@ -59,6 +59,8 @@ def _part(name: str) -> str:
 
 def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
     experiment = table.experiment
+    drawn = "curves" if "curves" in drawings else "seeds"
+    first = drawn if experiment.curve else None  # of a figure, what it draws is open
     found = pairs([line.row for line in table.lines])
     return {
         "name": experiment.name,
@@ -69,10 +71,10 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
         "source": experiment.source,
         "protocol": experiment.protocol,
         "hours": experiment.hours,
-        "statistic": STATISTICS[experiment.statistic],
-        "seeds": list(experiment.seeds),
+        "reported": table.reported,
         "axes": table.axes,
         "released": table.released,
+        "first": first,
         "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
         "rows": [_row(line, found.get(index, [])) for index, line in enumerate(table.lines)],
     }
@@ -100,7 +102,7 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
         "ours": {name: _ours(own) for name, own in runs.items()},
         "told": {"paper": line.ours, "honest": line.honest},
         "difference": line.difference,
-        "seeds": f"{len(first.scores)} of {len(row.experiment.seeds)}",
+        "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
         "hours": round(sum(own.hours for own in runs.values()), 4),
         "cost": line.cost,

@@ -25,11 +25,14 @@ _HIGH = 190.0
 
 
 def plots(table: Shown) -> dict[str, Canvas]:
-    """Return the drawings of a table by name: `seeds` if any ran, `curves` of a figure."""
+    """Return the drawings of a table by name: `seeds` if any ran, `curves` of a figure.
+
+    Methods beside each other are no curve: of such a figure the seeds are the drawing.
+    """
     found = {}
     if any(_ran(line.row) for line in table.lines):
         found["seeds"] = seeds(table)
-    if table.experiment.curve and any(map(_points_of, table.lines)):
+    if table.experiment.curve not in (None, "method") and any(map(_points_of, table.lines)):
         found["curves"] = curves(table)
     return found
 

@@ -45,7 +45,11 @@ def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]
         how = {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
         axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, zorder=depth, **how))
     elif isinstance(mark, Box):
-        axes.add_patch(patches.Rectangle(mark.at, *mark.size, fc=f"{colour}1f", ec=colour, lw=0.75))
+        axes.add_patch(
+            patches.Rectangle(
+                mark.at, *mark.size, fc=f"{colour}1f", ec=colour, lw=0.75, zorder=depth
+            )
+        )
     else:
         axes.text(
             *mark.at,

@@ -20,11 +20,11 @@ PAPERS = {
     "idpg": "IDPG",
     "ppt": "PPT",
 }
-STATISTICS = {
-    "mean": "the mean of the seeds",
-    "best_3": "the mean of the best 3 seeds",
-    "max": "the best seed",
-    "min": "the worst seed",
+_STATISTICS = {
+    "mean": "the mean of {} seeds",
+    "best_3": "the mean of the best 3 of {} seeds",
+    "max": "the best of {} seeds",
+    "min": "the worst of {} seeds",
     "single": "one seed",
 }
 _MOST = 4  # decimals; more are written as 5e-05
@@ -87,6 +87,12 @@ class Shown:
     def released(self) -> bool:
         """Whether a number of the released code is known."""
         return any(line.row.cell.released is not None for line in self.lines)
+
+    @property
+    def reported(self) -> str:
+        """What a printed number is, in words."""
+        seeds = len(self.experiment.seeds)
+        return _STATISTICS[self.experiment.statistic].format(seeds) if seeds > 1 else "one seed"
 
     def counts(self) -> dict[str, int]:
         """Return how many rows have each verdict, in a fixed order."""

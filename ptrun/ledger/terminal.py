@@ -1,6 +1,6 @@
 """The ledger on the terminal: tables with their reasons below, verdicts counted at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ptrun.ledger.columns import columns
-from ptrun.ledger.shown import STATISTICS, Line, Shown, count_text, total
+from ptrun.ledger.shown import Line, Shown, count_text, total
 
 _STYLES = {
     "within": "green",
@@ -21,22 +21,30 @@ _STYLES = {
 
 def terminal(tables: Sequence[Shown]) -> Group:
     """Return what to print."""
-    parts: list[RenderableType] = [part for table in tables for part in (_table(table), "")]
+    parts: list[RenderableType] = [part for table in tables for part in _parts(table)]
     return Group(*parts, f"{count_text(total(tables))}.")
 
 
-def _table(table: Shown) -> Table:
-    experiment = table.experiment
-    title = f"{table.heading}: {experiment.title}" + (f" ({table.fixed})" if table.fixed else "")
+def _parts(table: Shown) -> Iterator[RenderableType]:
+    """Yield a table between its title and its notes, which may be wider."""
+    title = f"{table.heading}: {table.experiment.title}"
+    title += f" ({table.fixed})" if table.fixed else ""
+    yield Text(title, style="bold")
+    reasons = table.reasons()
+    yield _table(table, reasons)
+    for note in _notes(table, reasons):
+        yield Text(note, style="dim")
+    yield ""
+
+
+def _table(table: Shown, reasons: dict[str, int]) -> Table:
     found = [c for c in columns(table) if c[0] in map(str.capitalize, table.axes) or _any(table, c)]
-    shown = Table(title=escape(title), title_justify="left", caption_justify="left")
+    shown = Table()
     for index, (name, _) in enumerate(found):
         shown.add_column(name, justify="left" if index < len(table.axes) else "right")
     shown.add_column("Verdict")
-    reasons = table.reasons()
     for line in table.lines:
         shown.add_row(*(escape(read(line)) for _, read in found), _verdict(line, reasons))
-    shown.caption = "\n".join(_notes(table, reasons))
     return shown
 
 
@@ -54,11 +62,10 @@ def _verdict(line: Line, reasons: dict[str, int]) -> Text:
 
 
 def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
-    experiment = table.experiment
-    notes = [f"({number}) {escape(why)}" for why, number in reasons.items()]
+    notes = [f"({number}) {why}" for why, number in reasons.items()]
     open_ = [line.why for line in table.lines if line.runs and line.why]
     if open_:
-        all_ = escape(f"ptrun experiment={experiment.name}")
-        notes.append(f"not run yet: {all_}, or one cell: {escape(open_[0])}")
-    what = f"{STATISTICS[experiment.statistic]} of {len(experiment.seeds)}"
-    return [*notes, f"{what} ± deviation (n - 1); difference to the paper [95 % interval]"]
+        notes.append(f"not run yet: ptrun experiment={table.experiment.name}")
+        notes.append(f"one cell alone: {open_[0]}")
+    meaning = f"{table.reported} ± deviation (n - 1); difference to the paper [95 % interval]"
+    return [*notes, meaning]

@@ -85,7 +85,9 @@ def test_a_method_is_found_from_its_override(option):
     assert f"ptrun.method.{option}." in text and (ROOT / "method" / f"{option}.py").is_file()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["list", "task"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list"], ["list", "task"], ["report", "paper=all"]]
+)
 def test_light_commands_import_nothing_heavy(arguments):
     code = (
         f"import sys; sys.argv = ['ptrun', *{arguments!r}]\n"

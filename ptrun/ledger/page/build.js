@@ -68,15 +68,14 @@ function sheet(table) {
   table.node = made("section", { class: "sheet", id: table.name, "aria-label": `${table.paper}, ${table.table}` },
     made("header", {}, made("h2", { tabindex: "-1" }, `${table.paper} · ${table.table}`), made("p", {}, [table.title, table.fixed].filter(Boolean).join(" · "))),
     made("div", { class: "beside" }, facts(table),
-      Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === "curves"))),
+      Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === table.first))),
     made("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${table.paper}, ${table.table}: rows` },
       made("table", {}, made("thead", {}, table.head), table.body)));
   at("tables").append(table.node);
 }
 
 function facts(table) {
-  const count = table.seeds.length;
-  const known = { Protocol: table.protocol, Source: table.source, Reported: `${table.statistic} of ${count}`, Cost: table.hours };
+  const known = { Protocol: table.protocol, Source: table.source, Reported: table.reported, Cost: table.hours };
   const terms = Object.entries(known).filter(([, text]) => text).flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]);
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }

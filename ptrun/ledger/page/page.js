@@ -27,15 +27,15 @@ function columns(table) {
   const score = (protocol) => [(row) => row.ours?.[protocol]?.value, (row) => row.told?.[protocol]];
   return [
     ...places,
+    { name: "Verdict", key: (row) => data.verdicts.indexOf(row.verdict), cell: verdict, kind: "" },
     number("Paper", (row) => row.value, (row) => row.paper),
     ...(table.released ? [rerun] : []),
     number("Ours (paper)", ...score("paper"), "num value"),
     number("Ours (honest)", ...score("honest"), "num value"),
     number("Difference", (row) => row.gap?.[0], (row) => difference(row, table)),
-    number("Seeds", (row) => row.ours && Object.values(row.ours)[0].scores.length, (row) => row.seeds),
-    number("Learned", (row) => row.learned, (row) => row.learned?.toLocaleString("en")),
+    number("Seeds", (row) => row.ours && Object.values(row.ours)[0].scores.length, (row) => seeds(row)),
+    number("Learned", (row) => row.learned, (row) => row.learned == null ? null : short(row.learned)),
     number("Cost", (row) => row.hours, (row) => row.cost),
-    { name: "Verdict", key: (row) => data.verdicts.indexOf(row.verdict), cell: verdict, kind: "" },
   ];
 }
 
@@ -53,7 +53,19 @@ function verdict(row) {
 // A mean and its deviation: the second in grey.
 function score(text) {
   const [head, deviation] = String(text).split(" ± ");
-  return deviation ? [head, made("small", {}, ` ± ${deviation}`)] : [head];
+  return [made("span", {}, head, deviation ? made("small", {}, ` ± ${deviation}`) : null)];
+}
+
+// A count in the room of a column; its row's details have all digits.
+function short(count) {
+  return count.toLocaleString("en", count < 100000 ? {} : { notation: "compact", minimumFractionDigits: 1, maximumFractionDigits: 1 });
+}
+
+// How many seeds; those that are not there by name.
+function seeds(row) {
+  if (!row.ours) return null;
+  const missing = Object.values(row.ours)[0].missing;
+  return made("span", { title: missing.length ? `without seed ${missing.join(", ")}` : null }, row.seeds);
 }
 
 // Rows.
@@ -73,10 +85,10 @@ function line(row, table, found) {
 
 // Without runs the columns of runs tell what to type, or why there is nothing to type.
 function todo(row, table, cells) {
-  const before = table.axes.length + (table.released ? 2 : 1);
+  const before = table.axes.length + (table.released ? 3 : 2); // places, verdict, the paper's
   const text = row.runs ? [made("code", {}, row.why), copier(row.why)] : [made("span", { title: row.why }, row.why)];
-  const middle = made("td", { class: "todo", colspan: cells.length - before - 1 }, made("div", {}, text));
-  return [...cells.slice(0, before), middle, cells.at(-1)];
+  const rest = made("td", { class: "todo", colspan: cells.length - before }, made("div", {}, text));
+  return [...cells.slice(0, before), rest];
 }
 
 function copier(text) {
@@ -115,7 +127,8 @@ function toggle(button, node, row, width) {
 function detail(row) {
   const curves = Object.entries(row.ours).filter(([, own]) => own.history.length);
   return made("div", { class: "panels" },
-    made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(told)),
+    made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(told),
+      made("p", {}, `${row.learned.toLocaleString("en")} learned parameters; ${row.cost} in all`)),
     curves.map(([name, own]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), trainingPlot(own))),
     row.pairs.length ? made("div", {}, made("h3", {}, "Against other methods, same seeds"), paired(row.pairs)) : null);
 }

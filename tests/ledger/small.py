@@ -1,0 +1,62 @@
+"""A small table with every kind of row, and results for it as runs write them."""
+
+import json
+
+TABLE = """
+paper: made
+table: table1
+title: Two methods | <b>side</b> & side </script><script>alert(1)</script><!--
+source: nowhere
+protocol: as it comes
+seeds: [1, 2, 3, 4, 5]
+statistic: mean
+backbone: {small: backbone=bert_base_cased}
+method: {FT: method=fine_tuning, PT_1: method=prompt_tuning, quoted: ""}
+setting: {full: setting=full}
+task: {RTE: task=rte, CB: task=cb, AVG: ""}
+metrics: {acc: accuracy}
+not_run: [{when: {method: quoted}, why: "another paper's number, 100 % <i>quoted</i>"}]
+derived: [{when: {task: AVG}, mean_over: task}]
+cells:
+  - [small, FT, full, RTE, acc, 70.1, 1.0]
+  - [small, PT_1, full, RTE, acc, 71.0, null, 70.2]
+  - [small, FT, full, CB, acc, 80.0]
+  - [small, PT_1, full, CB, acc, null]
+  - [small, PT_1, full, AVG, acc, 75.5]
+  - [small, quoted, full, RTE, acc, 60.0]
+"""
+SCORES = {
+    ("small.FT.full.RTE", "paper"): {1: 70.0, 2: 71.0, 3: 69.0, 4: 70.5, 5: 69.5},
+    ("small.FT.full.RTE", "honest"): {1: 69.0, 2: 70.0},
+    ("small.PT_1.full.RTE", "paper"): {1: 74.0, 2: 75.0, 3: 73.0, 4: 74.5, 5: 73.5},
+    ("small.PT_1.full.CB", "paper"): {1: 81.0, 3: 83.0},
+}
+
+
+def results(outputs, *, table="made/table1", scores=SCORES):
+    """Write the runs of some cells; seed 2 of the last cell failed."""
+    for (key, protocol), own in scores.items():
+        for seed, score in own.items():
+            write(outputs / table / key, protocol, seed, score)
+    write(outputs / table / "small.PT_1.full.CB", "paper", 2, None)
+
+
+def write(folder, protocol, seed, score):
+    """Write one run's result, or its failure without a score."""
+    place = folder / f"{protocol}-s{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    status = "failed" if score is None else "finished"
+    history = [{"step": 10 * n, "accuracy": 50.0 + n} for n in range(1, 4)]
+    content = {
+        "run_id": place.name,
+        "group": protocol,
+        "status": status,
+        "names": {"protocol": protocol},
+        "seed": seed,
+        "metric": "accuracy",
+        "metrics": {"dev": {"accuracy": score}, "test": {"accuracy": score}} if score else {},
+        "learned_parameters": {"total": 20_480},
+        "manifest": {"seconds": 360.0, "history": history},
+    }
+    name = "result.json" if score else "failure.json"
+    (place / name).write_text(json.dumps(content))

@@ -1,0 +1,94 @@
+"""The same row in words, as Markdown, CSV, LaTeX and on the terminal."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ptrun.cli import main
+from ptrun.errors import UserError
+from ptrun.ledger.command import report
+from ptrun.ledger.experiment import read
+from ptrun.ledger.latex import latex
+from ptrun.ledger.markdown import markdown
+from ptrun.ledger.rows import rows
+from ptrun.ledger.shown import MINUS, duration, gap_text, number, shown, table_name
+from ptrun.ledger.statistics import Interval
+from ptrun.ledger.tabular import tabular
+from ptrun.ledger.terminal import terminal
+from tests.ledger.small import TABLE, results
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "table.yaml").write_text(TABLE)
+    results(tmp_path / "outputs")
+    experiment = read(tmp_path / "table.yaml")
+    return shown(experiment, rows(experiment, tmp_path / "outputs"))
+
+
+def test_a_table_as_markdown(table):
+    assert markdown([table]) == (HERE / "golden.md").read_text(encoding="utf-8")
+
+
+def test_a_table_as_csv(table):
+    text = tabular([table])
+    assert text == (HERE / "golden.csv").read_text(encoding="utf-8")
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [row["verdict"] for row in found].count("not run") == 3
+    assert found[3]["ours_paper_missing"] == "2 4 5" and found[3]["ours_paper_failed"] == "2"
+
+
+def test_a_table_as_latex_has_nothing_that_latex_would_read(table):
+    text = latex([table])
+    row = r"PT\_1 & RTE & 71.0 & 70.2 & 74.0 \ensuremath{\pm} 0.8 & -- & +3.0 [2.4, 3.6]"
+    assert row in text and r"100 \% \textless{}i\textgreater{}quoted" in text
+    assert text.isascii() and text.count(r"\end{longtable}") == 1
+
+
+def test_a_table_on_the_terminal_has_its_reasons_and_commands_below(table):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal([table]))
+    text = console.export_text()
+    assert "not run (2)" in text and "(3) another paper's number, 100 % <i>quoted</i>" in text
+    assert "one cell alone: ptrun experiment=made/table1 cell=small.FT.full.CB" in text
+
+
+def test_no_rendering_has_a_star(table):
+    below = markdown([table]) + tabular([table]) + latex([table])
+    assert "*" not in below
+
+
+def test_words():
+    assert gap_text(Interval(0.84, -0.31, 1.94), 1) == f"+0.8 [{MINUS}0.3, 1.9]"
+    assert (number(5e-05, 5), number(1234567.0, 0)) == (f"5e{MINUS}05", "1,234,567")
+    assert [duration(h) for h in (1500.25, 0.5, 0.005)] == ["1,500.2 h", "30 min", "18 s"]
+    assert table_name("table4_zh") == "Table 4 (zh)" and table_name("tableA2_lr") == "Table A2 (lr)"
+    assert table_name("figure3") == "Figure 3" and table_name("lowresource") == "Lowresource"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["paper=dtp"], "did you mean 'dpt'"),
+        (["paper=dpt", "table=tabel1"], "did you mean 'table1'"),
+        (["paper=dpt", "tabel=table1"], "did you mean 'table'"),
+        (["outputs", "paper=dpt"], "Allowed: outputs, paper, table, to"),
+    ],
+)
+def test_a_wrong_word_is_named(arguments, told):
+    with pytest.raises(UserError, match=told):
+        report(arguments)
+
+
+def test_a_paper_without_runs_is_told_what_to_type(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["ptrun", "report", "paper=dpt", "table=table1"])
+    main()
+    text = capsys.readouterr().out
+    assert "not run yet: ptrun experiment=dpt/table1" in text and "91.32" in text
+    assert not list(tmp_path.iterdir())
