@@ -64,16 +64,12 @@ def measured(folder: Path) -> tuple[float, float]:
 def fill(outputs: Path) -> int:
     """Write so many runs, the same ones each time; return how many."""
     dice, written = random.Random(8), 0
-    while written < RUNS:
-        before = written
-        for name in experiments.names():
-            own = experiments.load(name)
-            cells = {c.key: c for c in own.cells if _run(own, c)}
-            for cell in cells.values():
-                if written < RUNS and dice.random() < 0.7:
-                    written += add(outputs, own, cell, dice)
-        if written == before:
-            break
+    loaded = [experiments.load(name) for name in experiments.names()]
+    runnable = {(own.name, c.key): (own, c) for own in loaded for c in own.cells if _run(own, c)}
+    while written < RUNS:  # once over all cells, and again under other configurations
+        for own, cell in dice.sample(list(runnable.values()), k=len(runnable)):
+            if written < RUNS:
+                written += add(outputs, own, cell, dice)
     return written
 
 
