@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ptrun import __version__
@@ -32,6 +33,8 @@ ptrun: config-driven experiments in prompt tuning
                               vote=true: the score of the seeds' majority too
   ptrun report paper=NAME     every number that a paper prints (or all papers) beside ours;
                               table=table1, outputs=DIR, to=FOLDER: a page, CSV, LaTeX, figures
+  ptrun diff A B              what differs between two runs (folders or ids), and whether it may
+  ptrun rerun RUN             the same run once more, in a folder of its own, and the difference
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun plan [KEY=A,B ...]    jobs and their state, parameters, memory on each engine, what fits;
                               needs no weights; length=N tokens, device_gib=80, probe=20 steps
@@ -84,8 +87,14 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "check": _check,
         "grid": _grid,
         "plan": _plan,
+        "diff": _main_of("ptrun.difference.report"),
+        "rerun": _main_of("ptrun.rerun"),
     }
-    helpful = {"import": _import, "pretrain": _pretrain, "adapt": _adapt}  # each has its own help
+    helpful = {  # each has its own help
+        "import": _main_of("ptrun.importing.command"),
+        "pretrain": _main_of("ptrun.pretrain.command"),
+        "adapt": _main_of("ptrun.pretrain.adaptation.command"),
+    }
     if arguments and arguments[0] in helpful:
         helpful[arguments[0]](arguments[1:])
     elif any(argument in ("-h", "--help") for argument in arguments):
@@ -93,7 +102,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
     elif "--version" in arguments:
         print(f"ptrun {__version__}")
     elif any(argument.startswith("experiment=") for argument in arguments):
-        _experiment(arguments)
+        _main_of("ptrun.ledger.running")(arguments)
     elif arguments and arguments[0] in commands:
         commands[arguments[0]](arguments[1:])
     elif any(argument.startswith("-") for argument in arguments):
@@ -186,38 +195,17 @@ def _grid(arguments: Sequence[str]) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(shown(int(given)))
 
 
-def _pretrain(arguments: Sequence[str]) -> None:
-    """Make a backbone."""
-    from ptrun.pretrain.command import main, usage
+def _main_of(module: str) -> Callable[[Sequence[str]], None]:
+    """Return what a module's `main` does, imported when it is called; its own help if it has it."""
 
-    if any(argument in ("-h", "--help") for argument in arguments):
-        print(usage())
-    else:
-        main(arguments)
+    def main(arguments: Sequence[str]) -> None:
+        found = import_module(module)
+        if hasattr(found, "usage") and any(argument in ("-h", "--help") for argument in arguments):
+            print(found.usage())
+        else:
+            found.main(arguments)
 
-
-def _adapt(arguments: Sequence[str]) -> None:
-    """Train a backbone on as a language model."""
-    from ptrun.pretrain.adaptation.command import main, usage
-
-    if any(argument in ("-h", "--help") for argument in arguments):
-        print(usage())
-    else:
-        main(arguments)
-
-
-def _experiment(arguments: Sequence[str]) -> None:
-    """Do all runs of a paper's table."""
-    from ptrun.ledger.running import main
-
-    main(arguments)
-
-
-def _import(arguments: Sequence[str]) -> None:
-    """Make a model folder from another project's checkpoint."""
-    from ptrun.importing.command import main
-
-    main(arguments)
+    return main
 
 
 def _one(overrides: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from ptrun.errors import UserError
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
+RERUNS = "reruns"  # the name below `outputs` of what `ptrun rerun` did again
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -45,7 +46,8 @@ def read(folder: Path) -> RunResult | None:
 def read_all(root: Path) -> list[RunResult]:
     """Return the results of all run folders below a folder, in order of their paths.
 
-    A folder set aside by `rerun=true` (its name holds a `~`) is left out.
+    Left out is what would count a seed twice: folders that `rerun=true` set aside (their names hold
+    a `~`), and what `ptrun rerun` did again.
     """
     return [result for folder in run_folders(root) if (result := read(folder)) is not None]
 
@@ -53,7 +55,8 @@ def read_all(root: Path) -> list[RunResult]:
 def run_folders(root: Path) -> list[Path]:
     """Return the run folders below a folder that finished or failed, in order of their paths."""
     folders = {file.parent for name in (FINISHED, FAILED) for file in root.rglob(name)}
-    return [folder for folder in sorted(folders) if "~" not in folder.name]
+    own = [folder for folder in sorted(folders) if "~" not in folder.name]
+    return [folder for folder in own if RERUNS not in folder.relative_to(root).parts]
 
 
 def _parse(file: Path) -> RunResult:

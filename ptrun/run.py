@@ -70,6 +70,7 @@ def run(composed: Composed) -> RunResult:
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
     store = _open(planned, tuned=tuned)
+    store.remember(composed)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
     all_ = [

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ptrun import invocation
+from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware.ranks import Ranks
 from ptrun.store import RunStore, read_tensors
@@ -34,6 +36,11 @@ class SharedStore:
     def part(self, name: str) -> "SharedStore":
         """Return where one part of the run writes."""
         return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
+
+    def remember(self, composed: Composed) -> None:
+        """Write what was asked for, so that it can be asked for again."""
+        if self.world.main:
+            invocation.write(self.store.folder, composed)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`."""

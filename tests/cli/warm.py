@@ -20,6 +20,7 @@ IMPORTED = (
     "ptrun.run",
     "ptrun.check",
     "ptrun.report",
+    "ptrun.rerun",
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )

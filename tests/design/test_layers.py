@@ -20,8 +20,8 @@ LAYERS = [
     ("importing",),
     ("pretrain",),
     ("result", "cells"),
-    ("store", "manifest", "vote"),
-    ("report", "shared_store"),
+    ("store", "manifest", "vote", "invocation"),
+    ("report", "difference", "shared_store"),
     ("start",),
     ("labelling",),
     ("plan",),
@@ -29,6 +29,7 @@ LAYERS = [
     ("run", "summary"),
     ("check", "grid", "launch", "planning"),
     ("ledger",),
+    ("rerun",),
     ("cli",),
     ("__main__", "rank"),
 ]

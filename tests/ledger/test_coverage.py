@@ -1,11 +1,6 @@
 """Every published number has a cell, with the value that is printed."""
 
-from collections import Counter
-
-import pytest
 import yaml
-
-from ptrun.ledger.experiment import load, names
 
 NAMES = {"ptuning_v2_readme": None}  # the authors' own reruns stand beside tables 2 and 3
 ELSEWHERE = {"ppt": {"unified_layout": "ppt/unified_layout"}}

@@ -1,0 +1,65 @@
+"""Whether two runs learned the same tensors, bit for bit, read without torch."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.difference.find import Run
+from ptrun.errors import UserError
+
+FILE = "prompt.safetensors"
+_PIECE = 2**24
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """How many tensors two runs learned, and the names of those that differ."""
+
+    count: int
+    differing: tuple[str, ...]
+
+
+def compare(a: Run, b: Run) -> Tensors | None:
+    """Return which learned tensors differ in type, form or any bit; None where there are none.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    files = [run.folder / FILE for run in (a, b)]
+    if not all(file.is_file() for file in files):
+        return None
+    own, other = map(_read, files)
+    names = sorted({*own, *other})
+    return Tensors(len(names), tuple(n for n in names if own.get(n) != other.get(n)))
+
+
+def _read(file: Path) -> dict[str, tuple[Any, ...]]:
+    """Return type, form and content of each tensor of a safetensors file: length, JSON, bytes."""
+    found: dict[str, tuple[Any, ...]] = {}
+    try:
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            if size > file.stat().st_size:
+                raise ValueError("its header is longer than the file")
+            header = json.loads(opened.read(size))
+            header.pop("__metadata__", None)
+            for name, told in header.items():
+                start, end = told["data_offsets"]
+                opened.seek(8 + size + start)
+                found[name] = (told["dtype"], told["shape"], _digest(opened, end - start))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file}: damaged ({error}); type rerun=true to make it anew.") from error
+    return found
+
+
+def _digest(opened: Any, length: int) -> str:
+    hashed = hashlib.sha256()
+    while length > 0:
+        piece = opened.read(min(length, _PIECE))
+        if not piece:
+            raise ValueError("it ends too early")
+        hashed.update(piece)
+        length -= len(piece)
+    return hashed.hexdigest()

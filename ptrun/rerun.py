@@ -1,0 +1,204 @@
+"""`ptrun rerun RUN`: a run once more, from what it was asked for, and the difference to the old.
+
+    ptrun rerun outputs/runs/RUN_ID                       # or its id, or the beginning of that
+    ptrun rerun RUN data_dir=DIR backbone.path=FOLDER     # where things are now
+    ptrun rerun RUN hardware=gpu train.lr=1e-2            # or what is to be another
+
+It goes into `outputs/reruns`, each time into a folder that holds no result yet; the old run is
+only read. An interrupted one goes on with the same command.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun import invocation, result
+from ptrun.cells import flat
+from ptrun.config.build import plain
+from ptrun.config.compose import Composed, compose_run, loosen
+from ptrun.config.explain import explain
+from ptrun.config.schema import GROUPS
+from ptrun.config.suggest import unknown
+from ptrun.difference.find import Run, find
+from ptrun.difference.report import told
+from ptrun.errors import RunFailed, UserError
+from ptrun.launch.launch import launch
+from ptrun.plan import plan
+from ptrun.summary import summary
+
+_OWN = ("name", "rerun")
+_COMPONENTS = (*GROUPS, "pretraining")
+_PLACES = ("data_dir", "backbone.path", "task.train", "task.dev", "task.test", "method.glove")
+_RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do a run again and print what differs.
+
+    Raises:
+        UserError: there is no such run, it does not tell what it was asked for, or the run is
+            refused.
+        RunFailed: training failed, this time too or only now.
+    """
+    given = [argument for argument in arguments if "=" not in argument]
+    if len(given) != 1:
+        raise UserError("rerun takes one run: ptrun rerun RUN [KEY=VALUE ...]; its folder or id.")
+    typed = [argument for argument in arguments if "=" in argument]
+    outputs = [one.partition("=")[2] for one in typed if one.startswith("outputs=")]
+    old = find(given[0], "rerun", Path(*outputs[-1:] or ["outputs"]))
+    composed = again(old, typed)
+    folder = Path(composed.config["outputs"]) / composed.config["name"] / plan(composed).run_id
+    try:
+        done = launch(composed)
+    except RunFailed:
+        _tell(old, folder)
+        raise
+    _tell(old, folder, summary(done, composed.config))
+
+
+def again(old: Run, typed: Sequence[str]) -> Composed:
+    """Return what a run was asked for, with what is typed now, in a place of its own.
+
+    Raises:
+        UserError: it is not kept, a typed key is unknown, or a file it names is gone.
+    """
+    kept = invocation.read(old.folder)
+    if kept is None:
+        raise UserError(_not_kept(old))
+    keys = {one: one.partition("=")[0].lstrip("+") for one in typed}
+    if own := [key for key in keys.values() if key in _OWN]:
+        raise UserError(f"rerun {own[0]}=...: a rerun has a name of its own; leave it out.")
+    inside = [one for one, key in keys.items() if key.split(".")[0] in _COMPONENTS and "." in key]
+    outside = [one for one in typed if one not in inside]
+    base = _composed(outside)
+    groups = {keys[one] for one in outside} & set(GROUPS)
+    config = {
+        **base.config,
+        **{key: value for key, value in kept.config.items() if key not in groups},
+        "data_dir": kept.config.get("data_dir") or base.config["data_dir"],
+        "rerun": False,
+    }
+    names = {**base.names, **{g: name for g, name in kept.names.items() if g not in groups}}
+    for one in outside:
+        if keys[one] not in GROUPS:
+            _put(config, keys[one], _at(base.config, keys[one]))
+    for one in inside:
+        _put(config, keys[one], _value(one))
+    if "backbone.path" in keys.values():
+        names["backbone"] = Path(config["backbone"]["path"]).resolve().name
+    _check_places(old, config)
+    composed = Composed(_with_runs(config, str(kept.config["name"])), names)
+    return _placed(composed)
+
+
+def _composed(overrides: Sequence[str]) -> Composed:
+    try:
+        return compose_run(overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from error
+
+
+def _at(config: Mapping[str, Any], path: str) -> Any:
+    """Return what stands at a path; None where nothing does."""
+    found: Any = config
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value in its place.
+
+    Raises:
+        UserError: there is no such place.
+    """
+    parents, _, last = path.rpartition(".")
+    node = _at(config, parents) if parents else config
+    if not isinstance(node, dict):
+        raise UserError(unknown(path, parents.rpartition(".")[2], config))
+    node[last] = value
+
+
+def _value(typed: str) -> Any:
+    """Return the value of an override as Hydra reads it, a folder's `~` written out."""
+    key, _, text = typed.partition("=")
+    try:
+        value = OverridesParser.create().parse_override(loosen(typed)).value()
+    except HydraException as error:
+        raise explain(error, [typed]) from error
+    return os.path.expanduser(text) if key in _PLACES else plain(OmegaConf.create({"": value}))[""]
+
+
+def _check_places(old: Run, config: Mapping[str, Any]) -> None:
+    """Refuse where a file or folder that was typed is gone.
+
+    Raises:
+        UserError: which, and what to type.
+    """
+    gone = dict(_gone(config))
+    if gone:
+        told = " ".join(f"{key}={value}" for key, value in gone.items())
+        keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in gone.items())
+        raise UserError(
+            f"rerun {old.folder}: gone from here: {told}\n"
+            f"type where it is: ptrun rerun {old.folder} {keys}"
+        )
+
+
+def _gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in flat(config).items():
+        if not isinstance(value, str) or not value:
+            continue
+        file = value[1:] if value.startswith("@") else value if key in _PLACES else None
+        here = key.startswith(("method.", "task.pattern")) or key in _PLACES
+        if file and here and not Path(file).expanduser().exists():
+            yield key, value
+
+
+def _with_runs(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Name the runs that a run begins as or is labelled by as it found them: by its own name."""
+    for path in _RUNS:
+        value = _at(config, path)
+        if isinstance(value, str) and value.startswith("run:"):
+            there = Path(config["outputs"]) / name / value.removeprefix("run:")
+            if there.is_dir():
+                _put(config, path, f"run:{there}")
+    return config
+
+
+def _placed(composed: Composed) -> Composed:
+    """Return a run with the first name under which it has no result yet."""
+    number = 1
+    while True:
+        name = result.RERUNS if number == 1 else f"{result.RERUNS}/{number}"
+        own = replace(composed, config={**composed.config, "name": name})
+        if number == 1:
+            run_id = plan(own).run_id
+        folder = Path(own.config["outputs"]) / name / run_id
+        if result.read(folder) is None:
+            return own
+        number += 1
+
+
+def _not_kept(old: Run) -> str:
+    names = old.result.names
+    typed = [f"{g}={names[g]}" for g in GROUPS if g in names and g != "tracking"]
+    return (
+        f"rerun {old.folder}: made before runs kept what they were asked for ({invocation.FILE}).\n"
+        f"type its command with a name of its own, then compare: ptrun {' '.join(typed)} "
+        f"seed={old.result.seed} ... name={result.RERUNS}\n"
+        f"ptrun diff {old.folder} outputs/{result.RERUNS}/{old.result.run_id}"
+    )
+
+
+def _tell(old: Run, folder: Path, *lines: str) -> None:
+    """Print what differs, once for all ranks."""
+    if os.environ.get("RANK", "0") == "0":
+        print(*lines, told(old, find(str(folder), "rerun")), sep="\n")
