@@ -12,6 +12,9 @@ run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbon
 test: .venv/.dev  ## Set up, then pass the tests, on up to four cores.
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
 
+claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
+	$(BIN)/python benchmarks/headlines.py $(ARGS)
+
 check: .venv/.dev  ## Lint and type-check.
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -27,4 +30,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test check format
+.PHONY: help run test claims check format

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+FIVE = "1,2,3,4,5"
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -57,7 +59,7 @@ def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
         (*common, f"backbone={'electra_base' if model else 'pocket_electra'}", "train.epochs=10"),
         rows,
         model,
-        "1,2,3,4,5",
+        FIVE,
     )
 
 
@@ -92,20 +94,27 @@ def ppt(task: str, first: tuple[str, ...], pretraining: tuple[str, ...]) -> Clai
             "PT (MC)": ("method=pt_mc",),
             "Unified PPT": ("method=ppt_unified", *LETTERS),
         },
-        seeds="1,2,3,4,5",
+        seeds=FIVE,
         first=first,
     )
 
 
 CLAIMS = (
-    Claim("facts", "P-tuning T2: manual < P-tuning", ("task=pocket_facts",), FACTS),
+    Claim("facts", "P-tuning T2: manual < P-tuning", ("task=pocket_facts",), FACTS, seeds=FIVE),
     Claim(
         "facts, GPT-2",
         "P-tuning T2: manual < P-tuning",
         ("task=pocket_facts", "backbone=pocket_gpt2"),
         FACTS,
+        seeds=FIVE,
     ),
-    Claim("NER", "P-tuning v2 T3: PT < P-tuning v2 <= FT", ("task=pocket_ner",), methods("", "")),
+    Claim(
+        "NER",
+        "P-tuning v2 T3: PT < P-tuning v2 <= FT",
+        ("task=pocket_ner",),
+        methods("", ""),
+        seeds=FIVE,
+    ),
     Claim(
         "QA",
         "P-tuning v2 T3: PT < P-tuning v2 <= FT",
@@ -120,6 +129,7 @@ CLAIMS = (
             "layers 1-2": (*LAYERS, "method.layers=[1,2]"),
             "layers 3-4": (*LAYERS, "method.layers=[3,4]"),
         },
+        seeds=FIVE,
     ),
     Claim(
         "depth, sentiment",
@@ -129,6 +139,7 @@ CLAIMS = (
             "layers 1-2": (*LAYERS, "method.layers=[1,2]"),
             "layers 3-4": (*LAYERS, "method.layers=[3,4]"),
         },
+        seeds=FIVE,
     ),
     Claim(
         "CoNLL03, mini_bert",
@@ -163,7 +174,7 @@ CLAIMS = (
         "IDPG T1: PT < P-tuning v2, S-IDPG < M-IDPG",
         ("task=pocket_sentiment", "train.epochs=5"),
         IDPG,
-        seeds="1,2,3,4,5",
+        seeds=FIVE,
     ),
     Claim(
         "instances, Subj 1,000, mini_bert",
@@ -171,6 +182,6 @@ CLAIMS = (
         ("task=subj", "setting=k_1000", "train.epochs=5", "train.batch_size=16"),
         IDPG,
         "mini_bert",
-        "1,2,3,4,5",
+        FIVE,
     ),
 )

@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -30,8 +31,14 @@ def scores(claim: Claim, row: str, given: argparse.Namespace) -> list[dict]:
         done = next(before.glob("*/result.json")).parent.resolve()
         own = [part.replace("{first}", str(done)) for part in own]
     folder = sweep([*own, f"seed={given.seeds or claim.seeds}"], f"{claim.name}-{row}", given)
-    results = [json.loads(f.read_text()) for f in folder.rglob("result.json")]
-    return sorted(results, key=lambda run: run["seed"])
+    results = [{**json.loads(f.read_text()), "day": day(f)} for f in folder.rglob("result.json")]
+    wanted = [int(seed) for seed in (given.seeds or claim.seeds).split(",")]
+    return sorted((r for r in results if r["seed"] in wanted), key=lambda run: run["seed"])
+
+
+def day(file: Path) -> str:
+    """Return when a result was written."""
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
 
 
 def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
@@ -54,6 +61,8 @@ def told(claim: Claim, given: argparse.Namespace) -> list[dict]:
                 "claim": claim.name,
                 "says": claim.says,
                 "row": row,
+                "date": max(run["day"] for run in runs),
+                "seeds": [run["seed"] for run in runs],
                 "metric": runs[0]["metric"],
                 "test": [round(score, 2) for score in tests],
                 "mean": round(fmean(tests), 2),
@@ -61,7 +70,7 @@ def told(claim: Claim, given: argparse.Namespace) -> list[dict]:
                 "near": sum(max(tests) - score <= NEAR for score in tests),
                 "learned": runs[0]["learned_parameters"]["total"],
                 "seconds": round(fmean(run["manifest"]["seconds"] for run in runs), 1),
-                **(against(found[0]["test"], tests) if found else {}),
+                **(against(found[0]["test"], tests) if found and len(tests) > 1 else {}),
             }
         )
     return found
@@ -118,7 +127,8 @@ def main() -> None:
 def write(rows: list[dict]) -> None:
     """Put the rows of a claim in place of older ones, all in the order of claims."""
     file = RESULTS / "learning.json"
-    others = [r for r in json.loads(file.read_text()) if r["claim"] != rows[0]["claim"]]
+    known = json.loads(file.read_text()) if file.is_file() else []
+    others = [r for r in known if r["claim"] != rows[0]["claim"]]
     order = [claim.name for claim in CLAIMS]
     found = sorted(others + rows, key=lambda row: order.index(row["claim"]))
     file.write_text(json.dumps(found, indent=1) + "\n")
