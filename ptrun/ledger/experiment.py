@@ -48,6 +48,11 @@ class Cell:
     released: float | None = None
 
     @property
+    def number(self) -> float | None:
+        """The value, where it is one number."""
+        return float(self.value) if isinstance(self.value, int | float) else None
+
+    @property
     def key(self) -> str:
         """A name of its runs, safe as a folder's: cells of several metrics share it."""
         text = ".".join(self.at[axis] for axis in AXES)

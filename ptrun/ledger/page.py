@@ -86,7 +86,7 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
         "place": line.place,
         "where": " ".join([*cell.at.values(), cell.metric]),
         "paper": line.paper,
-        "value": cell.value,
+        "value": cell.number,
         "std": cell.std,
         "released": line.released,
         "rerun": cell.released,

@@ -74,7 +74,7 @@ def _ran(row: Row) -> Ours | None:
 
 
 def _points_of(line: Line) -> bool:
-    return line.row.cell.value is not None or _ran(line.row) is not None
+    return line.row.cell.number is not None or _ran(line.row) is not None
 
 
 def _apart(table: Shown, wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -156,7 +156,7 @@ def _values(line: Line) -> list[float]:
     ours = _ran(line.row)
     assert ours
     cell = line.row.cell
-    spread = [cell.value] if cell.value is not None else []
+    spread = [cell.number] if cell.number is not None else []
     return [*ours.scores.values(), *spread]
 
 
@@ -172,8 +172,8 @@ def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
     for seed, score in ours.scores.items():
         yield Dot((along(score), y), 3.2, "s0", title=f"seed {seed}: {score:.2f}")
     yield Path([(along(ours.value), y - 8), (along(ours.value), y + 8)], "ink", 2)
-    if cell.value is not None:
-        yield _diamond(along(cell.value), y)
+    if cell.number is not None:
+        yield _diamond(along(cell.number), y)
 
 
 def _cut(text: str, most: int = 30) -> str:
@@ -212,7 +212,7 @@ def _step(line: Line) -> str:
 
 
 def _heights(line: Line) -> list[float]:
-    return _values(line) if _ran(line.row) else [float(line.row.cell.value or 0)]
+    return _values(line) if _ran(line.row) else [line.row.cell.number or 0.0]
 
 
 def _series(
@@ -223,8 +223,8 @@ def _series(
         if step not in own:
             continue
         row, x = own[step].row, along(index)
-        if row.cell.value is not None:
-            theirs.append((x, up(row.cell.value)))
+        if row.cell.number is not None:
+            theirs.append((x, up(row.cell.number)))
         if found := _ran(row):
             ours.append((x, up(found.value)))
             for seed, score in found.scores.items():

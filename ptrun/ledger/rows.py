@@ -145,15 +145,15 @@ def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) ->
         why = experiment.reason(cell) or command(experiment, cell)
         return Row(experiment, cell, None, None, None, "not run", why)
     gap = None
-    if isinstance(cell.value, int | float):
+    if cell.number is not None:
         seeds, scores = len(experiment.seeds), list(best.scores.values())
-        gap = interval(scores, experiment.statistic, cell.value, cell.std, seeds)
+        gap = interval(scores, experiment.statistic, cell.number, cell.std, seeds)
     odd = None if gap else _incomparable(cell, best)
     return Row(experiment, cell, ours["paper"], ours["honest"], gap, verdict(gap), odd)
 
 
 def _incomparable(cell: Cell, ours: Ours) -> str:
-    if cell.value is None:
+    if cell.number is None:
         return "the paper draws it and prints no number"
     return f"{len(ours.scores)} seed: its spread is not known"
 

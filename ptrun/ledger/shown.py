@@ -167,12 +167,12 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
     cell, experiment = row.cell, row.experiment
     ours_digits = max(digits, 1)
     run = [own for own in (row.paper, row.honest) if own]
-    reason = _reason(experiment, cell)
+    reason = experiment.reason(cell)
     return Line(
         row=row,
         place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
         digits=digits,
-        paper=_with_deviation(cell.value, cell.std, digits),
+        paper=_printed(cell, digits),
         released=_with_deviation(cell.released, None, digits),
         ours=_score(row.paper, ours_digits),
         honest=_score(row.honest, ours_digits),
@@ -185,21 +185,19 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
     )
 
 
-def _reason(experiment: Experiment, cell: Cell) -> str | None:
-    """Return why a cell has no run of its own; of an average, over what."""
-    for rule in experiment.not_run:
-        if rule.holds(cell.at):
-            return str(rule.what)
-    over = next((str(rule.what) for rule in experiment.derived if rule.holds(cell.at)), None)
-    return f"the mean over each {over}, which has rows of its own" if over else None
-
-
 def _decimals(experiment: Experiment, metric: str) -> int:
     """Return how many decimals the paper prints: the most of any cell of a metric."""
     cells = [cell for cell in experiment.cells if cell.metric == metric]
-    printed = [n for cell in cells for n in (cell.value, cell.std, cell.released) if n is not None]
+    printed = [n for cell in cells for n in (cell.number, cell.std, cell.released) if n is not None]
     ends = (Decimal(repr(n)).as_tuple().exponent for n in printed)
     return max((-end for end in ends if isinstance(end, int) and end < 0), default=0)
+
+
+def _printed(cell: Cell, digits: int) -> str:
+    """Return what the paper prints: a number, or the several that were tried."""
+    if cell.number is None and cell.value is not None:
+        return ", ".join(f"{value:g}" for value in cell.value)  # type: ignore[union-attr]
+    return _with_deviation(cell.number, cell.std, digits)
 
 
 def _with_deviation(value: float | None, std: float | None, digits: int) -> str:
