@@ -93,11 +93,32 @@ def test_what_is_learned_first_and_files_of_word_vectors_are_of_the_pocket_world
     assert not any(o.startswith("pretraining.train.lr") for o in own)
 
 
+def test_what_must_have_been_made_first_has_something_in_its_place():
+    own = scaled(["pretraining.task.source.labeller=run:a", "pretraining.seed=2"], "pocket")
+    assert own[0] == "start=pretrained:ppt_nsp" and "pretraining.seed=2" not in own
+
+
+def test_a_cell_of_another_table_lies_under_the_name_it_has_there(tmp_path):
+    called = "called: {method: F T, setting: all}"
+    (tmp_path / "up.yaml").write_text(TABLE.replace("made/other}", f"made/other, {called}}}"))
+    found = read(tmp_path / "up.yaml")
+    assert found.home(found.cells[0]) == ("made/up", "small.FT.full.RTE")
+    assert found.home(found.cells[1]) == ("made/other", "small.F_T.all.CB")
+
+
+def test_a_place_may_have_spaces(tmp_path):
+    (tmp_path / "up.yaml").write_text(TABLE.replace("quoted", "a paper quoted"))
+    found = read(tmp_path / "up.yaml")
+    assert found.reason(found.cells[-1]) == "another paper's number"
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (("title:", "titel:"), "titel: unknown; did you mean 'title'?"),
         (("PT, full, CB", "XT, full, CB"), "method XT"),
+        (("method: quoted}", "method: quotd}"), "method quotd"),
+        (("when: {method: quoted}", "when: {methd: quoted}"), "when methd"),
         (("paper: made", "paper: [made"), "up.yaml"),
     ],
 )
