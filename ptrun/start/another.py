@@ -34,7 +34,8 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     found = next((folder for folder in own if (folder / FILE).is_file()), None)
     if found:
         return found
-    others = sorted(file.parent for file in outputs.glob(f"*/{there.name}/{FILE}"))
+    known = sorted(file.parent for file in outputs.glob(f"*/{there.name}/{FILE}"))
+    others = [folder for folder in known if folder.parent.name != result.RERUNS] or known
     if len(others) == 1:
         return others[0]
     if others:

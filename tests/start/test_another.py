@@ -212,3 +212,10 @@ def test_the_digest_is_of_the_prompt_alone():
     other = {"": {**one[""], "prompt.table": torch.ones(3, 2)}}
     changed = {"": {**one[""], "prompt.table": torch.full((2, 3), 1 + 1e-6)}}
     assert len({digest(d) for d in (one, other, changed, {"P19": one[""]})}) == 4
+
+
+def test_a_run_is_found_before_its_reruns(tmp_path):
+    for name in ("runs", "reruns"):
+        (tmp_path / name / "id").mkdir(parents=True)
+        (tmp_path / name / "id" / "prompt.safetensors").touch()
+    assert find("id", tmp_path, "new") == tmp_path / "runs" / "id"
