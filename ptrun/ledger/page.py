@@ -12,7 +12,7 @@ from ptrun.ledger import svg
 from ptrun.ledger.canvas import Canvas
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.rows import Ours
-from ptrun.ledger.shown import VERDICTS, Line, Shown, number, paper_name, table_name
+from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, number, paper_name, table_name
 
 _POINTS = 40  # of a training curve
 
@@ -86,7 +86,7 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
         "place": line.place,
         "where": " ".join([*cell.at.values(), cell.metric]),
         "paper": line.paper,
-        "value": cell.number,
+        "value": next(iter(listed(cell.value)), None),
         "std": cell.std,
         "released": line.released,
         "rerun": cell.released,

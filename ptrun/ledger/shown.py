@@ -136,6 +136,13 @@ def number(value: float, digits: int) -> str:
     return told.replace("-", MINUS)
 
 
+def listed(value: float | Sequence[float] | None) -> Sequence[float]:
+    """Return the numbers that a paper prints in one place, as it does searched rates."""
+    if value is None:
+        return []
+    return value if isinstance(value, Sequence) else [value]
+
+
 def gap_text(gap: Interval | None, digits: int) -> str:
     """Return `+0.8 [−0.3, 1.9]`."""
     if gap is None:
@@ -172,7 +179,7 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
         row=row,
         place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
         digits=digits,
-        paper=_printed(cell, digits),
+        paper=_with_deviation(cell.value, cell.std, digits),
         released=_with_deviation(cell.released, None, digits),
         ours=_score(row.paper, ours_digits),
         honest=_score(row.honest, ours_digits),
@@ -188,22 +195,17 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
 def _decimals(experiment: Experiment, metric: str) -> int:
     """Return how many decimals the paper prints: the most of any cell of a metric."""
     cells = [cell for cell in experiment.cells if cell.metric == metric]
-    printed = [n for cell in cells for n in (cell.number, cell.std, cell.released) if n is not None]
+    each = ((*listed(cell.value), cell.std, cell.released) for cell in cells)
+    printed = [n for numbers in each for n in numbers if n is not None]
     ends = (Decimal(repr(n)).as_tuple().exponent for n in printed)
     return max((-end for end in ends if isinstance(end, int) and end < 0), default=0)
 
 
-def _printed(cell: Cell, digits: int) -> str:
-    """Return what the paper prints: a number, or the several that were tried."""
-    if cell.number is None and cell.value is not None:
-        return ", ".join(f"{value:g}" for value in cell.value)  # type: ignore[union-attr]
-    return _with_deviation(cell.number, cell.std, digits)
-
-
-def _with_deviation(value: float | None, std: float | None, digits: int) -> str:
+def _with_deviation(value: float | Sequence[float] | None, std: float | None, digits: int) -> str:
     if value is None:
         return NONE
-    return number(value, digits) + (f" ± {number(std, digits)}" if std is not None else "")
+    told = ", ".join(number(one, digits) for one in listed(value))
+    return told + (f" ± {number(std, digits)}" if std is not None else "")
 
 
 def _score(ours: Ours | None, digits: int) -> str:

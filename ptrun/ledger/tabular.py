@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.rows import Ours
-from ptrun.ledger.shown import Line, Shown
+from ptrun.ledger.shown import Line, Shown, listed
 
 _PLACE = ("paper", "table", *AXES, "metric", "value", "std", "released", "statistic", "seeds")
 _OURS = ("", "_std", "_n", "_missing", "_failed", "_searched", "_learned", "_hours", "_scores")
@@ -33,7 +33,7 @@ def _row(line: Line) -> list[str]:
         experiment.table,
         *(cell.at[axis] for axis in AXES),
         cell.metric,
-        *("" if value is None else str(value) for value in printed),
+        *(" ".join(map(str, listed(value))) for value in printed),
         experiment.statistic,
         _list(experiment.seeds),
         *_ours(row.paper),
