@@ -178,7 +178,7 @@ def page(stored: list[dict]) -> str:
         "of its mean (bootstrap over seeds; Student's below five). `holds`: the interval is above",
         f"0, for `close to` above -{NEAR:g}; for `less variance` the difference is by how much",
         "less a seed lies off its row's median. p: sign flips, two-sided; five seeds cannot give",
-        "less than 0.062, three nothing. A large p beside an interval above 0: few seeds carry it.",
+        "less than 0.062, three nothing. A large p, yet an interval above 0: few seeds carry it.",
         *(["", f"Fewer than five seeds so far: {'; '.join(few)}."] if few else []),
         "",
         "| paper | says | first | second | difference | p | seeds | here |",
