@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
 
-from ptrun.ledger.experiment import AXES, Cell, Experiment
+from ptrun.ledger.experiment import AXES, Experiment
 from ptrun.ledger.rows import Ours, Row
 from ptrun.ledger.statistics import Interval, Verdict
 

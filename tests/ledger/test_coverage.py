@@ -1,17 +1,78 @@
-"""Every published number has a cell, with the value that is printed."""
+"""Every published number has a cell with the value that is printed, and every table its script."""
 
+from collections import Counter
+from pathlib import Path
+
+import pytest
 import yaml
 
-NAMES = {"ptuning_v2_readme": None}  # the authors' own reruns stand beside tables 2 and 3
-ELSEWHERE = {"ppt": {"unified_layout": "ppt/unified_layout"}}
+from ptrun.ledger.experiment import AXES, load, names
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "reproduce"
+RERUN = "ptuning_v2/readme"  # the authors' own reruns: the column `released` of other tables
 
 
 def published(shared):
-    folder = shared / "specs" / "tables"
-    for file in sorted(folder.glob("*.yaml")):
+    for file in sorted((shared / "specs" / "tables").glob("*.yaml")):
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        yield file.stem, f"{content['paper']}/{content['table']}", content["rows"]
+        yield f"{content['paper']}/{content['table']}", content["rows"]
 
 
-def place(row):
-    return tuple(str(row[key]) for key in ("backbone", "method", "setting", "task", "metric"))
+def printed(row):
+    """Return what identifies a printed number; templates are part of a method's name here."""
+    axes = [axis for axis in AXES if axis != "method" or "hard_prompt" not in row]
+    return (*(str(row[axis]) for axis in axes), row["metric"], str(row["value"]), str(row["std"]))
+
+
+def known(cell, *, method):
+    axes = [axis for axis in AXES if axis != "method" or method]
+    return (*(cell.at[axis] for axis in axes), cell.metric, str(cell.value), str(cell.std))
+
+
+@pytest.mark.shared
+def test_every_published_number_has_a_cell(shared):
+    count = 0
+    for name, rows in published(shared):
+        if name != RERUN:
+            method = "hard_prompt" not in rows[0]
+            cells = Counter(known(cell, method=method) for cell in load(name).cells)
+            assert Counter(map(printed, rows)) - cells == Counter(), name
+            count += len(rows)
+    assert count == 1241
+
+
+@pytest.mark.shared
+def test_reruns_of_released_code_stand_beside_the_paper(shared):
+    rows = dict(published(shared))[RERUN]
+    cells = [c for name in ("table2", "table3") for c in load(f"ptuning_v2/{name}").cells]
+    told = Counter(
+        (c.at["backbone"], c.at["task"], c.metric, c.released) for c in cells if c.released
+    )
+    assert told == Counter((r["backbone"], r["task"], r["metric"], r["value"]) for r in rows)
+
+
+def runs(name):
+    experiment = load(name)
+    return any(
+        experiment.reason(cell) is None and experiment.home(cell)[0] == name
+        for cell in experiment.cells
+    )
+
+
+def test_every_table_that_can_be_run_has_a_script_and_no_other():
+    expected = {f"{name.replace('/', '_')}.sh" for name in names() if runs(name)}
+    assert {file.name for file in SCRIPTS.glob("*.sh")} == expected
+
+
+@pytest.mark.parametrize("name", [name for name in names() if runs(name)])
+def test_a_script_checks_first_runs_and_reports(name):
+    lines = (SCRIPTS / f"{name.replace('/', '_')}.sh").read_text(encoding="utf-8").splitlines()
+    paper, table = name.split("/")
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert [line for line in lines if line and not line.startswith("#")] == [
+        "set -euo pipefail",
+        f'ptrun experiment={name} check=true "$@"',
+        f'ptrun experiment={name} "$@"',
+        f"ptrun report paper={paper} table={table}",
+    ]
+    assert load(name).title in " ".join(line.lstrip("# ") for line in lines)

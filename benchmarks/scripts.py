@@ -1,0 +1,47 @@
+"""Every script of scripts/reproduce in the pocket world, and its seconds: `make nightly`.
+
+    python benchmarks/scripts.py [NAME ...]
+
+Each is run as a user would, with `+scale=pocket`: checked, run cell by cell, reported. Cells that
+become alike are run once. Written to results/scripts.json.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULT = Path(__file__).parent / "results" / "scripts.json"
+
+
+def timed(script: Path, outputs: str) -> dict[str, object]:
+    """Run a script; return how it ended and how long it took."""
+    began = time.monotonic()
+    line = [str(script), "+scale=pocket", f"outputs={outputs}"]
+    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ})
+    found = {"seconds": round(time.monotonic() - began, 1), "exit": done.returncode}
+    runs = [own.strip() for own in done.stdout.splitlines() if " finished" in own]
+    wrong = [own for own in done.stderr.splitlines() if own.startswith("ptrun:")]
+    return {**found, "runs": runs, **({"wrong": wrong} if done.returncode else {})}
+
+
+def main() -> None:
+    """Run the scripts named, or all, and keep what was measured beside what was known."""
+    wanted = sys.argv[1:]
+    found = json.loads(RESULT.read_text()) if wanted and RESULT.exists() else {}
+    with tempfile.TemporaryDirectory() as outputs:
+        for script in sorted((ROOT / "scripts" / "reproduce").glob("*.sh")):
+            if not wanted or script.stem in wanted:
+                found[script.stem] = timed(script, outputs)
+                print(script.stem, found[script.stem], flush=True)
+    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+    failed = [name for name, own in found.items() if own["exit"]]
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
