@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptrun import result
-from ptrun.ledger.experiment import Cell, Experiment
+from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.statistics import Interval, Verdict, interval, statistic_of, verdict
 from ptrun.types import RunResult
 
@@ -75,7 +75,11 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
             known[cell.key] = result.read_all(folder) if folder.is_dir() else []
     cells = experiment.cells
     own = [_both(experiment, cell, known[cell.key]) for cell in cells]
-    return [_row(experiment, cell, _of(experiment, i, own)) for i, cell in enumerate(cells)]
+    means = _means_elsewhere(experiment, outputs)
+    return [
+        _row(experiment, cell, means.get((cell.key, cell.metric)) or _of(experiment, i, own))
+        for i, cell in enumerate(cells)
+    ]
 
 
 def command(experiment: Experiment, cell: Cell) -> str:
@@ -90,6 +94,25 @@ def _both(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> dic
         protocol: _ours(experiment, cell, [r for r in found if r.names["protocol"] == protocol])
         for protocol in PROTOCOLS
     }
+
+
+def _means_elsewhere(
+    experiment: Experiment, outputs: Path
+) -> dict[tuple[str, str], Mapping[str, Ours | None]]:
+    """Return what the cells are that repeat a mean of another table, by key and metric."""
+    places = [(cell, *experiment.home(cell)) for cell in experiment.cells]
+    others = {name: load(name) for name in {home for _, home, _ in places} - {experiment.name}}
+    found: dict[tuple[str, str], Mapping[str, Ours | None]] = {}
+    for name, other in others.items():
+        wanted = {key for _, home, key in places if home == name}
+        if not any(other.mean_over(c) for c in other.cells if c.key in wanted):
+            continue
+        there = {(r.cell.key, r.cell.metric): r for r in rows(other, outputs)}
+        for cell, home, key in places:
+            row = there.get((key, cell.metric)) if home == name else None
+            if row and other.mean_over(row.cell):
+                found[cell.key, cell.metric] = {"paper": row.paper, "honest": row.honest}
+    return found
 
 
 def _of(

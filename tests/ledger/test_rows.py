@@ -87,3 +87,19 @@ def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
     *_, mean = rows(made, tmp_path)
     assert dict(mean.paper.scores) == {s: (70 + s + (80 + s + 60 + s) / 2) / 2 for s in (1, 2, 3)}
     assert mean.verdict == "within"
+
+
+def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("ptrun.ledger.rows.load", lambda name: made)
+    head = TABLE[: TABLE.index("derived")].replace("table: up", "table: figure")
+    own = 'of: [{when: {task: AVG}, table: made/up}]\nnot_run: [{why: "a mean of up"}]\n'
+    file = tmp_path / "figure.yaml"
+    file.write_text(head + own + "cells: [[small, FT, full, AVG, accuracy, 70.0]]\n")
+    (row,) = rows(read(file), tmp_path)
+    assert (row.verdict, row.why) == ("not run", "a mean of up")
+    for seed in (1, 2, 3):
+        put(tmp_path, "RTE", seed, 70.0 + seed)
+        put(tmp_path, "CB", seed, 80.0 + seed)
+    (row,) = rows(read(file), tmp_path)
+    assert dict(row.paper.scores) == dict(rows(made, tmp_path)[-1].paper.scores)
+    assert row.verdict == "within"
