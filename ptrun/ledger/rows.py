@@ -7,6 +7,7 @@ each other, of which dev selects.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from ptrun import result
@@ -170,7 +171,8 @@ def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) ->
     gap = None
     if cell.number is not None:
         seeds, scores = len(experiment.seeds), list(best.scores.values())
-        gap = interval(scores, experiment.statistic, cell.number, cell.std, seeds)
+        unit = 10.0 ** Decimal(repr(cell.value)).as_tuple().exponent  # type: ignore[operator]
+        gap = interval(scores, experiment.statistic, cell.number, cell.std, seeds, unit)
     odd = None if gap else _incomparable(cell, best)
     return Row(experiment, cell, ours["paper"], ours["honest"], gap, verdict(gap), odd)
 

@@ -42,13 +42,18 @@ def statistic_of(name: str) -> Statistic:
 
 
 def interval(
-    scores: Sequence[float], statistic: str, paper: float, std: float | None, seeds: int
+    scores: Sequence[float],
+    statistic: str,
+    paper: float,
+    std: float | None,
+    seeds: int,
+    unit: float = 0.0,
 ) -> Interval | None:
     """Return the difference and its interval; None of a single score, whose spread is not known.
 
     Ours is a bootstrap interval over seeds (percentiles, always the same draws), of fewer than five
     seeds Student's for the mean. Where the paper prints a deviation over `seeds`, its own
-    uncertainty is added in squares.
+    uncertainty is added in squares; then half a `unit` of its last digit, which was rounded.
     """
     if len(scores) < 2:
         return None
@@ -56,7 +61,8 @@ def interval(
     low, high = _student(scores) if len(scores) < 5 else _bootstrap(scores, statistic)
     theirs = _NORMAL * std / math.sqrt(seeds) if std else 0.0
     below, above = (math.hypot(side, theirs) for side in (own - low, high - own))
-    return Interval(own - paper, own - paper - below, own - paper + above)
+    gap, half = own - paper, unit / 2
+    return Interval(gap, gap - below - half, gap + above + half)
 
 
 def verdict(found: Interval | None) -> Verdict:

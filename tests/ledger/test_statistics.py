@@ -45,6 +45,12 @@ def test_what_the_paper_does_not_know_widens_the_interval():
     assert printed.difference == alone.difference
 
 
+def test_what_was_rounded_is_not_another_number():
+    scores = [31.26, 31.26, 31.26]
+    assert verdict(interval(scores, "mean", 31.3, None, 3)) == "below"
+    assert verdict(interval(scores, "mean", 31.3, None, 3, unit=0.1)) == "within"
+
+
 def test_pairs_are_told_apart_by_sign_flips():
     first, second = [3.0, 4.0, 5.0, 6.0, 7.0], [1.0, 2.0, 3.0, 4.0, 5.0]
     assert paired(first, second) == 2 / 2**5
