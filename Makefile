@@ -15,6 +15,9 @@ test: .venv/.dev  ## Set up, then pass the tests, on up to four cores.
 claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
 	$(BIN)/python benchmarks/headlines.py $(ARGS)
 
+nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
+
 check: .venv/.dev  ## Lint and type-check.
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -30,4 +33,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test claims check format
+.PHONY: help run test claims nightly check format
