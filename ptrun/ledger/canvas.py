@@ -103,7 +103,7 @@ def ticks(found: Scale, about: int = 5) -> list[float]:
     span = found.high - found.low
     unit: float = 10.0 ** len(str(int(span)))
     steps = [unit * 10.0**-power * own for power in range(8) for own in (5.0, 2.0, 1.0)]
-    step = next((s for s in steps if span / s >= about - 1.5), steps[-1])
+    step = next((s for s in steps if span / s >= about - 2), steps[-1])
     first = int(found.low // step) + 1
     last = int(found.high // step)
     return [round(number * step, 10) for number in range(first, last + 1)]

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from ptrun.ledger.canvas import (
     SERIES,
@@ -9,6 +10,7 @@ from ptrun.ledger.canvas import (
     Canvas,
     Dot,
     Path,
+    Point,
     Role,
     Scale,
     Words,
@@ -56,7 +58,7 @@ def curves(table: Shown) -> Canvas:
     assert experiment.curve
     free = [axis for axis in ("method", "backbone") if axis != experiment.curve]
     by = next((axis for axis in free if axis in table.axes), free[0])
-    lines = [line for line in table.lines if _points_of(line)]
+    lines = list(table.lines)
     steps = list(dict.fromkeys(line.row.cell.at[experiment.curve] for line in lines))
     names = list(dict.fromkeys(line.row.cell.at[by] for line in lines))
     roles = {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}
@@ -64,6 +66,8 @@ def curves(table: Shown) -> Canvas:
     _head(canvas, table.heading, f"over {experiment.curve}", list(roles.items()))
     rest = tuple(axis for axis in table.axes if axis not in (experiment.curve, by))
     for name, own in _panels(lines, rest).items():
+        if not any(map(_points_of, own)):
+            continue
         _curve_panel(canvas, name, own, steps, by, roles)
     canvas.height += _PAD / 2
     return canvas
@@ -155,13 +159,12 @@ def _seed_panel(canvas: Canvas, name: str, lines: Sequence[Line], within: Sequen
 def _values(line: Line) -> list[float]:
     ours = _ran(line.row)
     assert ours
-    cell = line.row.cell
-    spread = [cell.number] if cell.number is not None else []
-    return [*ours.scores.values(), *spread]
+    printed = line.row.cell.number
+    return [*ours.scores.values(), *([] if printed is None else [printed])]
 
 
 def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
-    ours, cell = _ran(line.row), line.row.cell
+    ours, printed = _ran(line.row), line.row.cell.number
     assert ours
     scores = sorted(ours.scores.values())
     if len(scores) >= _BOXED:
@@ -172,8 +175,8 @@ def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
     for seed, score in ours.scores.items():
         yield Dot((along(score), y), 3.2, "s0", title=f"seed {seed}: {score:.2f}")
     yield Path([(along(ours.value), y - 8), (along(ours.value), y + 8)], "ink", 2)
-    if cell.number is not None:
-        yield _diamond(along(cell.number), y)
+    if printed is not None:
+        yield _diamond(along(printed), y)
 
 
 def _cut(text: str, most: int = 30) -> str:
@@ -192,7 +195,9 @@ def _curve_panel(
     canvas.add(Words((_PAD, canvas.height), name, bold=True))
     top, bottom = canvas.height + 10, canvas.height + 10 + _HIGH
     used = [step for step in steps if step in {_step(line) for line in lines}]
-    up = scale([value for line in lines for value in _heights(line)], bottom, top)
+    up = scale(
+        [value for line in lines if _points_of(line) for value in _heights(line)], bottom, top
+    )
     along = Scale(-0.5, len(used) - 0.5, _PAD + 34, canvas.width - _PAD)
     for value in ticks(up):
         canvas.add(Path([(along.start, up(value)), (along.end, up(value))], "grid"))
@@ -218,20 +223,23 @@ def _heights(line: Line) -> list[float]:
 def _series(
     own: Mapping[str, Line], steps: Sequence[str], along: Scale, up: Scale, role: Role
 ) -> Iterator[Path | Dot]:
-    theirs, ours = [], []
+    theirs: list[Point | None] = []
+    ours: list[Point | None] = []
     for index, step in enumerate(steps):
-        if step not in own:
-            continue
-        row, x = own[step].row, along(index)
-        if row.cell.number is not None:
-            theirs.append((x, up(row.cell.number)))
-        if found := _ran(row):
-            ours.append((x, up(found.value)))
-            for seed, score in found.scores.items():
-                yield Dot((x, up(score)), 2.5, role, title=f"seed {seed}: {score:.2f}")
-    if len(theirs) > 1:
-        yield Path(theirs, role, 1.5, dashed=True)
-    for point in theirs:
-        yield Dot(point, 3.5, role, hollow=True)
-    if len(ours) > 1:
-        yield Path(ours, role, 2)
+        row, x = own[step].row if step in own else None, along(index)
+        value, found = (row.cell.number, _ran(row)) if row else (None, None)
+        theirs.append(None if value is None else (x, up(value)))
+        ours.append(None if found is None else (x, up(found.value)))
+        for seed, score in found.scores.items() if found else ():
+            yield Dot((x, up(score)), 2.5, role, title=f"seed {seed}: {score:.2f}")
+    yield from (Path(part, role, 1.5, dashed=True) for part in _unbroken(theirs))
+    yield from (Dot(point, 3.5, role, hollow=True) for point in theirs if point)
+    yield from (Path(part, role, 2) for part in _unbroken(ours))
+
+
+def _unbroken(points: Sequence[Point | None]) -> Iterator[list[Point]]:
+    """Yield the stretches of two points and more: nothing is drawn across what is not there."""
+    for there, part in groupby(points, key=lambda point: point is not None):
+        kept = [point for point in part if point is not None]
+        if there and len(kept) > 1:
+            yield kept

@@ -110,7 +110,8 @@ def shown(experiment: Experiment, rows: Sequence[Row]) -> Shown:
     places = {axis: dict.fromkeys(row.cell.at[axis] for row in rows) for axis in AXES}
     places["metric"] = dict.fromkeys(row.cell.metric for row in rows)
     axes = tuple(axis for axis, values in places.items() if len(values) > 1)
-    fixed = " · ".join(next(iter(v)) for axis, v in places.items() if axis not in axes and v)
+    alone = (next(iter(values)) for values in places.values() if len(values) == 1)
+    fixed = " · ".join(value for value in alone if value not in ("-", ""))
     digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
     lines = [_line(row, axes, digits[row.cell.metric]) for row in rows]
     return Shown(experiment, axes, fixed, lines)

@@ -38,9 +38,9 @@ function ticks(scale, about = 4) {
 
 // The interval of a difference on a scale that all rows of its table share.
 function whisker(gap, reach) {
-  const [middle, low, high] = gap.map((v) => 34 + (Math.max(-reach, Math.min(reach, v)) / reach) * 31);
-  return drawn("svg", { class: "whisker", width: 68, height: 14, "aria-hidden": "true" },
-    drawn("line", { class: "zero", x1: 34, x2: 34, y1: 0, y2: 14 }),
+  const [middle, low, high] = gap.map((v) => 28 + (Math.max(-reach, Math.min(reach, v)) / reach) * 25);
+  return drawn("svg", { class: "whisker", width: 56, height: 14, "aria-hidden": "true" },
+    drawn("line", { class: "zero", x1: 28, x2: 28, y1: 0, y2: 14 }),
     drawn("line", { class: "span", x1: low, x2: Math.max(high, low + 1), y1: 7, y2: 7 }),
     drawn("circle", { cx: middle, cy: 7, r: 3 }));
 }

@@ -86,9 +86,16 @@ function line(row, table, found) {
 // Without runs the columns of runs tell what to type, or why there is nothing to type.
 function todo(row, table, cells) {
   const before = table.axes.length + (table.released ? 3 : 2); // places, verdict, the paper's
-  const text = row.runs ? [made("code", {}, row.why), copier(row.why)] : [made("span", { title: row.why }, row.why)];
+  const again = table.told.has(row.why) ? "again" : null; // in full the first time, then in one line
+  table.told.add(row.why);
+  const text = row.runs ? [made("code", { title: row.why }, row.why), copier(row.why)] : [made("span", { title: row.why, class: again }, spelt(row.why))];
   const rest = made("td", { class: "todo", colspan: cells.length - before }, made("div", {}, text));
   return [...cells.slice(0, before), rest];
+}
+
+// What stands between backticks is code.
+function spelt(text) {
+  return text.split("`").map((part, index) => (index % 2 ? made("code", {}, part) : part));
 }
 
 function copier(text) {
@@ -180,6 +187,7 @@ function sortBy(table, index) {
 
 function fill(table) {
   const rows = sorted(table.rows.filter((row) => fits(row, table)), table, table.columns);
+  table.told = new Set();
   table.body.replaceChildren(...rows.map((row) => line(row, table, table.columns)));
   table.node.hidden = rows.length === 0;
   const [index, way] = state.sorts[table.name] ?? [];
