@@ -175,7 +175,7 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
     cell, experiment = row.cell, row.experiment
     ours_digits = max(digits, 1)
     run = [own for own in (row.paper, row.honest) if own]
-    reason = experiment.reason(cell)
+    reason, mean = experiment.reason(cell), experiment.mean_over(cell) is not None
     return Line(
         row=row,
         place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
@@ -187,7 +187,7 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
         difference=gap_text(row.gap, ours_digits),
         seeds=_seeds(run[0], len(experiment.seeds)) if run else NONE,
         learned=f"{run[0].learned:,}" if run else NONE,
-        cost=duration(sum(own.hours for own in run)) if run else NONE,
+        cost=duration(sum(own.hours for own in run)) if run and not mean else NONE,
         why=reason if row.verdict == "not run" and reason else row.why,
         runs=row.verdict == "not run" and reason is None,
     )

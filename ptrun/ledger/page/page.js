@@ -35,7 +35,7 @@ function columns(table) {
     number("Difference", (row) => row.gap?.[0], (row) => difference(row, table)),
     number("Seeds", (row) => row.ours && Object.values(row.ours)[0].scores.length, (row) => seeds(row)),
     number("Learned", (row) => row.learned, (row) => row.learned == null ? null : short(row.learned)),
-    number("Cost", (row) => row.hours, (row) => row.cost),
+    number("Cost", (row) => row.hours || null, (row) => row.cost),
   ];
 }
 
@@ -135,7 +135,7 @@ function detail(row) {
   const curves = Object.entries(row.ours).filter(([, own]) => own.history.length);
   return made("div", { class: "panels" },
     made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(told),
-      made("p", {}, `${row.learned.toLocaleString("en")} learned parameters; ${row.cost} in all`)),
+      made("p", {}, `${row.learned.toLocaleString("en")} learned parameters${row.hours ? `; ${row.cost} in all` : ""}`)),
     curves.map(([name, own]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), trainingPlot(own))),
     row.pairs.length ? made("div", {}, made("h3", {}, "Against other methods, same seeds"), paired(row.pairs)) : null);
 }
