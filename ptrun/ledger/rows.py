@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from ptrun import result
+from ptrun.errors import UserError
 from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.statistics import Interval, Verdict, interval, statistic_of, verdict
 from ptrun.types import RunResult
@@ -195,7 +196,7 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
     chosen = max(tried, key=lambda name: _on_dev(done[name]))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
     part, _, key = metric.rpartition(".")
-    scores = {run.seed: float(run.metrics[part or "test"][key]) for run in done[chosen]}
+    scores = {run.seed: _score(run, part or "test", key) for run in done[chosen]}
     spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
     return Ours(
         scores=dict(sorted(scores.items())),
@@ -208,6 +209,18 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
         hours=sum(run.manifest.get("seconds", 0.0) for run in found) / 3600,
         history={run.seed: _history(run) for run in done[chosen]},
     )
+
+
+def _score(run: RunResult, part: str, metric: str) -> float:
+    """Return what a run scored.
+
+    Raises:
+        UserError: it has no such metric.
+    """
+    if metric not in run.metrics.get(part, {}):
+        known = ", ".join(run.metrics.get(part, {})) or "none"
+        raise UserError(f"{run.run_id} has no {metric} on {part}; it has {known}.")
+    return float(run.metrics[part][metric])
 
 
 def _on_dev(runs: Sequence[RunResult]) -> float:
