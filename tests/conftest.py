@@ -9,6 +9,7 @@ os.environ.pop("PTRUN_DATA", None)
 os.environ.pop("PTRUN_CONFIG_DIR", None)
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +147,15 @@ def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone
         return backbone
 
     return load
+
+
+@pytest.fixture(autouse=True)
+def same_logging():
+    """Undo what the command line does to our logger, where a test calls it in this process."""
+    logger = logging.getLogger("ptrun")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
 
 
 @pytest.fixture
