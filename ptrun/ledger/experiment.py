@@ -162,7 +162,7 @@ def load(name: str) -> Experiment:
         UserError: there is none of that name, or its file is not as it should be.
     """
     if name not in names():
-        raise UserError(unknown("experiment", name, names()))
+        raise UserError(unknown(f"experiment={name}", name, names()))
     return read(conf_dir() / "experiment" / f"{name}.yaml")
 
 

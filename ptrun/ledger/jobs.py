@@ -39,17 +39,21 @@ def asked(arguments: Sequence[str]) -> Asked:
     """Return what a command line asks for.
 
     Raises:
-        UserError: a value of the command's own keys is none.
+        UserError: a value of the command's own keys is none, or a key is not for an experiment.
     """
+    if words := [a for a in arguments if "=" not in a and not a.startswith("~")]:
+        raise UserError(f"experiment=... takes KEY=VALUE alone; leave out {' '.join(words)}.")
     own = {k.lstrip("+"): v for k, _, v in (a.partition("=") for a in arguments)}
+    if "name" in own:
+        raise UserError("experiment=...: runs are named by their cells; leave name= out.")
     given = {key: own[key] for key in OWN if key in own}
     rest = [a for a in arguments if a.lstrip("+").partition("=")[0] not in OWN]
     check, seeds = given.get("check", "false"), given.get("seeds")
     if check not in ("true", "false"):
         raise UserError(f"check={check}: use true or false.")
-    if seeds is not None and not seeds.isdigit():
+    if seeds is not None and not (seeds.isdecimal() and int(seeds)):
         raise UserError(f"seeds={seeds}: how many of the experiment's seeds, as in seeds=1.")
-    count = int(seeds) if seeds else None
+    count = None if seeds is None else int(seeds)
     scale, cell = given.get("scale"), given.get("cell")
     return Asked(given["experiment"], scale, cell, check == "true", count, rest)
 
@@ -60,13 +64,20 @@ def jobs(experiment: Experiment, wanted: Asked) -> list[Job]:
     At a scale, where many cells become alike, those are run once.
 
     Raises:
-        UserError: no cell is meant.
+        UserError: no cell is meant, or more seeds than there are.
     """
+    if (wanted.seeds or 0) > len(experiment.seeds):
+        raise UserError(
+            f"seeds={wanted.seeds}: {experiment.name} has {len(experiment.seeds)}; type other "
+            "seeds one by one, as in seed=1,2,3."
+        )
     cells = {c.key: c for c in experiment.cells if _own(experiment, c)}
     chosen = {k: c for k, c in cells.items() if wanted.cell is None or _meant(wanted.cell, k)}
     if not chosen:
         told = (
-            unknown("cell", wanted.cell, cells) if wanted.cell else "none of its cells can be run"
+            "none of its cells can be run"
+            if wanted.cell is None
+            else unknown(f"cell={wanted.cell}", wanted.cell, cells)
         )
         raise UserError(f"experiment={experiment.name}: {told}")
     found = [job for cell in chosen.values() for job in _of(experiment, cell, wanted)]

@@ -130,10 +130,18 @@ def test_a_mistake_in_a_file_is_named(tmp_path, change, told):
     assert told.split()[0] in str(error.value)
 
 
-@pytest.mark.parametrize("line", [["check=maybe"], ["seeds=some"]])
+@pytest.mark.parametrize(
+    "line", ["check=maybe", "seeds=some", "seeds=0", "seeds=\u00b2", "report", "-m", "name=own"]
+)
 def test_a_wrong_value_of_the_command_is_refused(line):
-    with pytest.raises(UserError, match=line[0]):
-        asked(["experiment=made/up", *line])
+    with pytest.raises(UserError, match=line.removesuffix("own")):
+        asked(["experiment=made/up", line])
+
+
+@pytest.mark.parametrize("line", ["cell=", "seeds=9"])
+def test_what_no_cell_or_seed_answers_to_is_refused(made, line):
+    with pytest.raises(UserError, match=line):
+        jobs(made, asked(["experiment=made/up", line]))
 
 
 def test_an_unknown_experiment_names_near_ones():
