@@ -13,7 +13,7 @@ from pathlib import Path
 from ptrun import result
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import Cell, Experiment, load
-from ptrun.ledger.statistics import Interval, Verdict, interval, statistic_of, verdict
+from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
 from ptrun.types import RunResult
 
 PROTOCOLS = ("paper", "honest")
@@ -170,18 +170,21 @@ def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) ->
         why = experiment.reason(cell) or command(experiment, cell)
         return Row(experiment, cell, None, None, None, "not run", why)
     gap = None
-    if cell.number is not None:
-        seeds, scores = len(experiment.seeds), list(best.scores.values())
+    seeds, scores = len(experiment.seeds), list(best.scores.values())
+    chosen = experiment.statistic in CHOSEN and len(scores) != seeds
+    if cell.number is not None and not chosen:
         unit = 10.0 ** Decimal(repr(cell.value)).as_tuple().exponent  # type: ignore[operator]
         gap = interval(scores, experiment.statistic, cell.number, cell.std, seeds, unit)
-    odd = None if gap else _incomparable(cell, best)
+    odd = None if gap else _incomparable(cell, best, seeds)
     return Row(experiment, cell, ours["paper"], ours["honest"], gap, verdict(gap), odd)
 
 
-def _incomparable(cell: Cell, ours: Ours) -> str:
+def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
     if cell.number is None:
         return "the paper draws it and prints no number"
-    return f"{len(ours.scores)} seed: its spread is not known"
+    if len(ours.scores) == 1:
+        return "1 seed: its spread is not known"
+    return f"{len(ours.scores)} seeds: best and worst depend on how many, the paper has {seeds}"
 
 
 def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Ours | None:

@@ -16,6 +16,7 @@ Statistic = Callable[[Sequence[float]], float]
 
 RESAMPLES = 2000
 LEVEL = 0.95
+CHOSEN = ("best_3", "max", "min")  # statistics that move with the number of seeds
 _KEEP = 3  # DPT: the mean of the best 3 of 10 seeds
 _NORMAL = statistics.NormalDist().inv_cdf(0.5 + LEVEL / 2)
 

@@ -1,5 +1,7 @@
 """Rows of the ledger from run folders: what dev selects, what is missing, means, and verdicts."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptrun.ledger.experiment import read
@@ -78,6 +80,17 @@ def test_one_seed_is_no_verdict_and_protocols_stand_apart(made, tmp_path):
     row = rows(made, tmp_path)[0]
     assert row.paper is None and row.honest.value == 75.0
     assert row.verdict == "not comparable" and "1 seed" in row.why
+
+
+def test_the_best_of_fewer_seeds_is_not_the_papers(made, tmp_path):
+    best = replace(made, statistic="best_3", seeds=[1, 2, 3, 4])
+    for seed in (1, 2, 3):
+        put(tmp_path, "RTE", seed, 60.0 + seed)
+    row = rows(best, tmp_path)[0]
+    assert (row.verdict, row.gap) == ("not comparable", None)
+    assert "3 seeds" in row.why and "has 4" in row.why
+    put(tmp_path, "RTE", 4, 64.0)
+    assert rows(best, tmp_path)[0].verdict == "below"
 
 
 def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
