@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def _parse(file: Path) -> RunResult:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         known = {field.name for field in fields(RunResult)}
-        return RunResult(**{key: value for key, value in content.items() if key in known})
-    except (json.JSONDecodeError, TypeError, AttributeError) as error:
+        found = RunResult(**{key: value for key, value in content.items() if key in known})
+        _check(found)
+        return found
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: damaged ({error}); delete it to run again.") from error
+
+
+def _check(found: RunResult) -> None:
+    """Raise TypeError where what every reader relies on is of another kind."""
+    parts = found.metrics.values()
+    own = (found.names, found.learned_parameters, found.manifest, found.config, *parts)
+    if not (isinstance(found.seed, int) and all(isinstance(part, Mapping) for part in own)):
+        raise TypeError("a value of another kind than runs write")

@@ -51,9 +51,6 @@ def find(given: str, command: str, outputs: Path = Path("outputs")) -> Run:
     found = result.read(folder)
     if found is None:
         raise UserError(_no_run(folder, command))
-    plain = (found.names, found.metrics, found.learned_parameters, found.manifest, found.config)
-    if not all(isinstance(part, Mapping) for part in plain):
-        raise UserError(f"{folder}: its result is damaged; delete it and run again.")
     return Run(folder, found)
 
 

@@ -4,6 +4,7 @@ Runs of a cell lie in `<outputs>/<paper>/<table>/<cell>/`; those of searched hyp
 each other, of which dev selects.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def command(experiment: Experiment, cell: Cell) -> str:
 def _both(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> dict[str, Ours | None]:
     """Return what was run for a cell, by protocol."""
     return {
-        protocol: _ours(experiment, cell, [r for r in found if r.names["protocol"] == protocol])
+        protocol: _ours(experiment, cell, [r for r in found if r.names.get("protocol") == protocol])
         for protocol in PROTOCOLS
     }
 
@@ -198,8 +199,7 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
         return None
     chosen = max(tried, key=lambda name: _on_dev(done[name]))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
-    part, _, key = metric.rpartition(".")
-    scores = {run.seed: _score(run, part or "test", key) for run in done[chosen]}
+    scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
     spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
     return Ours(
         scores=dict(sorted(scores.items())),
@@ -214,20 +214,23 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
     )
 
 
-def _score(run: RunResult, part: str, metric: str) -> float:
+def _score(cell: Cell, run: RunResult, metric: str) -> float:
     """Return what a run scored.
 
     Raises:
-        UserError: it has no such metric.
+        UserError: it has no such number.
     """
-    if metric not in run.metrics.get(part, {}):
-        known = ", ".join(run.metrics.get(part, {})) or "none"
-        raise UserError(f"{run.run_id} has no {metric} on {part}; it has {known}.")
-    return float(run.metrics[part][metric])
+    part, _, key = metric.rpartition(".")
+    score = run.metrics.get(part or "test", {}).get(key)
+    if score is None or not math.isfinite(score):
+        told = f"{part or 'test'}.{key}"
+        raise UserError(f"{cell.key}: run {run.run_id} has no {told}, which the table reports.")
+    return float(score)
 
 
 def _on_dev(runs: Sequence[RunResult]) -> float:
-    known = [run.metrics["dev"][run.metric] for run in runs if run.metrics["dev"]]
+    own = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
+    known = [score for score in own if score is not None]
     return statistics.fmean(known) if known else float("-inf")
 
 

@@ -151,7 +151,7 @@ def bad_tensors(folder):
     ("spoil", "said"),
     [
         (damaged, r"result\.json: damaged .* delete it to run again"),
-        (no_object, "its result is damaged; delete it and run again"),
+        (no_object, r"result\.json: damaged .* delete it to run again"),
         (unfinished, "this run has not ended; type its command again to go on"),
         (no_run, r"not a run: no result\.json or failure\.json in it"),
         (bad_line, r"predictions\.jsonl:2: damaged"),

@@ -1,9 +1,11 @@
 """Rows of the ledger from run folders: what dev selects, what is missing, means, and verdicts."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from ptrun.errors import UserError
 from ptrun.ledger.experiment import read
 from ptrun.ledger.rows import rows
 from ptrun.result import write
@@ -116,3 +118,23 @@ def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path
     (row,) = rows(read(file), tmp_path)
     assert dict(row.paper.scores) == dict(rows(made, tmp_path)[-1].paper.scores)
     assert row.verdict == "within"
+
+
+@pytest.mark.parametrize("test", [{}, {"accuracy": float("nan")}])
+def test_a_run_without_the_number_is_named(made, tmp_path, test):
+    put(tmp_path, "RTE", 1, 70.0)
+    file = next(tmp_path.rglob("result.json"))
+    content = json.loads(file.read_text())
+    content["metrics"]["test"] = test
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"run-a-paper-s1 has no test.accuracy"):
+        rows(made, tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"metrics": None}, {"names": []}, {"seed": "x"}])
+def test_a_damaged_result_is_named(made, tmp_path, change):
+    put(tmp_path, "RTE", 1, 70.0)
+    file = next(tmp_path.rglob("result.json"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UserError, match=r"result.json: damaged"):
+        rows(made, tmp_path)
