@@ -13,4 +13,8 @@ set -euo pipefail
 
 ptrun experiment=dpt/table3 check=true "$@"
 ptrun experiment=dpt/table3 "$@"
-ptrun report paper=dpt table=table3
+report=(paper=dpt table=table3)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

@@ -20,4 +20,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/lowresource check=true "$@"
 ptrun experiment=idpg/lowresource "$@"
-ptrun report paper=idpg table=lowresource
+report=(paper=idpg table=lowresource)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

@@ -14,4 +14,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/position check=true "$@"
 ptrun experiment=idpg/position "$@"
-ptrun report paper=idpg table=position
+report=(paper=idpg table=position)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

@@ -13,4 +13,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/run_log check=true "$@"
 ptrun experiment=idpg/run_log "$@"
-ptrun report paper=idpg table=run_log
+report=(paper=idpg table=run_log)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

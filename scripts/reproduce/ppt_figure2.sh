@@ -15,4 +15,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/figure2 check=true "$@"
 ptrun experiment=ppt/figure2 "$@"
-ptrun report paper=ppt table=figure2
+report=(paper=ppt table=figure2)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

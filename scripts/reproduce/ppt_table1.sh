@@ -15,4 +15,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table1 check=true "$@"
 ptrun experiment=ppt/table1 "$@"
-ptrun report paper=ppt table=table1
+report=(paper=ppt table=table1)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

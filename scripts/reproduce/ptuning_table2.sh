@@ -18,4 +18,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table2 check=true "$@"
 ptrun experiment=ptuning/table2 "$@"
-ptrun report paper=ptuning table=table2
+report=(paper=ptuning table=table2)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

@@ -18,4 +18,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table4 check=true "$@"
 ptrun experiment=ptuning/table4 "$@"
-ptrun report paper=ptuning table=table4
+report=(paper=ptuning table=table4)
+for given in "$@"; do
+  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+done
+ptrun report "${report[@]}"

@@ -1,5 +1,7 @@
 """Every published number has a cell with the value that is printed, and every table its script."""
 
+import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -73,6 +75,23 @@ def test_a_script_checks_first_runs_and_reports(name):
         "set -euo pipefail",
         f'ptrun experiment={name} check=true "$@"',
         f'ptrun experiment={name} "$@"',
-        f"ptrun report paper={paper} table={table}",
+        f"report=(paper={paper} table={table})",
+        'for given in "$@"; do',
+        '  if [[ $given == outputs=* ]]; then report+=("$given"); fi',
+        "done",
+        'ptrun report "${report[@]}"',
     ]
     assert load(name).title in " ".join(line.lstrip("# ") for line in lines)
+
+
+def test_a_script_reports_of_the_folder_it_wrote_to(tmp_path):
+    (tmp_path / "ptrun").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "ptrun").chmod(0o755)
+    line = [SCRIPTS / "dpt_table1.sh", "seeds=1", "outputs=my runs"]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    told = subprocess.run(line, env=path, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [
+        "experiment=dpt/table1 check=true seeds=1 outputs=my runs",
+        "experiment=dpt/table1 seeds=1 outputs=my runs",
+        "report paper=dpt table=table1 outputs=my runs",
+    ]
