@@ -28,17 +28,23 @@ def report(arguments: Sequence[str]) -> RenderableType:
     """Return what to print: the tables, or with `to=` which files were written.
 
     Raises:
-        UserError: a key, paper or table is unknown.
+        UserError: a key, paper, table or folder is unknown, or nothing can be written there.
     """
     asked = _asked(arguments)
-    outputs = Path(asked.get("outputs", "outputs"))
+    outputs = Path(asked.get("outputs", "outputs")).expanduser()
+    if "outputs" in asked and not outputs.is_dir():
+        raise UserError(f"report outputs={asked['outputs']}: no such folder.")
     found = [experiments.load(name) for name in _names(asked["paper"], asked.get("table"))]
     tables = [shown(own, rows(own, outputs)) for own in found]
     if "to" not in asked:
         return terminal(tables)
-    files = write(tables, Path(asked["to"]))
+    folder = Path(asked["to"]).expanduser()
+    try:
+        files = write(tables, folder)
+    except OSError as error:
+        raise UserError(f"report to={asked['to']}: cannot be written: {error.strerror}.") from error
     told = "" if png.possible() else "\nPNG files too: pip install 'ptrun[figures]'"
-    return Text(f"{count_text(total(tables))}.\n{_listed(Path(asked['to']), files)}{told}")
+    return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}{told}")
 
 
 def write(tables: Sequence[Shown], folder: Path) -> list[str]:
@@ -76,6 +82,8 @@ def _asked(arguments: Sequence[str]) -> dict[str, str]:
         key, equals, value = argument.partition("=")
         if key not in KEYS or not equals:
             raise UserError(unknown(f"report {argument}", key, KEYS))
+        if not value:
+            raise UserError(f"report {key}=: needs a value.")
         asked[key] = value
     return asked
 

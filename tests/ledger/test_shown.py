@@ -92,3 +92,11 @@ def test_a_paper_without_runs_is_told_what_to_type(monkeypatch, tmp_path, capsys
     text = capsys.readouterr().out
     assert "not run yet: ptrun experiment=dpt/table1" in text and "91.32" in text
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("line", ["outputs=nowhere", "outputs=", "to=", "to=taken"])
+def test_a_folder_that_cannot_be_is_refused(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match=line):
+        report(["paper=dpt", "table=table3", line])
