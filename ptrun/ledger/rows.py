@@ -189,7 +189,11 @@ def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
 
 
 def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Ours | None:
-    """Return the configuration whose seeds' mean on dev is highest, the first of equals."""
+    """Return the configuration whose seeds' mean on dev is highest, the first of equals.
+
+    Only those with the most finished seeds are compared: one lucky seed, tried or not yet followed
+    by the others, is no mean.
+    """
     groups: dict[str, list[RunResult]] = {}
     for run in found:
         groups.setdefault(run.group, []).append(run)
@@ -197,7 +201,7 @@ def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Our
     tried = [name for name, runs in done.items() if runs]
     if not tried:
         return None
-    chosen = max(tried, key=lambda name: _on_dev(done[name]))
+    chosen = max(tried, key=lambda name: (len(done[name]), _on_dev(done[name])))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
     scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
     spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
@@ -230,10 +234,11 @@ def _score(cell: Cell, run: RunResult, metric: str) -> float:
 
 def _on_dev(runs: Sequence[RunResult]) -> float:
     own = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
-    known = [score for score in own if score is not None]
+    known = [score for score in own if score is not None and math.isfinite(score)]
     return statistics.fmean(known) if known else float("-inf")
 
 
 def _history(run: RunResult) -> list[tuple[int, float]]:
     found = run.manifest.get("history", [])
-    return [(row["step"], row[run.metric]) for row in found if run.metric in row]
+    told = ((row["step"], row[run.metric]) for row in found if run.metric in row)
+    return [(step, score) for step, score in told if math.isfinite(score)]

@@ -214,9 +214,10 @@ def _score(ours: Ours | None, digits: int) -> str:
 
 
 def _seeds(ours: Ours, wanted: int) -> str:
-    """Return `8 of 10, without 3, 7 (failed)`."""
+    """Return `8 of 10, without 3, 7 (failed), dev chose among 4 configurations`."""
     told = f"{len(ours.scores)} of {wanted}"
-    if not ours.missing:
-        return told
-    names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
-    return f"{told}, without {', '.join(names)}"
+    if ours.missing:
+        names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
+        told += f", without {', '.join(names)}"
+    chosen = f", dev chose among {ours.searched} configurations" if ours.searched > 1 else ""
+    return told + chosen

@@ -8,6 +8,7 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import read
 from ptrun.ledger.rows import rows
+from ptrun.ledger.shown import shown
 from ptrun.result import write
 from ptrun.types import RunResult
 
@@ -75,6 +76,20 @@ def test_dev_selects_among_what_was_searched_and_seeds_are_all_told(made, tmp_pa
     assert (row.paper.missing, row.paper.failed, row.paper.searched) == ([3], [3], 2)
     assert row.paper.hours == 5 and row.paper.history[1] == [(5, 60.0)]
     assert row.honest is None and row.verdict == "within" and row.why is None
+
+
+def test_a_lucky_seed_of_another_configuration_is_not_chosen(made, tmp_path):
+    for seed, score in ((1, 70.0), (2, 71.0)):
+        put(tmp_path, "RTE", seed, score, dev=60.0)
+    put(tmp_path, "RTE", 1, 99.0, dev=90.0, group="b")
+    table = shown(made, rows(made, tmp_path))
+    assert dict(table.lines[0].row.paper.scores) == {1: 70.0, 2: 71.0}
+    assert table.lines[0].seeds == "2 of 3, without 3, dev chose among 2 configurations"
+
+
+def test_a_score_of_dev_that_is_no_number_is_left_out(made, tmp_path):
+    put(tmp_path, "RTE", 1, 70.0, dev=float("nan"))
+    assert rows(made, tmp_path)[0].paper.history == {1: []}
 
 
 def test_one_seed_is_no_verdict_and_protocols_stand_apart(made, tmp_path):
