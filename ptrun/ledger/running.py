@@ -16,8 +16,8 @@ from ptrun.config.compose import Composed, compose_run
 from ptrun.config.explain import explain
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.launch.launch import launch
-from ptrun.ledger.experiment import load
-from ptrun.ledger.jobs import Job, asked, jobs
+from ptrun.ledger.experiment import Experiment, load
+from ptrun.ledger.jobs import Asked, Job, asked, jobs
 from ptrun.plan import plan
 
 _LOG = logging.getLogger(__name__)
@@ -33,8 +33,13 @@ def main(arguments: Sequence[str]) -> None:
     experiment = load(wanted.experiment)
     todo = jobs(experiment, wanted)
     print(f"{experiment.name}: {experiment.title}")
-    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs · {experiment.hours}")
+    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{_cost(experiment, wanted)}")
     _check(todo) if wanted.check else _run(todo)
+
+
+def _cost(experiment: Experiment, wanted: Asked) -> str:
+    """Return what the paper's whole table costs; nothing in the pocket world."""
+    return "" if wanted.scale else f"; GPU hours of the whole table: {experiment.hours}"
 
 
 def composed(job: Job) -> Composed:
