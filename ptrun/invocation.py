@@ -12,10 +12,12 @@ from typing import Any
 import yaml
 
 from ptrun.config.compose import Composed
+from ptrun.config.schema import GROUPS
 from ptrun.errors import UserError
 
 FILE = "run.yaml"
 _NOT_KEPT = ("tracking", "rerun", "expected")
+_ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
 _HEAD = "# What this run was asked for. `ptrun rerun` with this folder asks for it again.\n"
 
 
@@ -48,6 +50,12 @@ def read(folder: Path) -> Composed | None:
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
         told = str(error).splitlines()[0]
         raise UserError(f"{file}: damaged ({told}); type the run's own command again.") from error
-    if not (isinstance(composed.config, Mapping) and isinstance(composed.names, Mapping)):
+    parts = (composed.config, composed.names)
+    if not all(isinstance(part, Mapping) for part in parts):
         raise UserError(f"{file}: damaged; type the run's own command again.")
+    groups = [group for group in GROUPS if group not in _NOT_KEPT]
+    wanted = ((composed.config, (*groups, *_ALWAYS)), (composed.names, groups))
+    if lost := [key for part, keys in wanted for key in keys if key not in part]:
+        told = ", ".join(dict.fromkeys(lost))  # a default in its place would be another run
+        raise UserError(f"{file}: damaged ({told} lost); type the run's own command again.")
     return composed
