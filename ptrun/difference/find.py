@@ -37,7 +37,10 @@ class Run:
         file = self.folder / name
         if not file.is_file():
             return None
-        lines = file.read_text(encoding="utf-8").splitlines()
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{file}: damaged ({error.reason}); type rerun=true.") from error
         return [_row(file, number, line) for number, line in enumerate(lines, 1)]
 
 

@@ -143,6 +143,10 @@ def bad_line(folder):
     (folder / "predictions.jsonl").write_text('{"id": "1"}\n{"id"\n')
 
 
+def bad_bytes(folder):
+    (folder / "predictions.jsonl").write_bytes(b"\xff\xfe")
+
+
 def bad_tensors(folder):
     (folder / "prompt.safetensors").write_bytes(b"x" * 30)
 
@@ -154,6 +158,7 @@ def bad_tensors(folder):
         (no_object, r"result\.json: damaged .* delete it to run again"),
         (unfinished, "this run has not ended; type its command again to go on"),
         (no_run, r"not a run: no result\.json or failure\.json in it"),
+        (bad_bytes, r"predictions\.jsonl: damaged"),
         (bad_line, r"predictions\.jsonl:2: damaged"),
         (bad_tensors, r"prompt\.safetensors: damaged .* type rerun=true"),
     ],
