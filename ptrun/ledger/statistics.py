@@ -52,16 +52,19 @@ def interval(
 ) -> Interval | None:
     """Return the difference and its interval; None of a single score, whose spread is not known.
 
-    Ours is a bootstrap interval over seeds (percentiles, always the same draws), of fewer than five
-    seeds Student's for the mean. Where the paper prints a deviation over `seeds`, its own
-    uncertainty is added in squares; then half a `unit` of its last digit, which was rounded.
+    Ours is a bootstrap interval over seeds (percentiles, always the same draws), widened for few
+    seeds, of which percentiles alone are too narrow: of five they hold the true mean in 83 % of
+    cases, not 95 %. Of fewer than five seeds it is Student's for the mean. Where the paper prints
+    a deviation over `seeds`, its own uncertainty is added in squares; then half a `unit` of its
+    last digit, which was rounded.
     """
     if len(scores) < 2:
         return None
     own = statistic_of(statistic)(scores)
     low, high = _student(scores) if len(scores) < 5 else _bootstrap(scores, statistic)
     theirs = _NORMAL * std / math.sqrt(seeds) if std else 0.0
-    below, above = (math.hypot(side, theirs) for side in (own - low, high - own))
+    wide = _widened(len(scores))
+    below, above = (math.hypot(wide * side, theirs) for side in (own - low, high - own))
     gap, half = own - paper, unit / 2
     return Interval(gap, gap - below - half, gap + above + half)
 
@@ -108,6 +111,15 @@ def _draws(count: int) -> list[Callable[[Sequence[float]], Sequence[float]]]:
     """Return the same draws with replacement for every row: they take longer than what follows."""
     dice = random.Random(0)
     return [itemgetter(*dice.choices(range(count), k=count)) for _ in range(RESAMPLES)]
+
+
+def _widened(count: int) -> float:
+    """Return how much wider Student's interval of a mean is than a bootstrap's percentiles."""
+    if count < 5:
+        return 1.0  # it is Student's already
+    z, free = _NORMAL, count - 1
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return t / z * math.sqrt(count / free)
 
 
 _STUDENT = {2: 12.706, 3: 4.303, 4: 3.182}  # 97.5 % points for so many scores

@@ -32,9 +32,9 @@ def test_many_seeds_are_resampled_and_always_alike():
     found = interval(scores, "mean", 88.0, None, 8)
     assert found == interval(scores, "mean", 88.0, None, 8)
     own = statistics.fmean(scores)
-    normal = 1.96 * statistics.pstdev(scores) / len(scores) ** 0.5
-    assert found.low == pytest.approx(own - 88 - normal, abs=0.1)
-    assert found.high == pytest.approx(own - 88 + normal, abs=0.1)
+    student = 2.365 * statistics.stdev(scores) / len(scores) ** 0.5
+    assert found.low == pytest.approx(own - 88 - student, abs=0.1)
+    assert found.high == pytest.approx(own - 88 + student, abs=0.1)
     assert verdict(found) == "above" and verdict(interval(scores, "mean", 95, None, 8)) == "below"
 
 
