@@ -34,7 +34,14 @@ def main(arguments: Sequence[str]) -> None:
     todo = jobs(experiment, wanted)
     print(f"{experiment.name}: {experiment.title}")
     print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{_cost(experiment, wanted)}")
-    _check(todo) if wanted.check else _run(todo)
+    _check(todo) if wanted.check else _run(todo, _after(experiment, wanted))
+
+
+def _after(experiment: Experiment, wanted: Asked) -> str:
+    """Return where what was run is seen."""
+    if wanted.scale:
+        return "tried small, which the report does not show"
+    return f"ptrun report paper={experiment.paper} shows them beside the paper"
 
 
 def _cost(experiment: Experiment, wanted: Asked) -> str:
@@ -70,13 +77,13 @@ def _check(todo: Sequence[Job]) -> None:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
 
 
-def _run(todo: Sequence[Job]) -> None:
+def _run(todo: Sequence[Job], after: str) -> None:
     ends: Counter[str] = Counter()
     for number, job in enumerate(todo, start=1):
         _LOG.info("run %d of %d: %s", number, len(todo), job.key)
         ends[_end(job)] += 1
     told = ", ".join(f"{count} {end}" for end, count in ends.items())
-    print(f"  {told}; ptrun report paper=... shows them beside the paper")
+    print(f"  {told}; {after}")
     if set(ends) != {"finished"}:
         raise UserError(f"of {len(todo)} runs: {told}; the same command tries the rest again.")
 
