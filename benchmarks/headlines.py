@@ -61,8 +61,8 @@ NER = (
     "are level, both far behind fine-tuning. Not explained further; left as it is."
 )
 OPINIONS = (
-    "DPT is ahead in the mean and steady, fine-tuning (or the other direction) falls to chance on a "
-    "few of five seeds: the interval is as wide as those falls. More seeds were not run."
+    "DPT is ahead in the mean and steady; fine-tuning (or the other direction) falls to chance on "
+    "some of five seeds: the interval is as wide as those falls. More seeds were not run."
 )
 TOPICS = (
     "ELECTRA's head must tell fitting class words from others. `pocket_electra` was trained "
