@@ -79,9 +79,10 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     cells = experiment.cells
     own = [_both(experiment, cell, known[cell.key]) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
+    found = [means.get((c.key, c.metric)) or _of(experiment, i, own) for i, c in enumerate(cells)]
     return [
-        _row(experiment, cell, means.get((cell.key, cell.metric)) or _of(experiment, i, own))
-        for i, cell in enumerate(cells)
+        _row(experiment, cell, ours) if any(ours.values()) else _unrun(experiment, cell, known)
+        for cell, ours in zip(cells, found, strict=True)
     ]
 
 
@@ -165,11 +166,19 @@ def _mean(parts: Sequence[Ours | None], cells: Sequence[Cell], axis: str) -> Our
     )
 
 
+def _unrun(experiment: Experiment, cell: Cell, known: Mapping[str, Sequence[RunResult]]) -> Row:
+    """Return the row of a cell that no run finished for: why not, or how the runs failed."""
+    failed = [run for run in known[cell.key] if run.status != "finished"]
+    if failed:
+        why = f"all {len(failed)} runs failed: {failed[0].reason}"
+        return Row(experiment, cell, None, None, None, "not comparable", why)
+    why = experiment.reason(cell) or command(experiment, cell)
+    return Row(experiment, cell, None, None, None, "not run", why)
+
+
 def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) -> Row:
     best = ours["paper"] or ours["honest"]
-    if best is None:
-        why = experiment.reason(cell) or command(experiment, cell)
-        return Row(experiment, cell, None, None, None, "not run", why)
+    assert best is not None
     gap = None
     seeds, scores = len(experiment.seeds), list(best.scores.values())
     chosen = experiment.statistic in CHOSEN and len(scores) != seeds

@@ -153,3 +153,9 @@ def test_a_damaged_result_is_named(made, tmp_path, change):
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(UserError, match=r"result.json: damaged"):
         rows(made, tmp_path)
+
+
+def test_runs_that_all_failed_are_told(made, tmp_path):
+    put(tmp_path, "RTE", 1, 0.0, status="failed")
+    row = rows(made, tmp_path)[0]
+    assert row.verdict == "not comparable" and row.why.startswith("all 1 runs failed: ")
