@@ -24,7 +24,7 @@ def timed(script: Path, outputs: str) -> dict[str, object]:
     line = [str(script), "+scale=pocket", f"outputs={outputs}"]
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ})
     found = {"seconds": round(time.monotonic() - began, 1), "exit": done.returncode}
-    runs = [own.strip() for own in done.stdout.splitlines() if " finished" in own]
+    runs = [own.strip().split(";")[0] for own in done.stdout.splitlines() if " finished" in own]
     wrong = [own for own in done.stderr.splitlines() if own.startswith("ptrun:")]
     return {**found, "runs": runs, **({"wrong": wrong} if done.returncode else {})}
 
