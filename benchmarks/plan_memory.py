@@ -93,7 +93,7 @@ import torch, transformers
 from ptrun.config import build
 from ptrun.hardware.member import Member
 from ptrun.plan import plan
-from ptrun.planning.jobs import composed
+from ptrun.config.explain import composed
 from ptrun.planning.probe import _Clock
 from ptrun.readout.base import Features, Row
 
@@ -129,7 +129,8 @@ print(json.dumps(found))
 PREDICT = """
 import json, sys
 from ptrun.planning.costs import costs
-from ptrun.planning.jobs import composed, planned_on
+from ptrun.config.explain import composed
+from ptrun.planning.jobs import planned_on
 from ptrun.planning.layout import layout_of
 length, own = int(sys.argv[1]), composed(sys.argv[2:])
 layout = layout_of("cpu", own.config["hardware"], "fp32", asked=False)

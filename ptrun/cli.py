@@ -162,8 +162,9 @@ def _check(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.check import check
+    from ptrun.config.explain import composed
 
-    shown = check(_composed(arguments))
+    shown = check(composed(arguments))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 
@@ -210,7 +211,9 @@ def _main_of(module: str) -> Callable[[Sequence[str]], None]:
 
 def _one(overrides: Sequence[str]) -> None:
     """Do one run."""
-    _do(_composed(overrides))
+    from ptrun.config.explain import composed
+
+    _do(composed(overrides))
 
 
 def _do(composed: "Composed") -> None:
@@ -226,20 +229,6 @@ def _do(composed: "Composed") -> None:
 def _first() -> bool:
     """Return whether this is the only process of a run, or the first rank of several."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
-
-
-def _composed(overrides: Sequence[str]) -> "Composed":
-    """Return the configuration of one run."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    from ptrun.config.compose import compose_run
-    from ptrun.config.explain import explain
-
-    try:
-        return compose_run(overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from error
 
 
 def _hydra(arguments: Sequence[str]) -> None:

@@ -149,7 +149,7 @@ def _tried(config: dict[str, Any], task: Task, examples: Callable[[], Split], st
     backbone: PretrainedBackbone = build.build(config["backbone"])
     method: Method = build.build(_sharing(config["method"], task), backbone, task)
     engine: TorchEngine = build.build(config["hardware"], backbone)
-    backbone.load(engine.weight_type(tuned=method.tunes_backbone), engine.device)
+    engine.load(tuned=method.tunes_backbone)
     engine.place([method])
     kept = usable(method, split)
     few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))

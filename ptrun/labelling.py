@@ -75,8 +75,7 @@ class Labeller:
     def load(self) -> Method:
         """Return the method as it was selected, on the device."""
         method: Method = build.build(self.method, self.backbone, self.task)
-        weights = self.engine.weight_type(tuned=method.tunes_backbone)
-        self.backbone.load(weights, self.engine.device)
+        self.engine.load(tuned=method.tunes_backbone)
         self.engine.place([method])
         method.load_exported(self.tensors)
         return method

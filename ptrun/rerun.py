@@ -17,13 +17,12 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from ptrun import invocation, result
 from ptrun.cells import flat
 from ptrun.config.build import plain
-from ptrun.config.compose import Composed, compose_run, loosen
-from ptrun.config.explain import explain
+from ptrun.config.compose import Composed, loosen
+from ptrun.config.explain import composed, explain
 from ptrun.config.schema import GROUPS
 from ptrun.config.suggest import unknown
 from ptrun.difference.find import Run, find
@@ -53,14 +52,14 @@ def main(arguments: Sequence[str]) -> None:
     typed = [argument for argument in arguments if "=" in argument]
     outputs = [one.partition("=")[2] for one in typed if one.startswith("outputs=")]
     old = find(given[0], "rerun", Path(*outputs[-1:] or ["outputs"]))
-    composed = again(old, typed)
-    folder = Path(composed.config["outputs"]) / composed.config["name"] / plan(composed).run_id
+    asked = again(old, typed)
+    folder = Path(asked.config["outputs"]) / asked.config["name"] / plan(asked).run_id
     try:
-        done = launch(composed)
+        done = launch(asked)
     except RunFailed:
         _tell(old, folder)
         raise
-    _tell(old, folder, summary(done, composed.config))
+    _tell(old, folder, summary(done, asked.config))
 
 
 def again(old: Run, typed: Sequence[str]) -> Composed:
@@ -77,7 +76,7 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
         raise UserError(f"rerun {own[0]}=...: a rerun has a name of its own; leave it out.")
     inside = [one for one, key in keys.items() if key.split(".")[0] in _COMPONENTS and "." in key]
     outside = [one for one in typed if one not in inside]
-    base = _composed(outside)
+    base = composed(outside)
     groups = {keys[one] for one in outside} & set(GROUPS)
     config = {
         **base.config,
@@ -94,15 +93,7 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
-    composed = Composed(_with_runs(config, str(kept.config["name"])), names)
-    return _placed(composed)
-
-
-def _composed(overrides: Sequence[str]) -> Composed:
-    try:
-        return compose_run(overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from error
+    return _placed(Composed(_with_runs(config, str(kept.config["name"])), names))
 
 
 def _at(config: Mapping[str, Any], path: str) -> Any:
@@ -173,12 +164,12 @@ def _with_runs(config: dict[str, Any], name: str) -> dict[str, Any]:
     return config
 
 
-def _placed(composed: Composed) -> Composed:
+def _placed(asked: Composed) -> Composed:
     """Return a run with the first name under which it has no result yet."""
     number = 1
     while True:
         name = result.RERUNS if number == 1 else f"{result.RERUNS}/{number}"
-        own = replace(composed, config={**composed.config, "name": name})
+        own = replace(asked, config={**asked.config, "name": name})
         if number == 1:
             run_id = plan(own).run_id
         folder = Path(own.config["outputs"]) / name / run_id

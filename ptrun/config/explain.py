@@ -7,6 +7,7 @@ from dataclasses import fields
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS, PretrainingConfig, RunConfig, TrainConfig
 from ptrun.config.suggest import unknown
@@ -14,6 +15,18 @@ from ptrun.errors import UserError
 
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
+
+
+def composed(overrides: Sequence[str]) -> Composed:
+    """Return the configuration of one run, as typed.
+
+    Raises:
+        UserError: it cannot be composed; in plain words.
+    """
+    try:
+        return compose_run(overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from error
 
 
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:

@@ -93,7 +93,7 @@ def _unlike(found: Sequence[Job]) -> list[Job]:
 
 
 def _own(experiment: Experiment, cell: Cell) -> bool:
-    return experiment.reason(cell) is None and not any(r.holds(cell.at) for r in experiment.of)
+    return experiment.reason(cell) is None and experiment.home(cell)[0] == experiment.name
 
 
 def _meant(pattern: str, key: str) -> bool:

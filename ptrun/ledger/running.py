@@ -9,11 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from ptrun.config.compose import Composed, compose_run
-from ptrun.config.explain import explain
+from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.launch.launch import launch
 from ptrun.ledger.experiment import Experiment, load
@@ -49,25 +45,13 @@ def _cost(experiment: Experiment, wanted: Asked) -> str:
     return "" if wanted.scale else f"; GPU hours of the whole table: {experiment.hours}"
 
 
-def composed(job: Job) -> Composed:
-    """Return a run's configuration.
-
-    Raises:
-        UserError: it cannot be composed.
-    """
-    try:
-        return compose_run(job.overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, list(job.overrides)) from error
-
-
 def _check(todo: Sequence[Job]) -> None:
     """Compose and name one run of each cell; tell all that is wrong, together."""
     first = {job.key: job for job in reversed(todo)}
     wrong = {}
     for key, job in first.items():
         try:
-            plan(composed(job))
+            plan(composed(job.overrides))
         except UserError as error:
             wrong[key] = str(error)
     for key, reason in wrong.items():
@@ -91,7 +75,7 @@ def _run(todo: Sequence[Job], after: str) -> None:
 def _end(job: Job) -> str:
     """Do a run and return how it ended."""
     try:
-        launch(composed(job))
+        launch(composed(job.overrides))
     except (UserError, RunFailed, RankLost) as error:
         print(f"ptrun: {job.key}: {error}", file=sys.stderr)
         return "refused" if isinstance(error, UserError) else "failed"

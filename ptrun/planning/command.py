@@ -12,12 +12,13 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from ptrun.config.compose import Composed
+from ptrun.config.explain import composed
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.planning import table
 from ptrun.planning.costs import Costs, costs
 from ptrun.planning.devices import visible
-from ptrun.planning.jobs import Job, composed, expanded, job
+from ptrun.planning.jobs import Job, expanded, job
 from ptrun.planning.layout import Layout, layout_of
 from ptrun.planning.probe import probe
 from ptrun.planning.texts import Texts, steps, texts

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from safetensors import SafetensorError, safe_open
 
 from ptrun import result
 from ptrun.config import build
-from ptrun.config.compose import Composed, compose_run, loosen
+from ptrun.config.compose import Composed, loosen
 from ptrun.config.explain import explain
 from ptrun.errors import UserError
 from ptrun.plan import Plan, plan
@@ -61,18 +60,6 @@ def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
         (job, " ".join(o.lstrip("+") for o, varies in zip(job, varied, strict=True) if varies))
         for job in product(*choices)
     ]
-
-
-def composed(overrides: Sequence[str]) -> Composed:
-    """Return the configuration of one job.
-
-    Raises:
-        UserError: it cannot be composed.
-    """
-    try:
-        return compose_run(overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from error
 
 
 class Elsewhere:

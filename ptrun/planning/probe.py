@@ -69,7 +69,7 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
     methods = [_method(planned) for _ in parts[: _population(planned)]]
     learns = bool(methods[0].learned())
     tuned = methods[0].tunes_backbone
-    planned.backbone.load(planned.engine.weight_type(tuned=tuned))
+    planned.engine.load(tuned=tuned)
     planned.engine.place(methods)
     members = [
         _member(planned, method, part, steps + 1)

@@ -5,11 +5,12 @@ import sys
 import pytest
 
 from ptrun.cli import main
+from ptrun.config.explain import composed
 from ptrun.errors import UserError
 from ptrun.planning.advice import fits, ranks_here, verdict
 from ptrun.planning.command import Asked, _asked
 from ptrun.planning.devices import GIB, Device, visible
-from ptrun.planning.jobs import composed, planned_on
+from ptrun.planning.jobs import planned_on
 from ptrun.planning.layout import layout_of
 from ptrun.planning.texts import steps, texts
 
