@@ -1,4 +1,4 @@
-"""fairseq's Megatron-11B in plain torch, from the tensors of its checkpoint under their own names."""
+"""fairseq's Megatron-11B in plain torch, from the tensors of its checkpoint by their own names."""
 
 import math
 
