@@ -28,7 +28,7 @@ _EMBEDDING_TWICE = ("bert", "roberta", "electra", "albert")
 
 
 class PromptTuning(Method):
-    """A soft prompt `[P, E]` before the text, and a read-out.
+    """A soft prompt `[P, E]` before the text, or after its first tokens, and a read-out.
 
     Args:
         backbone: the frozen encoder.
@@ -38,6 +38,8 @@ class PromptTuning(Method):
             learning rates, decay and clipping their meaning, whose stored prompt is 1/100 of this
             size: it learns as rescale 1 does with 100 times the rate and 1/100 of the other two
             (and of AdamW's epsilon).
+        after: how many tokens of the text come before the prompt: 1 is after [CLS]. Null is 1 for
+            blank infillers, as GLM's code has it, else 0.
         double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
             does; false by default, BERT-like encoders alone.
         reading: as in `ptrun.readout.reading.Reading`.
@@ -53,6 +55,7 @@ class PromptTuning(Method):
         *,
         length: int,
         rescale: float = 1.0,
+        after: int | None = None,
         double_embedding: bool = False,
         **reading: Unpack[Reading],
     ):
@@ -62,6 +65,9 @@ class PromptTuning(Method):
                 f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"
                 f" use a backbone that is {', '.join(_EMBEDDING_TWICE)}, or false."
             )
+        if after is not None and after < 0:
+            raise UserError(f"method.after is {after}; use 0 (before the text) or more.")
+        self.after = int(backbone.family == "infilling") if after is None else after
         self.length, self.double_embedding = length, double_embedding
         self.room()
         self.prompt = SoftPrompt(length, backbone.shape.embedding_size, rescale=rescale)
@@ -77,26 +83,31 @@ class PromptTuning(Method):
         return self.length
 
     def inputs(self, batch: Batch) -> BackboneInput:
-        """Return prompt and text as embeddings `[B, P + T, E]`."""
+        """Return text and prompt as embeddings `[B, P + T, E]`."""
         rows = len(batch)
         text = self._text(batch)
         seen = torch.ones(rows, self.length, dtype=torch.bool, device=text.device)
         types = batch.types
         if types is not None:
-            types = torch.cat([types.new_zeros(rows, self.length), types], dim=1)
+            types = self._put(types.new_zeros(rows, self.length), types)
             if self.double_embedding:  # the released code gives segments the first time alone
                 types = torch.zeros_like(types)
         given = replace(
             super().inputs(batch),
             ids=None,
-            embeddings=torch.cat([self.prompt(rows).to(text.dtype), text], dim=1),
-            mask=torch.cat([seen, batch.mask], dim=1),
+            embeddings=self._put(self.prompt(rows).to(text.dtype), text),
+            mask=self._put(seen, batch.mask),
             types=types,
         )
         if batch.decoder is not None:  # reads are the decoder's, which the prompt does not move
             return given
-        moved = replace(batch.reads, columns=batch.reads.columns + self.length)
-        return self.readout.ask(given, moved)
+        columns = batch.reads.columns
+        moved = columns + self.length * (columns >= self.after)
+        return self.readout.ask(given, replace(batch.reads, columns=moved))
+
+    def _put(self, vectors: Tensor, tokens: Tensor) -> Tensor:
+        """Put `[B, P, ...]` among `[B, T, ...]`."""
+        return torch.cat([tokens[:, : self.after], vectors, tokens[:, self.after :]], dim=1)
 
     def exported(self) -> dict[str, Tensor]:
         """Return the finished vectors as `prompt.table`, and the head."""

@@ -13,8 +13,10 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.projection import keys_values
 from ptrun.config import build
 from ptrun.config.compose import compose_run
+from ptrun.method.prompt_tuning import PromptTuning
 from tests.backbone import glm_reference
 from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
+from tests.training import sst2
 
 HEADS, LAYERS = 2, 3
 
@@ -205,3 +207,34 @@ def test_positions_without_a_blank_are_the_last_tokens(tiny):
     told = backbone.forward(replace(given, types=last, logits_at=at)).logits
     untold = backbone.forward(replace(given, types=None, logits_at=at)).logits
     torch.testing.assert_close(untold, told, atol=0, rtol=0)
+
+
+def test_a_soft_prompt_stands_after_the_first_token_and_takes_positions(tiny, data_dir):
+    """P vectors have positions 1 to P; all that follows is numbered after them, the blank too."""
+    backbone = tiny("blocklm")
+    given, length = text(backbone), 2
+    method = PromptTuning(backbone, sst2(data_dir), length=length)
+    assert method.after == 1
+    vectors = method.prompt.vectors().detach()
+    embedded = method._put(vectors.expand(3, -1, -1), backbone.embed(given.ids))
+    nothing = torch.zeros(3, length, dtype=torch.long)
+    prompted = replace(
+        given,
+        ids=None,
+        embeddings=embedded,
+        mask=method._put(nothing + 1, given.mask.long()).bool(),
+        types=method._put(nothing, given.types),
+    )
+    found = backbone.forward(prompted).logits.split(ANSWER)
+    own = state(backbone)
+    for index, logits in enumerate(found):
+        ids, _, inside, sep = row(given, index)
+        table = torch.cat([own["word_embeddings.weight"], vectors])
+        ids = torch.cat([ids[:1], len(table) - length + torch.arange(length), ids[1:]])
+        blank = torch.full((ANSWER[index],), BLANK - 1 + length)
+        places = torch.cat([torch.arange(sep + length), blank])
+        inside = torch.cat([torch.zeros(length, dtype=torch.long), inside])
+        changed_table = {**own, "word_embeddings.weight": table}
+        wanted = glm_reference.logits(changed_table, ids, places, inside, sep + length, HEADS)
+        known = len(table) - length
+        torch.testing.assert_close(logits, wanted[sep + length :, :known], atol=1e-5, rtol=0)

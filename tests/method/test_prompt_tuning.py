@@ -45,15 +45,17 @@ def library(backbone, name):
 def prompted(method, model, batch):
     """Return prompt and text as embeddings and a mask, put together here."""
     vectors = method.prompt.vectors().detach().expand(len(batch), -1, -1)
-    embedded = torch.cat([vectors, model.get_input_embeddings()(batch.ids)], dim=1)
+    text = model.get_input_embeddings()(batch.ids)
+    embedded = torch.cat([text[:, : method.after], vectors, text[:, method.after :]], dim=1)
     return embedded, torch.cat([torch.ones(len(batch), P), batch.mask.float()], dim=1)
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+@pytest.mark.parametrize(("kind", "after"), [("bert", None), ("bert", 1), ("gpt2", 0)])
 @torch.no_grad()
-def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kind):
+def test_the_vectors_stand_before_the_pattern_and_its_mask_is_read(data_dir, kind, after):
+    """Or after its [CLS]."""
     backbone, task = pocket(kind), sst2(data_dir, CAUSAL if kind == "gpt2" else OTHER)
-    method = hybrid(backbone, task)
+    method = hybrid(backbone, task, after=after)
     batch = batch_of(method, task)
     model = library(backbone, CLASSES[kind] if kind == "gpt2" else "BertForMaskedLM")
     embedded, mask = prompted(method, model, batch)
