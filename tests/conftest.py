@@ -17,6 +17,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from ptrun.backbone.family import family_of
+from ptrun.backbone.library import library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
@@ -67,6 +69,7 @@ ROBERTA = {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_toke
 DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0}
 T5_SIZES = {"d_model": 32, "d_kv": 12, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2}
 T5_SIZES |= {"num_heads": 2, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0}
+GPT2_SIZES = {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 64}
 EXTRA = {
     "electra": {"embedding_size": 12},
     "roberta": ROBERTA,
@@ -74,22 +77,15 @@ EXTRA = {
     "deberta": {**DISENTANGLED, "max_relative_positions": 16, "position_biased_input": False},
     "deberta-v2": {**DISENTANGLED, "position_buckets": 8, "norm_rel_ebd": "layer_norm"}
     | {"share_att_key": True, "conv_kernel_size": 3, "conv_act": "gelu"},
-    "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 64},
+    "gpt2": GPT2_SIZES,
+    "blocklm": GPT2_SIZES | {"n_positions": 65, "decoder_start_token_id": 5},
+    "megatron": {"d_model": 32, "num_layers": 3, "attention_heads": 2, "ffn_dim": 48}
+    | {"max_position_embeddings": 64},
     "llama": {"num_key_value_heads": 1},
 }
-CLASSES = {
-    "bert": "BertForPreTraining",
-    "roberta": "RobertaForMaskedLM",
-    "electra": "ElectraForPreTraining",
-    "albert": "AlbertForMaskedLM",
-    "deberta": "DebertaForMaskedLM",
-    "deberta-v2": "DebertaV2ForMaskedLM",
-    "gpt2": "GPT2LMHeadModel",
-    "llama": "LlamaForCausalLM",
-    "t5": "T5ForConditionalGeneration",
-    "mt5": "MT5ForConditionalGeneration",
-}
-BYTE_LEVEL = ("roberta", "gpt2", "deberta")
+WHOLE = {"bert": "BertForPreTraining"}  # with the pooler
+BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
+OWN_SIZES = ("gpt2", "blocklm", "megatron")
 
 
 def write_tiny(folder: Path, kind: str) -> Path:
@@ -97,11 +93,13 @@ def write_tiny(folder: Path, kind: str) -> Path:
     import transformers
 
     tokenizer = byte_tokenizer() if kind in BYTE_LEVEL else wordpiece_tokenizer()
-    sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind == "gpt2" else SIZES
+    sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind in OWN_SIZES else SIZES
     extra = {"vocab_size": tokenizer.get_vocab_size(), **sizes, **EXTRA.get(kind, {})}
-    config = transformers.AutoConfig.for_model(kind, **extra)
+    family = family_of(kind, {"model_type": kind})
+    config = library_config(family, extra)
     torch.manual_seed(7)
-    model = getattr(transformers, CLASSES[kind])(config)
+    made = getattr(transformers, WHOLE.get(kind, ""), None) or model_class(family)
+    model = made(config)
     if kind in ("t5", "mt5"):  # v1.1: an output matrix of its own
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         config.scale_decoder_outputs = False

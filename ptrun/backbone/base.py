@@ -66,7 +66,8 @@ class BackboneInput:
         mask: `[B, T]` bool, True at real tokens.
         ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is given.
         embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
-        types: `[B, T]` segment ids, or None for zeros; families without segments ignore them.
+        types: `[B, T]` segment ids, or None for zeros; 1 at the blank of a blank infiller. Families
+            without either ignore them.
         shift: `[B]` how far the position ids of each row start after the usual first one; models
             with relative positions only have no such ids.
         prefixes: one entry a layer; None where a layer has no prefix, which is not a zero prefix.
@@ -74,7 +75,8 @@ class BackboneInput:
         keys: `[B]` int64 dropout keys, one a row; None switches all dropout off.
         hidden_at, pooled_at, logits_at: positions whose last hidden states, pooled states and
             language-model logits are wanted; the decoder's positions if there is a decoder input.
-        decoder: of an encoder-decoder; without it only its encoder runs.
+        decoder: of an encoder-decoder; without it only its encoder runs. Of a blank infiller what
+            is written in the blank; without it the text alone is read.
     """
 
     mask: Tensor

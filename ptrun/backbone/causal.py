@@ -1,9 +1,9 @@
-"""The left-to-right models: GPT-2, and any shaped like Llama (Mistral, Qwen).
+"""The left-to-right models: GPT-2, any shaped like Llama (Mistral, Qwen), and Megatron-11B.
 
 A token sees itself and what stands before it, and every prefix; segments do not exist.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import OneStack, read_order
-from ptrun.backbone.injection import Paths
+from ptrun.backbone.injection import Injection, Paths
 
 _GPT2 = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
+_MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Decoder(OneStack):
     paths: Paths = _LLAMA
     head: str = "lm_head"
     name: str = "causal"
+    package: str = "transformers"
     other_head: str | None = None
     has_pooler: bool = False
     pooler: bool = False
@@ -41,7 +43,7 @@ class Decoder(OneStack):
             heads=getattr(config, "num_key_value_heads", None) or heads,
             head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
             positions=min(config.max_position_embeddings, window),
-            dropout=getattr(config, "resid_pdrop", 0.0),
+            dropout=getattr(config, "resid_pdrop", getattr(config, "dropout", 0.0)),
         )
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
@@ -76,12 +78,32 @@ def look_back(mask: Tensor) -> Tensor:
     return ((before & mask[:, None, :]) | itself)[:, None]
 
 
+class Megatron(Decoder):
+    """Megatron-11B, on XGLM: raw embeddings, prompts among them, are scaled together."""
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect the layers, their attention and their dropout to the current pass."""
+        from ptrun.backbone import megatron
+
+        super().prepare(model, injection)
+        megatron.connect(self.body(model), injection)
+
+    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return the last hidden states `[B, T, H]`."""
+        raw = given.embeddings
+        if raw is None:
+            raw = model.get_input_embeddings()(given.ids)
+        scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
+        return super().hidden(model, replace(given, ids=None, embeddings=raw * scale))
+
+
 _KINDS = {
     "gpt2": Decoder("GPT2LMHeadModel", _GPT2),
     "llama": Decoder("LlamaForCausalLM"),
     "mistral": Decoder("MistralForCausalLM"),
     "qwen2": Decoder("Qwen2ForCausalLM"),
     "qwen3": Decoder("Qwen3ForCausalLM"),
+    "megatron": Megatron("MegatronLM", _MEGATRON, package="ptrun.backbone.megatron"),
 }
 
 

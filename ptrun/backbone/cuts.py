@@ -44,11 +44,13 @@ _LLAMA = Pattern(
     r".*\.(q|k|v|gate|up)_proj", r".*\.(o|down)_proj", shared=r".*\.self_attn\.[qk]_norm"
 )
 _GPT2 = Pattern(r".*\.mlp\.c_fc", r".*\.(attn|mlp)\.c_proj", fused=r".*\.attn\.c_attn")
+_MEGATRON = Pattern(r".*\.(q_proj|k_proj|v_proj|fc1)", r".*\.(out_proj|fc2)")
 PATTERNS: Mapping[str, Pattern] = {
     **dict.fromkeys(("bert", "roberta", "electra"), _BERT),
     **dict.fromkeys(("t5", "mt5"), _T5),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), _LLAMA),
-    "gpt2": _GPT2,
+    **dict.fromkeys(("gpt2", "blocklm"), _GPT2),
+    "megatron": _MEGATRON,
 }
 """By `model_type`; others are not divided."""
 
@@ -146,6 +148,8 @@ def _widths(config: Any) -> dict[str, int]:
 
 
 def _feed_forward(config: Any) -> int:
-    named = (getattr(config, name, None) for name in ("d_ff", "n_inner", "intermediate_size"))
+    named = (
+        getattr(config, name, None) for name in ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
+    )
     width = next((width for width in named if width), None)
     return int(width or 4 * config.hidden_size)

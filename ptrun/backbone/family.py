@@ -12,9 +12,12 @@ from ptrun.errors import UserError
 
 _MODULES = {
     "masked": ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2"),
-    "causal": ("gpt2", "llama", "mistral", "qwen2", "qwen3"),
+    "causal": ("gpt2", "llama", "mistral", "qwen2", "qwen3", "megatron"),
     "seq2seq": ("t5", "mt5"),
+    "infilling": ("blocklm",),
 }
+WRITING = ("seq2seq", "infilling")
+"""Families whose answer is written apart from the text, given as to a decoder."""
 FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kinds}
 """Family by `model_type`; each is the file of its name."""
 
@@ -22,7 +25,7 @@ FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kind
 class Family(Protocol):
     """How models of one `model_type` are loaded, wired and run.
 
-    `library` names the transformers class that holds body and output head, `head` (or in some
+    `library` names the class in `package` that holds body and output head, `head` (or in some
     checkpoints `other_head`) its head; `pooler` says whether there is a place for a pooler,
     `has_pooler` whether pre-training trains one;
     `attention` the library's attention to ask for, where ours cannot be registered.
@@ -30,6 +33,7 @@ class Family(Protocol):
 
     name: str
     library: str
+    package: str
     head: str
     other_head: str | None
     has_pooler: bool

@@ -83,7 +83,7 @@ def attach(
         r=rank,
         lora_alpha=alpha,  # type: ignore[arg-type]
         target_modules=list(owned),
-        fan_in_fan_out=backbone.config["model_type"] == "gpt2",
+        fan_in_fan_out=backbone.config["model_type"] in ("gpt2", "blocklm"),
     )
     inject_adapter_in_model(config, backbone.model, _NAME, low_cpu_mem_usage=True)
     backbone.model.__dict__.pop("peft_config", None)

@@ -47,6 +47,7 @@ class Encoder(OneStack):
     other_head: str | None = None
     has_pooler: bool = False
     name: str = "masked"
+    package: str = "transformers"
     pooler: bool = True
 
     def shape(self, config: Any) -> Shape:

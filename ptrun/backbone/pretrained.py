@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, tokenizers, weights
+from ptrun.backbone import divided, files, library, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -80,7 +80,7 @@ class PretrainedBackbone:
     def model(self) -> Any:
         """Body, output head and, for encoders, pooler; on the meta device until `load()`."""
         with torch.device("meta"):
-            model = self._class()(self._library_config(self.config))
+            model = library.model_class(self.architecture)(self._library_config(self.config))
             if self.architecture.pooler:
                 model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
         if self._has_own_output():
@@ -147,11 +147,12 @@ class PretrainedBackbone:
         folder = self._files()
         self.__dict__.pop("model", None)
         config = self._library_config(files.read_config(folder))
+        chosen = library.model_class(self.architecture), config, folder
         if self.division:
-            whole = self._class(), config, folder, self._has_own_output()
+            whole = *chosen, self._has_own_output()
             model, self.cuts, missing = divided.load(*whole, self.division, dtype)
         else:
-            model, missing = weights.read(self._class(), config, folder, dtype, device)
+            model, missing = weights.read(*chosen, dtype, device)
         heads = self.architecture.head, self.architecture.other_head
         self.has_head = weights.has_head(self.name, missing, heads)
         if self.architecture.pooler:
@@ -241,21 +242,14 @@ class PretrainedBackbone:
             raise UserError(f"backbone={self.name} has no output head; choose another read-out.")
         return self.architecture.logits(self.model, hidden)
 
-    def _class(self) -> Any:
-        import transformers
-
-        return getattr(transformers, self.architecture.library)
-
     def _library_config(self, content: dict[str, Any]) -> Any:
         """Return the transformers configuration; our attention where the library lets us choose."""
-        from transformers import AutoConfig
-
         from ptrun.backbone.attention import NAME
 
-        rest = {key: value for key, value in content.items() if key != "model_type"}
         if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
-            rest["legacy"] = False  # DeBERTa's published configurations do not say so themselves
-        config = AutoConfig.for_model(content["model_type"], **rest)
+            # DeBERTa's published configurations do not say so themselves
+            content = {**content, "legacy": False}
+        config = library.library_config(self.architecture, content)
         config._attn_implementation = self.architecture.attention or NAME
         return config
 

@@ -35,6 +35,7 @@ class EncoderDecoder:
     library: str
     head: str = "lm_head"
     name: str = "seq2seq"
+    package: str = "transformers"
     other_head: str | None = None
     has_pooler: bool = False
     pooler: bool = False

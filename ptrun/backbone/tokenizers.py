@@ -9,7 +9,7 @@ from ptrun.backbone.cpm2_text import is_cpm2
 from ptrun.errors import UserError
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
-_BYTE_LEVEL = ("roberta", "gpt2", "deberta")
+_BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
 _ENDING = ("t5", "mt5")
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")

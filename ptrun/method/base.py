@@ -29,7 +29,7 @@ class Method(nn.Module):
 
     soft: ClassVar[bool] = False
     readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
-    families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq")
+    families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
     tunes_backbone: bool = False
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):

@@ -18,11 +18,11 @@ from ptrun.task.base import Task
 _LLAMA = ("q_proj", "v_proj")
 TARGETS = {
     **dict.fromkeys(("bert", "roberta", "electra", "albert"), ("query", "value")),
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), _LLAMA),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "megatron"), _LLAMA),
     **dict.fromkeys(("t5", "mt5"), ("q", "v")),
     "deberta-v2": ("query_proj", "value_proj"),
     "deberta": ("in_proj",),  # queries, keys and values in one map
-    "gpt2": ("c_attn",),  # likewise
+    **dict.fromkeys(("gpt2", "blocklm"), ("c_attn",)),  # likewise
 }
 """The projections of queries and values by `model_type`, as PEFT has them."""
 

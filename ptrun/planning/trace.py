@@ -227,8 +227,9 @@ def _loss(output: BackboneOutput) -> Tensor:
 
 def _rows(method: Method, case: Case) -> list[Features]:
     """Return rows that are alike, without a tokenizer: ids and positions do not matter here."""
-    decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
     pattern = getattr(getattr(method.readout, "pvp", None), "pattern", None)
+    decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
+    decodes = decodes or (method.backbone.family == "infilling" and pattern is not None)
     softs = list(range(pattern.softs)) if pattern is not None and method.soft else []
     reads = [0]
     if decodes:

@@ -13,6 +13,7 @@ Style = Literal["byte", "sentencepiece", "plain"]
 
 _PROBES = ("a", "b")
 _ANCHORS = ("☃", "0", "(")  # of which one does not merge with what follows
+_PIECE = ("<|startofpiece|>", "<|endofpiece|>")  # around what a blank infiller writes
 _SENTINELS = ("<extra_id_{}>", "<s_{}>")
 _WORD_START, _SPACE = "▁", "Ġ"
 
@@ -119,7 +120,7 @@ def mask_ids(tokenizer: Any, count: int) -> tuple[list[int], bool]:
     """Return the ids of `count` masks in order, and whether one stands for any number of tokens.
 
     Sentinels of encoder-decoders stand for spans of any length and are numbered; a mask token
-    stands for one token; no ids: the tokenizer has neither.
+    stands for one token, or in a blank infiller for a span too; no ids: there is neither.
     """
     for name in _SENTINELS:
         ids = tokenizer.convert_tokens_to_ids([name.format(i) for i in range(count)])
@@ -127,7 +128,14 @@ def mask_ids(tokenizer: Any, count: int) -> tuple[list[int], bool]:
             return list(ids), True
     if tokenizer.mask_token_id is None or tokenizer.mask_token is None:
         return [], False
-    return [tokenizer.mask_token_id] * count, False
+    return [tokenizer.mask_token_id] * count, answer_end(tokenizer) is not None
+
+
+def answer_end(tokenizer: Any) -> int | None:
+    """Return the token that ends what is written in a blank (GLM); None for other tokenizers."""
+    start, end = tokenizer.convert_tokens_to_ids(list(_PIECE))
+    known = None not in (start, end) and start != end
+    return int(end) if known else None
 
 
 def placeholder_id(tokenizer: Any) -> int:

@@ -20,6 +20,7 @@ from ptrun.readout.pooled_head import LabelHead, NumberHead
 from ptrun.readout.reading import Reading
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
+from ptrun.readout.written import Written
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 
@@ -42,6 +43,7 @@ KINDS = {
     "class_words": ("classification", "multispan"),
 }
 """Kinds of task by the read-out that answers them."""
+_FILLS: dict[str, Callable[..., Readout]] = {"masked": Fill, "infilling": Written}
 _PATTERNED = ("verbalizer", "class_words")
 
 
@@ -149,7 +151,7 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         among, closed = _among(backbone, reading), _closed(backbone, reading)
         return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel, closed=closed)
     if task.kind == "span_check":
-        return Fill(backbone, task, pvp)
+        return _FILLS[backbone.family](backbone, task, pvp)
     return Candidates(
         backbone,
         task,
@@ -189,7 +191,7 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
             f"backbone={backbone.name} has no language-model head (it tells real words from "
             "replaced ones); use method.readout=head or another backbone."
         )
-    if task.kind == "span_check" and backbone.family != "masked":
+    if task.kind == "span_check" and backbone.family not in _FILLS:
         raise UserError(
             f"task={task.name} is answered by filling masks, which {backbone.name} "
             f"({backbone.family}) does not have; use method.readout=head."

@@ -6,6 +6,7 @@
 | causal              | at the last token before the answer                                        |
 | encoder-decoder     | in the decoder, after the sentinel that stands in the text (PPT §2); or    |
 |                     | without a sentinel at the decoder's first token (LM-adapted T5)            |
+| infilling           | at the token that begins what is written in the blank (GLM)                |
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ptrun.backbone.base import BackboneInput, Positions
+from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
@@ -40,12 +42,12 @@ class Cloze:
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
     ):
         self.backbone, self.task, self.pvp = backbone, task, pvp
-        self.sentinel = sentinel and pvp.pattern.masks > 0
+        self.marked = sentinel and pvp.pattern.masks > 0 and backbone.family == "seq2seq"
 
     @property
     def decodes(self) -> bool:
-        """Whether a decoder gives the answer."""
-        return self.backbone.family == "seq2seq"
+        """Whether the answer is written apart from the text."""
+        return self.backbone.family in WRITING
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -62,9 +64,14 @@ class Cloze:
         return replace(given, logits_at=at)
 
     def pieces(self, example: Example) -> list[Piece]:
-        """Return the pattern with an example's texts; without its masks if there is no sentinel."""
+        """Return the pattern with an example's texts; without its masks if there is no sentinel.
+
+        A blank infiller's texts are one (GLM's cloze inputs have no [SEP]).
+        """
         pieces = self.pvp.render(example.fields)
-        if self.decodes and not self.sentinel:
+        if self.backbone.family == "infilling":
+            return _one_text(pieces)
+        if self.decodes and not self.marked:
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
 
@@ -72,12 +79,24 @@ class Cloze:
         """Return the row of an example, read wherever its answer begins.
 
         Of an encoder-decoder the reads are the decoder's: the sentinel's place, which predicts the
-        sentinel, and the answer's after it; or the answer's alone.
+        sentinel, and the answer's after it; or the answer's alone. A blank infiller's are those of
+        what it writes, and the type of the blank is 1.
         """
         made = self.encoder.encode(pieces, self.room(room), masks)
         if not self.decodes:
             return Row(made.ids, made.types, made.masks, made.softs)
         begin = [decoder_start(self.backbone)]
-        if self.sentinel:
+        if self.marked:
             begin.append(made.ids[made.masks[0]])
-        return Row(made.ids, None, list(range(len(begin))), made.softs, begin)
+        infills = self.backbone.family == "infilling"
+        types = [int(i == made.masks[-1]) for i in range(len(made.ids))] if infills else None
+        return Row(made.ids, types, list(range(len(begin))), made.softs, begin)
+
+
+def _one_text(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces without a border; a word begins where it was."""
+    found: list[Piece] = []
+    for piece in pieces:
+        opens = bool(found) and piece.segment == 1 and pieces[len(found) - 1].segment == 0
+        found.append(replace(piece, segment=0, spaced=piece.spaced or opens))
+    return found

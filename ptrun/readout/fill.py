@@ -14,7 +14,7 @@ from ptrun.readout.cloze import Cloze
 from ptrun.types import Example, Prediction
 
 _EXTRA = 1  # masks beyond the noun phrase's tokens
-_RIGHT, _WRONG = "same", "different"
+RIGHT, WRONG = "same", "different"
 
 
 class Fill(Cloze):
@@ -28,7 +28,7 @@ class Fill(Cloze):
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples that are learned from."""
-        return [example for example in examples if example.target == _RIGHT]
+        return [example for example in examples if example.target == RIGHT]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example."""
@@ -63,20 +63,21 @@ class Fill(Cloze):
             facts = {**features.facts, "found": found}
             return replace(features, rows=[replace(row, ids=ids, reads=left)], facts=facts)
         named = [found[place] for place in sorted(found, key=int)]
-        return Prediction(features.id, self._answer(named, features.facts["noun"]))
+        return Prediction(features.id, self.judged(named, features.facts["noun"]))
 
-    def _answer(self, named: list[int], noun: str) -> str:
+    def judged(self, named: list[int], noun: str) -> str:
+        """Return the answer that tokens give: whether they are about the noun phrase."""
         tokenizer = self.backbone.tokenizer()
         said = _words(tokenizer.decode(named, skip_special_tokens=True))
         gold = _words(noun)
-        return _RIGHT if said <= gold or gold <= said else _WRONG
+        return RIGHT if said <= gold or gold <= said else WRONG
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
         words = self.encoder.spelling.answer(noun)
         row = self.row(self.pieces(example), room, len(words) + _EXTRA)
         pad = self.backbone.tokenizer().pad_token_id or 0
-        targets = [*words, *[pad] * _EXTRA] if example.target == _RIGHT else []
+        targets = [*words, *[pad] * _EXTRA] if example.target == RIGHT else []
         return Features(example.id, [row], targets, {"noun": noun, "found": {}})
 
 

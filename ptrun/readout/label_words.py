@@ -86,7 +86,7 @@ class LabelWords(Cloze):
     @property
     def _before(self) -> int:
         """How many reads come before the answer's: the sentinel's own."""
-        return int(self.among == "vocabulary" and self.decodes and self.sentinel)
+        return int(self.among == "vocabulary" and self.marked)
 
     def _features(self, example: Example, room: int) -> Features:
         made = self.row(self.pieces(example), room, self.tokens.masks)

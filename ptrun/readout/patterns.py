@@ -8,6 +8,7 @@ from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
+_FILLING = ("masked", "infilling")
 _TEXTS = ("choice", "entity_choice", "span_check")
 """Kinds of task whose answers may be texts of the example."""
 
@@ -82,8 +83,8 @@ def _unasked(pvp: PVP, *, listed: bool) -> str | None:
 
 def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
     """Return why a pattern does not suit where the answers are texts of the example."""
-    if task.kind == "span_check" and family != "masked":
-        return "is answered by filling masks in, which a masked backbone alone has"
+    if task.kind == "span_check" and family not in _FILLING:
+        return "is answered by filling in, which masked and infilling backbones alone do"
     if family == "masked" and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None

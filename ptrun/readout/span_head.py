@@ -138,7 +138,7 @@ def _window(rows: Any, i: int, context: str, family: str) -> Window:
     begin = texts.index(1) if 1 in texts else 0
     places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
     starts = [after_space(context, start, end) for start, end in places]
-    null = 0 if family == "masked" else max(0, len(texts) - 1)
+    null = 0 if family in ("masked", "infilling") else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
 
 

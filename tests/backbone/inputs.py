@@ -5,8 +5,10 @@ import torch
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2")
-KINDS += ("gpt2", "llama", "t5", "mt5")
+KINDS += ("gpt2", "llama", "megatron", "blocklm", "t5", "mt5")
+DECODING = ("seq2seq", "infilling")
 LENGTHS = (9, 5, 7)
+BLANK = 3
 ANSWER = (3, 2, 3)
 """Tokens that the rows of a decoder have."""
 
@@ -32,8 +34,10 @@ def text(backbone, side="right"):
     ids, mask = rows(LENGTHS, side)
     pad = backbone.config.get("pad_token_id", 0) or 0
     given = {"ids": ids.masked_fill(~mask, pad), "mask": mask}
-    if backbone.family != "seq2seq":
+    if backbone.family not in DECODING:
         return BackboneInput(**given, hidden_at=every(mask), logits_at=every(mask))
+    if backbone.family == "infilling":  # the third token is the blank
+        given["types"] = ((mask.cumsum(dim=1) == BLANK) & mask).long()
     ids, mask = rows(ANSWER, side, seed=4)
     decoder = DecoderInput(mask=mask, ids=ids)
     return BackboneInput(**given, hidden_at=every(mask), logits_at=every(mask), decoder=decoder)
@@ -41,7 +45,7 @@ def text(backbone, side="right"):
 
 def asked(backbone):
     """Return how many positions of each row `text` asks for."""
-    return ANSWER if backbone.family == "seq2seq" else LENGTHS
+    return ANSWER if backbone.family in DECODING else LENGTHS
 
 
 def stacks(backbone):

@@ -23,6 +23,7 @@ DECODER_POINTS = ("d-embedding", "d-prefix", "d-cross-prefix", "d-layer", "d-att
 DECODER_POINTS += ("d-ffn",)
 CELLS = [(kind, point) for kind in KINDS for point in POINTS]
 CELLS += [(kind, point) for kind in SEQ2SEQ for point in DECODER_POINTS]
+CELLS += [("blocklm", "d-embedding")]  # whose answer is in the one stack, after the text
 
 
 class Poke:
@@ -94,6 +95,8 @@ def _cell(shape):
 
 def reached(backbone, point, given, shapes):
     """Return which cells of `[layers, B, T]` an injection reaches, by stack."""
+    if backbone.family == "infilling" and point.startswith("d-"):
+        return _reached_in_answer(given, shapes)
     causal = {"text": backbone.family == "causal", "decoder": True}
     inside = "decoder" if point.startswith("d-") else "text"
     hit = {name: torch.zeros(shape[:3], dtype=torch.bool) for name, shape in shapes.items()}
@@ -111,6 +114,13 @@ def reached(backbone, point, given, shapes):
     return hit
 
 
+def _reached_in_answer(given, shapes):
+    """Return the cells of a blank infiller that see a token of its answer: those after it."""
+    hit = torch.zeros(shapes["text"][:3], dtype=torch.bool)
+    hit[:, ROW, given.mask.shape[1] + min(COLUMN, given.decoder.mask.shape[1] - 2) :] = True
+    return {"text": hit}
+
+
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize(("kind", "point"), CELLS)
@@ -126,6 +136,8 @@ def test_an_injection_changes_exactly_what_it_reaches(
     after, gradient = _gradient(backbone, poke)
     given = text(backbone)
     masks = {"text": given.mask, "decoder": given.decoder.mask if given.decoder else None}
+    if backbone.family == "infilling":
+        masks = {"text": torch.cat([given.mask, given.decoder.mask], dim=1)}
     expected = reached(backbone, point, given, {n: a.shape for n, a in after.items()})
     for name, own in after.items():
         changed = (own != before[name]).any(dim=-1) & masks[name]
@@ -158,11 +170,12 @@ def _taken(given, chosen):
     """Return the input with some of its rows, no wider than they need."""
     half = given.decoder
     mask, ids = _cut(given.mask[chosen], given.ids[chosen])
+    types = None if given.types is None else given.types[chosen][:, : mask.shape[1]]
     if half is None:
-        return BackboneInput(mask=mask, ids=ids, logits_at=every(mask))
+        return BackboneInput(mask=mask, ids=ids, types=types, logits_at=every(mask))
     answer, words = _cut(half.mask[chosen], half.ids[chosen])
     decoder = DecoderInput(mask=answer, ids=words)
-    return BackboneInput(mask=mask, ids=ids, logits_at=every(answer), decoder=decoder)
+    return BackboneInput(mask=mask, ids=ids, types=types, logits_at=every(answer), decoder=decoder)
 
 
 def _cut(mask, ids):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone import files, tokenizers
-from ptrun.backbone.family import family_of
+from ptrun.backbone.family import Family, family_of
+from ptrun.backbone.library import library_config
 from ptrun.errors import UserError
 from ptrun.importing.staging import check_new, progress, staging
 from ptrun.importing.writing import Entry, write_model
@@ -21,6 +22,7 @@ from ptrun.pretrain.synthetic.weights import draw, empty_model, entries
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}
+_POCKET |= {"infilling": "pocket_glm"}
 _IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
@@ -37,9 +39,9 @@ def write(out: Path, config: dict[str, Any], recipe: Synthetic) -> tuple[int, in
     if recipe.tokenizer is None:
         own = files.read_config(source)
         config = {**config, **{key: own[key] for key in _IDS if key in own}}
-    made = _library_config(config, recipe.model)
+    made = _library_config(family, config, recipe.model)
     _check_fits(source, config["model_type"], made.vocab_size)
-    model = empty_model(family.library, made)
+    model = empty_model(family, made)
     every = entries(model, dtype)
     total = sum(entry.nbytes for entry in every)
     with staging(out, total) as folder, progress(total, "writing") as advance:
@@ -64,18 +66,16 @@ def _tokenizer(family: str, recipe: Synthetic) -> Path:
     return folder
 
 
-def _library_config(config: dict[str, Any], given: dict[str, Any]) -> Any:
+def _library_config(family: Family, config: dict[str, Any], given: dict[str, Any]) -> Any:
     """Return the transformers configuration.
 
     Raises:
         UserError: a key or value is not of this kind of model.
     """
     from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoConfig
 
-    rest = {key: value for key, value in config.items() if key != "model_type"}
     try:
-        made = AutoConfig.for_model(config["model_type"], **rest)
+        made = library_config(family, config)
     except (TypeError, ValueError, StrictDataclassError) as error:
         raise UserError(f"model: {' '.join(str(error).split())[:160]}") from error
     check_keys(made, given)

@@ -13,6 +13,8 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from ptrun.backbone.family import Family
+from ptrun.backbone.library import model_class
 from ptrun.importing.writing import Entry
 
 _BYTES = 4  # per weight
@@ -23,12 +25,13 @@ _WHOLE = {"bert": "BertForPreTraining", "albert": "AlbertForPreTraining"}
 """Classes that have all a published checkpoint holds, the pooler too."""
 
 
-def empty_model(library: str, config: Any) -> Any:
+def empty_model(family: Family, config: Any) -> Any:
     """Return a model without weights; of T5 v1.1 with an output matrix of its own."""
     import transformers
 
     with torch.device("meta"):
-        model = getattr(transformers, _WHOLE.get(config.model_type, library))(config)
+        whole = _WHOLE.get(config.model_type)
+        model = (getattr(transformers, whole) if whole else model_class(family))(config)
         if config.model_type in _T5 and not _scales(config):
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
     return model
@@ -62,8 +65,8 @@ def deviation(name: str, config: Any) -> float:
     """Return the standard deviation of a matrix where training begins."""
     if config.model_type in _T5:
         return _t5_deviation(name, config)
-    own: float = config.initializer_range
-    if config.model_type == "gpt2" and name.endswith("c_proj.weight"):
+    own: float = getattr(config, "initializer_range", None) or config.init_std
+    if config.model_type in ("gpt2", "blocklm") and name.endswith("c_proj.weight"):
         return own / sqrt(2 * config.n_layer)  # what is added to the sum over layers
     return own
 

@@ -1,0 +1,103 @@
+"""The blank infillers: GLM-2B and GLM-10B.
+
+One stack reads the text both ways and after it, left to right, what is written in its blank. So
+the text is the input, and the answer is given as to a decoder: it begins with <|startofpiece|>,
+sees all of the text and is not seen by it. The blank is the token of type 1; its position is that
+of every token of the answer. Prefixes are seen by all.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
+from ptrun.backbone.family import OneStack, read_order
+from ptrun.backbone.injection import Paths
+
+_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
+
+
+@dataclass(frozen=True)
+class Infiller(OneStack):
+    """The one architecture of the family."""
+
+    library: str = "BlockLM"
+    package: str = "ptrun.backbone.blocklm"
+    paths: Paths = _PATHS
+    head: str = "lm_head"
+    name: str = "infilling"
+    other_head: str | None = None
+    has_pooler: bool = False
+    pooler: bool = False
+    attention: str | None = None
+
+    def shape(self, config: Any) -> Shape:
+        """Return the sizes; the last row of positions is for an objective that is not used."""
+        return Shape(
+            hidden_size=config.n_embd,
+            embedding_size=config.n_embd,
+            layers=config.n_layer,
+            heads=config.n_head,
+            head_size=config.n_embd // config.n_head,
+            positions=config.n_positions - 1,
+            dropout=config.resid_pdrop,
+        )
+
+    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return the last hidden states of the answer `[B, S, H]`, or without one the text's."""
+        places = read_order(given.mask, given.shift)
+        words, inside, answer = _words(model, given), torch.zeros_like(places), given.decoder
+        if answer is not None:
+            words = torch.cat([words, _words(model, answer)], dim=1)
+            inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
+            blank = _blank(given, places)[:, None].expand_as(answer.mask)
+            places = torch.cat([places, blank], dim=1)
+        seen = both_ways(given.mask, None if answer is None else answer.mask)
+        made = model.hidden(words, places, inside, attention_mask=seen, use_cache=False)
+        out: Tensor = made.last_hidden_state
+        return out if answer is None else out[:, given.mask.shape[1] :]
+
+    def logits(self, model: Any, hidden: Tensor) -> Tensor:
+        """Return the next token's logits, `[K, V]`."""
+        logits: Tensor = model.lm_head(hidden)
+        return logits
+
+    def counted(self, model: Any) -> list[nn.Parameter]:
+        """Return all parameters; the tied output matrix counts once."""
+        return list(model.parameters())
+
+
+def both_ways(text: Tensor, answer: Tensor | None) -> Tensor:
+    """Return what each token sees, `[B, T]` and `[B, S]` to `[B, 1, T + S, T + S]`.
+
+    Real tokens of the text are seen by all, those of the answer by what comes after them there.
+    Padding sees itself too: a row of scores with nothing to see would be no number.
+    """
+    border = text.shape[1]
+    seen = text if answer is None else torch.cat([text, answer], dim=1)
+    place = torch.arange(seen.shape[1], device=text.device)
+    reached = (place < border) | (place <= place[:, None])
+    itself = place == place[:, None]
+    return ((reached & seen[:, None, :]) | itself)[:, None]
+
+
+def _words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
+    """Return raw word embeddings `[B, T, H]`."""
+    if given.embeddings is not None:
+        return given.embeddings
+    words: Tensor = model.get_input_embeddings()(given.ids)
+    return words
+
+
+def _blank(given: BackboneInput, places: Tensor) -> Tensor:
+    """Return the position of each row's blank `[B]`; without one, of the text's last token."""
+    if given.types is None:
+        return (places * given.mask).amax(dim=1)
+    return (places * (given.types == 1)).amax(dim=1)
+
+
+def family(kind: str) -> Infiller:
+    """Return the architecture of a `model_type`."""
+    return Infiller()
