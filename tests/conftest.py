@@ -83,7 +83,18 @@ EXTRA = {
     | {"max_position_embeddings": 64},
     "llama": {"num_key_value_heads": 1},
 }
-WHOLE = {"bert": "BertForPreTraining"}  # with the pooler
+CLASSES = {
+    "bert": "BertForPreTraining",
+    "roberta": "RobertaForMaskedLM",
+    "electra": "ElectraForPreTraining",
+    "albert": "AlbertForMaskedLM",
+    "deberta": "DebertaForMaskedLM",
+    "deberta-v2": "DebertaV2ForMaskedLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "t5": "T5ForConditionalGeneration",
+    "mt5": "MT5ForConditionalGeneration",
+}
 BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
 OWN_SIZES = ("gpt2", "blocklm", "megatron")
 
@@ -98,8 +109,8 @@ def write_tiny(folder: Path, kind: str) -> Path:
     family = family_of(kind, {"model_type": kind})
     config = library_config(family, extra)
     torch.manual_seed(7)
-    made = getattr(transformers, WHOLE.get(kind, ""), None) or model_class(family)
-    model = made(config)
+    own = kind not in CLASSES
+    model = (model_class(family) if own else getattr(transformers, CLASSES[kind]))(config)
     if kind in ("t5", "mt5"):  # v1.1: an output matrix of its own
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         config.scale_decoder_outputs = False

@@ -69,7 +69,7 @@ def _parts(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | float]:
     """Return scaled queries, keys, values `[B, heads, T, d]` and the relative bias of scores."""
     first = hasattr(module, "in_proj")
-    query, key, value = _first(module, hidden) if first else _second(module, hidden)
+    query, key, value = projected(module, hidden)
     named = module.pos_att_type
     kinds = 1 + (len(named) if first else sum(kind in named for kind in ("c2p", "p2c")))
     scale = math.sqrt(query.shape[-1] * kinds)
@@ -81,6 +81,11 @@ def _parts(
     folded = query.flatten(0, 1), key.flatten(0, 1)
     bias = module.disentangled_attention_bias(*folded, relative, table, kinds)
     return query / scale, key, value, bias.view(*query.shape[:3], -1)
+
+
+def projected(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values `[B, heads, T, d]` of either version."""
+    return _first(module, hidden) if hasattr(module, "in_proj") else _second(module, hidden)
 
 
 def _first(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:

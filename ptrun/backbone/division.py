@@ -29,9 +29,30 @@ class Division:
         own: Tensor = _Own.apply(whole, axis, self)  # type: ignore[no-untyped-call]
         return own
 
+    def whole(self, own: Tensor, axis: int) -> Tensor:
+        """Return the tensor of which each rank has a part; each gets its part of the gradient."""
+        whole: Tensor = _Whole.apply(own, axis, self)  # type: ignore[no-untyped-call]
+        return whole
+
     def first(self, width: int) -> int:
         """Return where this rank's part begins, given how wide it is."""
         return self.rank * width
+
+
+class _Whole(torch.autograd.Function):
+    """Put all ranks' parts together; backward, each keeps its part of what all have alike."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, axis: int, division: Division) -> Tensor:
+        ctx.width, ctx.axis, ctx.division = own.shape[axis], axis, division
+        parts = [torch.empty_like(own) for _ in range(division.size)]
+        torch.distributed.all_gather(parts, own.contiguous(), group=division.group)
+        return torch.cat(parts, dim=axis)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        start = ctx.division.first(ctx.width)
+        return gradients[0].narrow(ctx.axis, start, ctx.width).contiguous(), None, None
 
 
 class _Own(torch.autograd.Function):

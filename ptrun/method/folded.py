@@ -41,7 +41,7 @@ class Folded(Method):
 
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
         """Return the table, if it is the prompt itself."""
-        if self.prompt.mlp is not None:
+        if self.prompt.mlp is not None or getattr(self.prompt, "project", None) is not None:
             return None
         rest = {n: t for n, t in exported.items() if n != self.finished}
         made = exported.get(self.finished)

@@ -4,7 +4,9 @@ Liu et al. 2022, §3. As in the released code, real tokens are numbered from P o
 (`shift_positions`), dropout acts on the prefix row by row, and a pooler stays frozen. The code
 has no layer interval; here a layer outside it has no prefix at all, since an all-zero prefix
 would still take softmax mass. Nor has it T5: there each half that has a part in the answer gets
-prefixes of its own (`stacks`).
+prefixes of its own (`stacks`). On GLM the prefixes of the released code are hidden states that the
+frozen maps of a layer make keys and values of (`prefix_kind`); the saved prompt has those, so that
+it is the same whichever way it was learned.
 """
 
 from collections.abc import Sequence
@@ -12,18 +14,25 @@ from dataclasses import replace
 from typing import Unpack
 
 import torch
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Prefix
 from ptrun.backbone.dropout import drop
+from ptrun.backbone.injection import Reader
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.projection import keys_values
 from ptrun.errors import UserError
 from ptrun.method.folded import Folded
-from ptrun.prompt.prefix import DeepPrefix, Reparameterization, Stack, places
+from ptrun.prompt.prefix import DeepPrefix, PrefixKind, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
+
+_KIND_OF: dict[str, PrefixKind] = {"infilling": "hidden"}
+_READER: dict[Stack, Reader] = {"encoder": "text", "decoder": "decoder", "cross": "decoder"}
+_SITE = {"encoder": "attention", "decoder": "attention", "cross": "cross"}
 
 Prefixes = tuple[Prefix | None, ...]
 
@@ -37,9 +46,13 @@ class PTuningV2(Folded):
         length: P, in vectors a layer; 0 is the bare backbone with a head.
         reparameterization: `embedding` learns the prefix itself; `mlp` makes it from a table.
         hidden: width of the MLP.
-        shift_positions: number the text from P, as the official runs do; false: from 0. Models
-            with relative positions only, like T5, have no such numbers.
-        dropout: of the prefix while training; null is the backbone's hidden dropout.
+        prefix_kind: `kv` learns keys and values; `hidden` learns hidden states, `[P, n, H]`; null
+            is `hidden` for blank infillers (GLM), else `kv`.
+        shift_positions: number the text from P; false: from 0. Null is what the official runs do:
+            true of keys and values, false of hidden states. Models with relative positions only,
+            like T5, have no such numbers.
+        dropout: of the prefix while training; null is the backbone's hidden dropout, and of hidden
+            states none.
         layers: first and last layer with a prefix, counted from 1; null is all. Of each stack.
         stacks: of an encoder-decoder: which attentions have prefixes; null is both
             self-attentions, or the encoder's alone where the decoder has no part in the answer.
@@ -60,7 +73,8 @@ class PTuningV2(Folded):
         length: int,
         reparameterization: Reparameterization = "embedding",
         hidden: int = 512,
-        shift_positions: bool = True,
+        prefix_kind: PrefixKind | None = None,
+        shift_positions: bool | None = None,
         dropout: float | None = None,
         layers: list[int] | None = None,
         stacks: list[Stack] | None = None,
@@ -72,14 +86,23 @@ class PTuningV2(Folded):
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
         if dropout is not None and not 0 <= dropout < 1:
             raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
-        self.length, self.shift_positions = length, shift_positions
-        self.dropout = shape.dropout if dropout is None else dropout
+        hides = (prefix_kind or _KIND_OF.get(backbone.family, "kv")) == "hidden"
+        self.length = length
+        self.shift_positions = not hides if shift_positions is None else shift_positions
+        self.dropout = (0.0 if hides else shape.dropout) if dropout is None else dropout
         self.room()
         chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
         self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
         self.places = places(self.depth, layers)
         self.prompt = DeepPrefix(
-            length, len(self.places), shape.heads, shape.head_size, reparameterization, hidden
+            length,
+            len(self.places),
+            shape.heads,
+            shape.head_size,
+            reparameterization,
+            hidden,
+            self._project if hides else None,
+            shape.hidden_size,
         )
 
     @property
@@ -99,6 +122,11 @@ class PTuningV2(Folded):
             decoder = replace(decoder, **own)  # type: ignore[arg-type]
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
         return replace(given, prefixes=made.get("encoder"), decoder=decoder, shift=shift)
+
+    def _project(self, states: Tensor) -> Tensor:
+        """Return the keys and values `[P, 2 n, heads, d]` of hidden states `[P, n, H]`."""
+        sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
+        return keys_values(self.backbone, sites, states)
 
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
         """Return one prefix a layer of each stack; None outside the interval."""

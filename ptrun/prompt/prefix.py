@@ -1,6 +1,10 @@
-"""Deep prefix: learned keys and values for chosen layers, as a table or through an MLP."""
+"""Deep prefix: learned keys and values for chosen layers, as a table or through an MLP.
 
-from collections.abc import Mapping, Sequence
+Or learned hidden states, of which the layers' own maps make keys and values (GLM's released code):
+half as many numbers, and a part of what keys and values can be.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -9,6 +13,9 @@ from torch import Tensor, nn
 from ptrun.errors import UserError
 
 Reparameterization = Literal["embedding", "mlp"]
+PrefixKind = Literal["kv", "hidden"]
+Project = Callable[[Tensor], Tensor]
+"""From hidden states `[P, n, H]` to keys and values `[P, 2 n, heads, d]`."""
 Stack = Literal["encoder", "decoder", "cross"]
 """A stack of attentions: the self-attention of an encoder-decoder's halves, or its cross-attention.
 
@@ -66,6 +73,9 @@ class DeepPrefix(nn.Module):
         kind: `embedding` learns the values themselves; `mlp` learns a `[P, H]` table and
             Linear(H, m), tanh, Linear(m, 2nH), folded away after training.
         hidden: m.
+        project: makes keys and values of hidden states, which are then what is learned; they begin
+            at N(0, 1), as normed states are. None: keys and values are learned.
+        states: of those, H, the backbone's hidden size.
     """
 
     def __init__(
@@ -76,12 +86,17 @@ class DeepPrefix(nn.Module):
         head_size: int,
         kind: Reparameterization = "embedding",
         hidden: int = 512,
+        project: Project | None = None,
+        states: int = 0,
     ):
         super().__init__()
         self.form = (length, 2 * layers, heads, head_size)
-        width, outputs = heads * head_size, 2 * layers * heads * head_size
+        self.project = project
+        width = states if project else heads * head_size
+        outputs = layers * width if project else 2 * layers * width
         rows = outputs if kind == "embedding" else width
-        self.table = nn.Parameter(torch.empty(length, rows).normal_(std=0.02))
+        std = 1.0 if project and kind == "embedding" else 0.02
+        self.table = nn.Parameter(torch.empty(length, rows).normal_(std=std))
         self.mlp: nn.Module | None = None
         if kind == "mlp":
             self.mlp = nn.Sequential(
@@ -95,6 +110,8 @@ class DeepPrefix(nn.Module):
         if self.folded is not None:
             return self.folded
         made = self.table if self.mlp is None else self.mlp(self.table)
+        if self.project is not None:
+            return self.project(made.unflatten(-1, (self.form[1] // 2, -1)))
         return made.view(self.form)
 
     def fold(self, values: Tensor) -> None:

@@ -43,6 +43,15 @@ NAMES = [
     ("gpt2", "transformer.h.1.attn.c_attn.bias", Cut(0, 3)),
     ("gpt2", "transformer.h.1.mlp.c_proj.weight", Cut(1, 1, turned=True)),
     ("gpt2", "transformer.wte.weight", Cut()),
+    ("blocklm", "transformer.h.1.attn.c_attn.weight", Cut(0, 3, turned=True)),
+    ("blocklm", "transformer.wbe.weight", Cut()),
+    ("megatron", "model.layers.0.self_attn.v_proj.bias", Cut(0)),
+    ("megatron", "model.layers.0.self_attn.out_proj.weight", Cut(1)),
+    ("megatron", "model.layers.0.self_attn.out_proj.bias", Cut()),
+    ("megatron", "model.layers.0.fc1.weight", Cut(0)),
+    ("megatron", "model.layers.0.fc2.bias", Cut()),
+    ("megatron", "model.layers.0.final_layer_norm.weight", Cut()),
+    ("megatron", "model.embed_tokens.weight", Cut()),
     ("llama", "model.layers.0.mlp.down_proj.weight", Cut(1)),
     ("llama", "lm_head.weight", Cut()),
     ("qwen3", "model.layers.0.self_attn.q_norm.weight", Cut(summed=True)),
@@ -70,7 +79,7 @@ def test_query_key_and_value_in_one_are_cut_each():
 
 @pytest.mark.parametrize(("kind", "name", "cut"), NAMES)
 def test_a_name_tells_how_it_is_cut(kind, name, cut):
-    turned = kind == "gpt2" and "c_" in name
+    turned = kind in ("gpt2", "blocklm") and "c_" in name
     assert cut_of(PATTERNS[kind], name, turned=turned) == cut
 
 

@@ -28,6 +28,10 @@ CASES = {
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
     "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
     "qwen3-all": ["backbone.path={out}/qwen3", "method=fine_tuning"],
+    "glm-prompt": ["backbone.path={out}/blocklm", "method=ptuning_v2", "method.length=5"],
+    "glm-all": ["backbone.path={out}/blocklm", "method=fine_tuning"],
+    "megatron-prompt": ["backbone.path={out}/megatron", "method=ptuning_v2", "method.length=5"],
+    "megatron-all": ["backbone.path={out}/megatron", "method=fine_tuning"],
 }
 CASES["bert-start"] += [
     "pretraining.recipe=prompt_tuning",
@@ -35,11 +39,12 @@ CASES["bert-start"] += [
     "pretraining.train={{max_steps:2,lr:3e-4,eps:1e-5}}",
 ]
 _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
+_TINY = {name for name in CASES if name.startswith(("glm", "megatron"))}  # of two heads
 LEFT_OUT = {
-    "dp2": {"qwen3-all"},
+    "dp2": {"qwen3-all", *_TINY},
     "tp2": {"bert-start"},
     "tp2_dp2": CASES.keys() - _FEW,
-    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix", "qwen3-all"},
+    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix", "qwen3-all", *_TINY},
 }
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 
@@ -224,7 +229,12 @@ def fork(size, work, *given):
 
 def main(out, table):
     """Do all, and exit with the names of what did not end as it should."""
+    from tests.conftest import write_tiny
+
     make_qwen3(Path(out, "qwen3"))
+    for kind in ("blocklm", "megatron"):
+        Path(out, kind).mkdir()
+        write_tiny(Path(out, kind), kind)
     wrong = [] if fork(1, work, PLAIN, out, table) else [PLAIN]
     wrong += [own for own, (size, _) in LAYOUTS.items() if not fork(size, work, own, out, table)]
     for case in INTERRUPTED:

@@ -34,6 +34,7 @@ METHODS = {
     "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
     "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
+    "ptuning_v2_hidden": partial(PTuningV2, length=3, prefix_kind="hidden"),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
     "ptuning_v2_frozen_pooler": partial(PTuningV2, length=3, pooler="frozen"),
@@ -46,20 +47,22 @@ CLASS_WORDS = {
     "ptuning_v2_class_words": partial(PTuningV2, length=3, readout="class_words"),
 }
 
-KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
+KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama"]
+KINDS += ["megatron", "blocklm", "t5"]
 
 # what 3 steps may leave: unused rows, key biases (softmax ignores them), and the self-attention of
 # a decoder that reads one token
 UNMOVED = ("position", "pooler", "token_type", ".key.bias", "k_proj.bias", "decoder.block")
 UNMOVED += ("lora.decoder_",)
 
-WITHOUT_POOLER = ("gpt2", "llama", "t5")
+WITHOUT_POOLER = ("gpt2", "llama", "megatron", "blocklm", "t5")
 CORE = (
     "adapter",
     "fine_tuning",
     "lora",
     "prompt_tuning",
     "ptuning_v2",
+    "ptuning_v2_hidden",
 )  # variants of a method: on BERT alone
 CELLS = [
     pytest.param(kind, make, data, id=f"{kind}-{name}-{task}")

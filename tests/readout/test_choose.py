@@ -68,9 +68,9 @@ def test_a_pattern_that_no_one_would_read_is_refused(tiny):
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
     wsc = task("wsc", "none", pvps={"own": {"pattern": "{~marked} {masks}"}})
     told = refused(tiny("gpt2"), wsc, readout="verbalizer")
-    assert "own is answered by filling masks in, which a masked backbone alone has" in told
+    assert "own is answered by filling in, which masked and infilling backbones alone do" in told
     told = refused(tiny("t5"), wsc, readout="verbalizer", pattern="own")
-    assert "method.pattern=own is answered by filling masks in" in told
+    assert "method.pattern=own is answered by filling in" in told
 
 
 def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
@@ -82,7 +82,7 @@ def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
         assert "ppt_lm has no {mask}, which an encoder-decoder alone does without" in told
     assert "so method.pattern must name it" in refused(tiny("t5"), data, **reading)
     named = choose.readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
-    assert named.pvp.name == "ppt_lm" and not named.sentinel
+    assert named.pvp.name == "ppt_lm" and not named.marked
 
 
 def test_texts_of_several_tokens_need_masks(tiny):

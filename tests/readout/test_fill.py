@@ -55,9 +55,9 @@ def by_hand(method, features):
 def test_the_surest_mask_is_filled_first_as_a_loop_by_hand_does(method, monkeypatch):
     features = method.encode(method.task.load("test"))
     named = []
-    answer = method.readout._answer
+    answer = method.readout.judged
     monkeypatch.setattr(
-        method.readout, "_answer", lambda own, noun: named.append((noun, own)) or answer(own, noun)
+        method.readout, "judged", lambda own, noun: named.append((noun, own)) or answer(own, noun)
     )
     engine(method.backbone, 10_000).predict([method], [features])
     expected = [(f.facts["noun"], by_hand(method, f)) for f in features]
@@ -79,4 +79,4 @@ def test_words_found_are_in_the_noun_phrase_or_the_other_way_round(method, said,
     tokenizer = method.backbone.tokenizer()
     ids = tokenizer.convert_tokens_to_ids(said.split())
     assert tokenizer.unk_token_id not in ids
-    assert method.readout._answer(ids, noun) == answer
+    assert method.readout.judged(ids, noun) == answer

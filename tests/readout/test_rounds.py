@@ -62,7 +62,7 @@ def test_the_surest_mask_is_filled_first(tiny, tiny_folder, data_dir, monkeypatc
     chosen = method(backbone, data, pattern="pet")
     examples, model = data.load("train"), masked_model(tiny_folder)
     assert isinstance(chosen.readout, Fill)
-    monkeypatch.setattr(Fill, "_answer", lambda self, named, noun: named)
+    monkeypatch.setattr(Fill, "judged", lambda self, named, noun: named)
 
     def pick(logs, masks):
         place = max(masks, key=lambda m: float(logs[m].max()))
@@ -77,10 +77,10 @@ def test_naming_the_noun_phrase_answers_same(tiny, data_dir):
     reads = method(tiny(), task("wsc", data_dir), pattern="pet").readout
     noun = reads.backbone.tokenizer()("the film good", add_special_tokens=False)["input_ids"]
     pad = reads.backbone.tokenizer().pad_token_id
-    assert reads._answer([*noun, pad], "The film") == "same"
-    assert reads._answer(noun[:1], "The film") == "same"
-    assert reads._answer([noun[2]], "The film") == "different"
-    assert reads._answer([pad, pad], "The film") == "same"  # as the released code has it
+    assert reads.judged([*noun, pad], "The film") == "same"
+    assert reads.judged(noun[:1], "The film") == "same"
+    assert reads.judged([noun[2]], "The film") == "different"
+    assert reads.judged([pad, pad], "The film") == "same"  # as the released code has it
 
 
 def test_only_right_noun_phrases_have_loss_terms(tiny, data_dir):
@@ -107,7 +107,7 @@ def test_batches_order_and_company_change_no_answer(
     tiny, data_dir, monkeypatch, kind, name, pattern
 ):
     """Examples need different numbers of rounds; a second member shares every pass."""
-    monkeypatch.setattr(Fill, "_answer", lambda self, named, noun: str(named))
+    monkeypatch.setattr(Fill, "judged", lambda self, named, noun: str(named))
     data, backbone = task(name, data_dir), tiny(kind)
     one, two = (method(backbone, data, pattern=pattern) for _ in range(2))
     examples = renamed(data.load("train"), 12)

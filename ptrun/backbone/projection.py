@@ -1,0 +1,57 @@
+"""The keys and values that a layer's own maps make of vectors put before what it reads.
+
+GLM's prefixes (the prompt branch of its released code) are hidden states in front of the input of a
+layer's attention, after its norm: the frozen maps make keys and values of them; they ask nothing,
+have no position and put nothing out. So each equals one key and one value.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone import deberta
+from ptrun.backbone.base import Site
+from ptrun.backbone.injection import Reader, link_of
+from ptrun.backbone.pretrained import PretrainedBackbone
+
+_HEADS = 1  # the axis of heads
+_MAPS = (("key", "value"), ("k_proj", "v_proj"), ("k", "v"))
+
+
+def keys_values(
+    backbone: PretrainedBackbone, sites: Sequence[tuple[Reader, Site]], states: Tensor
+) -> Tensor:
+    """Return keys and values `[P, 2 n, heads, d]`, keys at even slices, of states `[P, n, H]`.
+
+    `sites` are the n attentions they stand before. Of a model that several ranks hold together,
+    each gets all heads.
+    """
+    attentions = {(link_of(m).reader, link_of(m).site): m for m in _linked(backbone.model)}
+    dtype = backbone.model.get_input_embeddings().weight.dtype
+    made: list[Tensor] = []
+    for site, own in zip(sites, states.to(dtype).unbind(dim=1), strict=True):
+        for tensor in _projected(attentions[site], own, backbone.shape.head_size):
+            whole = backbone.division.whole(tensor, _HEADS) if backbone.division else tensor
+            made.append(whole.to(states.dtype))
+    return torch.stack(made, dim=1)
+
+
+def _linked(model: Any) -> list[Any]:
+    """Return the modules that compute attention."""
+    return [module for module in model.modules() if "ptrun_link" in vars(module)]
+
+
+def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+    """Return a key and a value `[P, heads, d]` of each of `[P, H]`: of a rank's heads."""
+    if hasattr(module, "in_proj") or hasattr(module, "query_proj"):
+        _, key, value = deberta.projected(module, states[None])
+        return key[0].transpose(0, 1), value[0].transpose(0, 1)
+    if hasattr(module, "c_attn"):
+        _, key, value = module.c_attn(states[None])[0].chunk(3, dim=-1)
+    else:
+        names = next(pair for pair in _MAPS if hasattr(module, pair[0]))
+        key, value = (getattr(module, name)(states) for name in names)
+    key, value = (tensor.unflatten(-1, (-1, head_size)) for tensor in (key, value))
+    return module.k_norm(key) if hasattr(module, "k_norm") else key, value

@@ -1,0 +1,207 @@
+"""GLM on GPT-2's stack: parity with a plain reference, and the invariants of its specification."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import DynamicCache, GPT2LMHeadModel
+
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
+from ptrun.backbone.infilling import both_ways
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.projection import keys_values
+from ptrun.config import build
+from ptrun.config.compose import compose_run
+from tests.backbone import glm_reference
+from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
+
+HEADS, LAYERS = 2, 3
+
+
+def row(given, index):
+    """Return ids, both positions and sep of one row, as GLM's own code lays it out."""
+    length, size = LENGTHS[index], ANSWER[index]
+    ids = torch.cat([given.ids[index, :length], given.decoder.ids[index, :size]])
+    places = torch.cat([torch.arange(length), torch.full((size,), BLANK - 1)])
+    inside = torch.cat([torch.zeros(length, dtype=torch.long), torch.arange(1, size + 1)])
+    return ids, places, inside, length
+
+
+def state(backbone):
+    return glm_reference.original(dict(backbone.model.named_parameters()))
+
+
+def test_logits_are_the_plain_references(tiny):
+    backbone = tiny("blocklm")
+    given = text(backbone)
+    found = backbone.forward(given).logits.split(ANSWER)
+    for index, own in enumerate(found):
+        ids, places, inside, sep = row(given, index)
+        wanted = glm_reference.logits(state(backbone), ids, places, inside, sep, HEADS)[sep:]
+        torch.testing.assert_close(own, wanted, atol=1e-5, rtol=0)
+
+
+def test_without_an_answer_the_text_is_read_both_ways(tiny):
+    """GLM's classifier mode: sep is the length."""
+    backbone = tiny("blocklm")
+    given = replace(text(backbone), decoder=None, types=None)
+    given = replace(given, hidden_at=None, logits_at=every(given.mask))
+    found = backbone.forward(given).logits.split(LENGTHS)
+    for index, own in enumerate(found):
+        ids = given.ids[index, : LENGTHS[index]]
+        places = torch.arange(len(ids))
+        wanted = glm_reference.logits(
+            state(backbone), ids, places, torch.zeros_like(places), len(ids), HEADS
+        )
+        torch.testing.assert_close(own, wanted, atol=1e-5, rtol=0)
+
+
+def test_with_no_context_and_a_zero_block_table_it_is_gpt2(tiny):
+    backbone = tiny("blocklm")
+    with torch.no_grad():
+        backbone.model.transformer.wbe.weight.zero_()
+    library = GPT2LMHeadModel(deepcopy(backbone.model.config))
+    kept = {n: t for n, t in backbone.model.state_dict().items() if ".wbe." not in n}
+    library.load_state_dict(kept)
+    library.eval().set_attn_implementation("eager")
+    ids = torch.randint(5, 60, (2, 7))
+    places = torch.arange(7).expand(2, -1)
+    seen = both_ways(torch.ones(2, 0, dtype=torch.bool), torch.ones(2, 7, dtype=torch.bool))
+    embedded = backbone.model.get_input_embeddings()(ids)
+    with backbone.injection.of(BackboneInput(mask=torch.ones(2, 7, dtype=torch.bool))):
+        hidden = backbone.model.hidden(embedded, places, places + 1, attention_mask=seen)
+    torch.testing.assert_close(
+        backbone.model.lm_head(hidden.last_hidden_state), library(ids).logits, atol=1e-5, rtol=0
+    )
+
+
+def changed(backbone, given, **other):
+    """Return which cells of the last layer of the whole sequence another input changes."""
+    layers = backbone.model.transformer.h
+    seen = []
+    handle = layers[-1].register_forward_hook(lambda _m, _i, out: seen.append(out))
+    backbone.forward(given)
+    backbone.forward(replace(given, **other))
+    handle.remove()
+    first, second = (out[0] if isinstance(out, tuple) else out for out in seen)
+    return (first != second).any(dim=-1)
+
+
+def test_the_answer_changes_no_context_and_nothing_before_it(tiny):
+    backbone = tiny("blocklm")
+    given = text(backbone)
+    words = given.decoder.ids.clone()
+    words[:, 1] += 1
+    moved = changed(backbone, given, decoder=replace(given.decoder, ids=words))
+    width = given.mask.shape[1]
+    assert not moved[:, : width + 1].any()
+    assert moved[:, width + 1].all()
+
+
+@pytest.mark.parametrize("longer", [1, 4])
+def test_more_padding_changes_no_logit(tiny, longer):
+    backbone = tiny("blocklm")
+    given = text(backbone)
+    more = (0, longer)
+    pad = torch.nn.functional.pad
+    wide = replace(
+        given,
+        ids=pad(given.ids, more, value=9),
+        mask=pad(given.mask, more),
+        types=pad(given.types, more),
+        decoder=DecoderInput(
+            mask=pad(given.decoder.mask, more), ids=pad(given.decoder.ids, more, value=7)
+        ),
+    )
+    torch.testing.assert_close(
+        backbone.forward(wide).logits, backbone.forward(given).logits, atol=1e-5, rtol=0
+    )
+
+
+def test_a_hidden_prefix_is_the_authors_and_equals_its_keys_and_values(tiny):
+    """W p + b in place of the concatenation in front of attention's input: the same to 1e-6."""
+    backbone = tiny("blocklm")
+    given = text(backbone)
+    states = torch.randn(4, LAYERS, 32)
+    sites = [("text", ("attention", layer)) for layer in range(LAYERS)]
+    made = keys_values(backbone, sites, states)
+    slices = made.permute(1, 2, 0, 3)[:, None].expand(-1, len(LENGTHS), -1, -1, -1)
+    prefixes = tuple(Prefix(slices[2 * i], slices[2 * i + 1]) for i in range(LAYERS))
+    found = backbone.forward(replace(given, prefixes=prefixes)).logits.split(ANSWER)
+    for index, own in enumerate(found):
+        wanted = glm_reference.logits(state(backbone), *row(given, index), HEADS, states)
+        torch.testing.assert_close(own, wanted[LENGTHS[index] :], atol=1e-5, rtol=0)
+    with torch.no_grad():
+        own = state(backbone)
+        for layer in range(LAYERS):
+            name = f"transformer.layers.{layer}.attention.query_key_value"
+            mixed = torch.nn.functional.linear(
+                states[:, layer], own[name + ".weight"], own[name + ".bias"]
+            )
+            wanted = mixed.view(4, 3, HEADS, 16)[:, 1:].transpose(0, 1)
+            found = torch.stack([made[:, 2 * layer], made[:, 2 * layer + 1]])
+            torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+
+
+def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
+    """The context is read once, then each token alone; its columns are all the ones before it."""
+    backbone = tiny("blocklm")
+    model, given = backbone.model, text(backbone)
+    ids, places, inside, sep = (value for value in row(given, 0))
+    whole = both_ways(torch.ones(1, sep, dtype=torch.bool), torch.ones(1, 3, dtype=torch.bool))
+    embedded = model.get_input_embeddings()(ids[None])
+    wanted = model.hidden(
+        embedded, places[None], inside[None], attention_mask=whole, use_cache=False
+    ).last_hidden_state
+    cache, found = DynamicCache(config=model.config), []
+    for start, end in [(0, sep), *((t, t + 1) for t in range(sep, len(ids)))]:
+        part = slice(start, end)
+        out = model.hidden(
+            embedded[:, part],
+            places[None, part],
+            inside[None, part],
+            attention_mask=whole[:, :, part, :end],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        found.append(out.last_hidden_state)
+    torch.testing.assert_close(torch.cat(found, dim=1), wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "hidden", "kv", "mlp", "prompt"),
+    [
+        ("glm_2b", 1_920_122_880, 7_372_800, 14_745_600, 76_694_016 + 204_800, 204_800),
+        ("glm_10b", 9_880_682_496, 19_660_800, 39_321_600, 203_817_472 + 409_600, 409_600),
+    ],
+)
+def test_published_counts_need_no_weights(name, count, hidden, kv, mlp, prompt, data_dir):
+    """Parameters of the model, of 100 prefix vectors of each kind, and of 100 at the input."""
+    words = [f"backbone={name}", "task=boolq", "method.length=100", "method.readout=verbalizer"]
+    learned = {
+        hidden: ["method=ptuning_v2"],
+        kv: ["method=ptuning_v2", "method.prefix_kind=kv"],
+        mlp: ["method=ptuning_v2", "method.prefix_kind=kv", "method.reparameterization=mlp"],
+        prompt: ["method=prompt_tuning"],
+    }
+    for wanted, own in learned.items():
+        config = compose_run([*words, *own, f"data_dir={data_dir}"]).config
+        backbone = build.build(config["backbone"])
+        assert isinstance(backbone, PretrainedBackbone)
+        assert backbone.size() == count == backbone.parameters
+        task = build.build(config["task"], config["data_dir"], None)
+        with torch.device("meta"):
+            method = build.build(config["method"], backbone, task)
+        assert method.learned_parameters()["total"] == wanted
+
+
+def test_positions_without_a_blank_are_the_last_tokens(tiny):
+    """What stands after the text: GLM's [gMASK] would be the last token."""
+    backbone = tiny("blocklm")
+    given = text(backbone)
+    last = torch.nn.functional.one_hot(torch.tensor(LENGTHS) - 1, given.mask.shape[1])
+    at = Positions(*given.decoder.mask.nonzero(as_tuple=True))
+    told = backbone.forward(replace(given, types=last, logits_at=at)).logits
+    untold = backbone.forward(replace(given, types=None, logits_at=at)).logits
+    torch.testing.assert_close(untold, told, atol=0, rtol=0)

@@ -1,0 +1,151 @@
+"""Megatron-11B on XGLM: parity with a plain reference and with OPT, and its invariants."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import DynamicCache, OPTConfig, OPTForCausalLM, XGLMConfig, XGLMForCausalLM
+
+from ptrun.backbone.causal import look_back
+from ptrun.backbone.megatron import MegatronConfig, MegatronLM
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build
+from ptrun.config.compose import compose_run
+from tests.backbone import megatron_reference
+from tests.backbone.inputs import LENGTHS, text
+
+HEADS, WIDTH = 2, 32
+
+
+def state(backbone):
+    return megatron_reference.original(dict(backbone.model.named_parameters()))
+
+
+def wanted(backbone, given):
+    return [
+        megatron_reference.logits(state(backbone), given.ids[row, :length], HEADS)
+        for row, length in enumerate(LENGTHS)
+    ]
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_logits_are_the_plain_references(tiny, side):
+    """A running count of real tokens numbers them, whichever side is padded."""
+    backbone = tiny("megatron")
+    found = backbone.forward(text(backbone, side)).logits.split(LENGTHS)
+    for own, theirs in zip(found, wanted(backbone, text(backbone)), strict=True):
+        torch.testing.assert_close(own, theirs, atol=1e-5, rtol=0)
+
+
+def test_raw_embeddings_are_scaled_with_the_prompts_among_them(tiny):
+    backbone = tiny("megatron")
+    given = text(backbone)
+    raw = backbone.embed(given.ids)
+    table = state(backbone)["decoder.embed_tokens.weight"]
+    torch.testing.assert_close(raw, table[given.ids], atol=0, rtol=0)
+    raw[:, 1] = torch.randn(WIDTH)  # as a learned vector
+    found = backbone.forward(replace(given, ids=None, embeddings=raw)).logits.split(LENGTHS)
+    for row, length in enumerate(LENGTHS):
+        theirs = megatron_reference.logits(state(backbone), None, HEADS, raw[row, :length])
+        torch.testing.assert_close(found[row], theirs, atol=1e-5, rtol=0)
+
+
+def opt(backbone):
+    """Return the same model as an OPT: scaled embeddings, sinusoids in its table, no last norm."""
+    config = backbone.model.config
+    made = OPTForCausalLM(
+        OPTConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=WIDTH,
+            word_embed_proj_dim=WIDTH,
+            ffn_dim=config.ffn_dim,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=HEADS,
+            activation_function="gelu",
+            max_position_embeddings=64,
+            tie_word_embeddings=False,
+            _remove_final_layer_norm=True,
+        )
+    )
+    own = {
+        name.replace("model.", "model.decoder.", 1): tensor
+        for name, tensor in backbone.model.state_dict().items()
+    }
+    own["lm_head.weight"] = backbone.model.get_input_embeddings().weight.clone()
+    own["model.decoder.embed_tokens.weight"] = own["lm_head.weight"] * math.sqrt(WIDTH)
+    table = megatron_reference.sinusoids(66, WIDTH)
+    own["model.decoder.embed_positions.weight"] = table
+    made.load_state_dict(own)
+    return made.eval()
+
+
+def test_it_is_also_an_opt_with_folded_embeddings(tiny):
+    backbone = tiny("megatron")
+    given = text(backbone)
+    found, model = backbone.forward(given).logits.split(LENGTHS), opt(backbone)
+    for row, length in enumerate(LENGTHS):
+        theirs = model(given.ids[row : row + 1, :length]).logits[0]
+        torch.testing.assert_close(found[row], theirs, atol=1e-5, rtol=0)
+
+
+def test_a_last_norm_makes_it_plain_xglm_and_another_model(tiny):
+    backbone = tiny("megatron")
+    given = text(backbone)
+    sizes = backbone.model.config.to_dict()
+    plain = XGLMForCausalLM(XGLMConfig(**{k: v for k, v in sizes.items() if k != "model_type"}))
+    normed = MegatronLM(MegatronConfig(**{**sizes, "final_norm": True}))
+    for model in (plain, normed):
+        missing, unknown = model.load_state_dict(backbone.model.state_dict(), strict=False)
+        assert set(missing) == {"model.layer_norm.weight", "model.layer_norm.bias"}
+        assert not unknown
+        model.eval()
+    ids = given.ids[:1, : LENGTHS[0]]
+    torch.testing.assert_close(plain(ids).logits, normed(ids).logits, atol=0, rtol=0)
+    own = backbone.forward(given).logits[: LENGTHS[0]]
+    assert (normed(ids).logits[0] - own).abs().max() > 0.1
+
+
+def test_positions_are_sines_then_cosines_and_paddings_row_is_zero(tiny):
+    table = tiny("megatron").model.model.embed_positions.weights
+    torch.testing.assert_close(table[:66], megatron_reference.sinusoids(66, WIDTH))
+    assert table[2, 0] == pytest.approx(math.sin(2))
+    assert not table[1].any()
+
+
+def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
+    """Each token has a position of its own, which the community's port forgets."""
+    backbone = tiny("megatron")
+    body, given = backbone.model.model, text(backbone)
+    ids, length = given.ids[:1, : LENGTHS[0]], LENGTHS[0]
+    seen = look_back(torch.ones(1, length, dtype=torch.bool))
+    raw = backbone.embed(ids) * math.sqrt(WIDTH)
+    cache, found = DynamicCache(config=backbone.model.config), []
+    for start in range(length):
+        out = body(
+            inputs_embeds=raw[:, start : start + 1],
+            position_ids=torch.tensor([[start]]),
+            attention_mask=seen[:, :, start : start + 1, : start + 1],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        found.append(out.last_hidden_state)
+    logits = backbone.model.lm_head(torch.cat(found, dim=1))[0]
+    torch.testing.assert_close(logits, wanted(backbone, given)[0], atol=1e-5, rtol=0)
+
+
+def test_published_counts_need_no_weights(data_dir):
+    """Parameters of the model, and of P-tuning's encoder for six vectors."""
+    words = ["backbone=megatron_11b", "method=ptuning_lama", "task=lama", f"data_dir={data_dir}"]
+    config = compose_run(words).config
+    backbone = build.build(config["backbone"])
+    assert backbone.size() == 11_032_240_128 == backbone.parameters
+    task = build.build(config["task"], config["data_dir"], None)
+    with torch.device("meta"):
+        method = build.build(config["method"], backbone, task)
+    assert method.learned_parameters()["total"] == 132_194_304
+    assert method.prompt.table.numel() == 18_432
+    normed = {**config["backbone"]["config"], "final_norm": True}
+    assert PretrainedBackbone(name="normed", config=normed).size() == 11_032_240_128 + 6_144
+    shape = backbone.shape
+    assert 2 * shape.layers * shape.heads * shape.head_size == 442_368
