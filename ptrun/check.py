@@ -129,8 +129,8 @@ def _patterns(method: Method, part: Part) -> list[str]:
     """Return the first example under each of the task's patterns: tokens, and where slots are."""
     task = method.task
     pvps = read_pvps(task.pvps, task.labels) if task.pvps and part.examples else {}
-    tokenizer = method.backbone.tokenizer()
-    encoder = Encoder(tokenizer) if pvps else None
+    tokenizer, left_to_right = method.backbone.tokenizer(), method.backbone.family == "causal"
+    encoder = Encoder(tokenizer, left_to_right=left_to_right) if pvps else None
     return [
         _pattern(tokenizer, encoder, pvp, part.examples[0], method.room()) for pvp in pvps.values()
     ]

@@ -62,6 +62,7 @@ RELATED = [
     ("bert", "sst2", {}, {"max_tokens": 12}),
     ("t5", "sst2", {"sentinel": False}, {}),
     ("gpt2", "lama", {"shifted_label": True}, {}),
+    ("gpt2", "lama", {"released_query": True}, {}),
 ]
 
 

@@ -69,7 +69,7 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
-        self.has_head, self.fetched = True, False
+        self.has_head, self.fetched, self._replayed = True, False, False
         self.kept: dict[bytes, Tensor] = {}  # what frozen passes found; gone when weights move
         self.division: Division | None = None  # set before `load` where ranks share the model
         self.cuts: dict[int, Cut] = {}  # of its parameters, by identity
@@ -213,6 +213,7 @@ class PretrainedBackbone:
 
     def checkpoint(self, active: bool) -> None:
         """Switch activation checkpointing: less memory, one more forward in the backward."""
+        self._replayed = active
         if active:
             replay = {"use_reentrant": False, "context_fn": self.injection.replay}
             self.model.activation_checkpointing_enable(replay)
@@ -221,8 +222,9 @@ class PretrainedBackbone:
 
     def forward(self, given: BackboneInput) -> BackboneOutput:
         """Run the model once and read only the positions asked for."""
-        if self.model.training is (given.keys is None):
-            self.model.train(given.keys is not None)
+        replayed = self._replayed and torch.is_grad_enabled()  # in training mode alone
+        if self.model.training is not (replayed or given.keys is not None):
+            self.model.train(not self.model.training)
         with self.injection.of(given):
             hidden = self.architecture.hidden(self.model, given)
         return BackboneOutput(

@@ -1,13 +1,13 @@
 """Rows of one or many members in passes of one backbone: joined, cut by length, read, answered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.hardware.join import join
 from ptrun.hardware.microbatch import cut, overhead
@@ -122,10 +122,22 @@ class Passes:
     def _forward(
         self, methods: Sequence[Method], batches: dict[int, Batch]
     ) -> dict[int, BackboneOutput]:
-        joined = join([methods[owner].inputs(batch) for owner, batch in batches.items()])
+        """Return each member's output; those that learn without dropout have a pass of their own.
+
+        A pass is with keys for all rows or for none.
+        """
+        given = {owner: methods[owner].inputs(batch) for owner, batch in batches.items()}
+        keyed = {owner: own for owner, own in given.items() if own.keys is not None}
+        plain = {owner: own for owner, own in given.items() if own.keys is None}
+        made = {o: out for own in (keyed, plain) if own for o, out in self._pass(own).items()}
+        return {owner: made[owner] for owner in batches}
+
+    def _pass(self, given: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
+        """Run the backbone once on the inputs of several members."""
+        joined = join(list(given.values()))
         with self._autocast():
             output = self.backbone.forward(joined.given)
-        return dict(zip(batches, joined.split(output), strict=True))
+        return dict(zip(given, joined.split(output), strict=True))
 
     def _autocast(self) -> AbstractContextManager[None]:
         """A tuned backbone keeps fp32 weights and computes in halves; a frozen one has halves."""

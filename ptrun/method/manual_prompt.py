@@ -4,9 +4,11 @@ The zero-shot rows of P-tuning's Tables 1-4, and LPAQA's and AutoPrompt's search
 LAMA. Tuned on the same pattern it is `method=fine_tuning method.readout=verbalizer` (MP
 fine-tuning; PET without ensembles and distillation).
 
-Departs from P-tuning's code on LAMA with left-to-right backbones: where that cuts a template before
-the object it leaves a space, which most such backbones tokenize as a word of its own; here there
-is none. The manual figures of GPT-2 in Table 2 (20.3, 22.8) are partly that space.
+Departs by default from P-tuning's code on LAMA with left-to-right backbones: where that cuts a
+template before the object it leaves a space, which most such backbones tokenize as a word of its
+own, and Megatron-11B answers there after an end mark, `</s>`. Here there is neither. The manual
+figures in Table 2 (GPT-2 20.3, 22.8; Megatron-11B 23.1) are partly theirs:
+`method.released_query=true` asks as that code does (`ptrun.readout.released_query`).
 """
 
 from typing import Unpack

@@ -11,6 +11,8 @@ Departs from the released code, by default:
 - a left-to-right backbone learns at the position that answers; the code learns at the one before,
   by mistake: `method.shifted_label=true`;
 - ALBERT gets segment ids in patterns with `||`; the code gives it none.
+Follows it where it trains a prompt with dropout in the frozen backbone (its loop calls
+`model.train()`); `method.lm_eval_mode=true` switches that off.
 COPA, WSC: see `ptrun.readout.candidates` and `ptrun.readout.fill`.
 """
 
@@ -23,6 +25,7 @@ from torch import nn
 
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.method.folded import Folded
 from ptrun.prompt.encoder import Kind, PromptEncoder, Width
 from ptrun.readout.base import Batch
@@ -40,7 +43,11 @@ class PTuning(Folded):
         encoder, hidden: as `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
         tune_backbone: learn the backbone too.
         per_relation: on fact probing, learn a prompt for each relation, each on its own.
+        lm_eval_mode: no dropout in the backbone while the prompt learns; it must be frozen.
         reading: as in `ptrun.readout.reading.Reading`; `readout` is always `verbalizer`.
+
+    Raises:
+        UserError: a tuned backbone would be without dropout.
     """
 
     soft = True
@@ -56,10 +63,17 @@ class PTuning(Folded):
         hidden: Width = "half",
         tune_backbone: bool = False,
         per_relation: bool = True,
+        lm_eval_mode: bool = False,
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
+        if lm_eval_mode and tune_backbone:
+            raise UserError(
+                "method.lm_eval_mode=true is for a frozen backbone, but "
+                "method.tune_backbone=true tunes it; leave one of them out."
+            )
         assert isinstance(self.readout, Cloze)
+        self.lm_eval_mode = lm_eval_mode
         self.tunes_backbone = tune_backbone
         self.per_relation = per_relation and task.kind == "facts" and not tune_backbone
         self.prompt = PromptEncoder(
@@ -78,7 +92,8 @@ class PTuning(Folded):
         vectors = self.prompt().to(text.dtype).expand(len(batch), -1, -1)
         rows = torch.arange(len(batch), device=text.device)[:, None]
         filled = text.index_put((rows, batch.softs), vectors)
-        return replace(super().inputs(batch), ids=None, embeddings=filled)
+        given = replace(super().inputs(batch), ids=None, embeddings=filled)
+        return replace(given, keys=None) if self.lm_eval_mode else given
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the encoder's parameters, and the backbone's if it is tuned."""

@@ -42,14 +42,20 @@ class Encoder:
 
     A mask is the tokenizer's mask token, or the sentinel that stands for a missing span (T5,
     CPM-2). A tokenizer with neither reads the answer at the last token: its pattern must end in
-    the mask.
+    the mask. So does one that is `left_to_right`, whatever its vocabulary has: Megatron-11B's is
+    RoBERTa's, and no left-to-right backbone has learned what a mask is.
     """
 
-    def __init__(self, tokenizer: Any):
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, *, left_to_right: bool = False):
+        self._tokenizer, self._left_to_right = tokenizer, left_to_right
         self.spelling = Spelling(tokenizer)
         self._frames = (frame(tokenizer, 1), frame(tokenizer, 2))
         self._filler = placeholder_id(tokenizer)
+
+    @property
+    def framed(self) -> bool:
+        """Whether the tokenizer sets special tokens around a text."""
+        return self._frames[0].size > 0
 
     def encode(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Encoded:
         """Return a row of at most `room` tokens; `masks` is what each `{masks}` slot needs.
@@ -94,7 +100,7 @@ class Encoder:
         if not kinds:
             return []
         ids, spans = mask_ids(self._tokenizer, len(kinds))
-        if not ids:
+        if not ids or self._left_to_right:
             _check_last(pieces, masks)
             return [[]]
         counts = [masks if kind == "masks" and not spans else 1 for kind in kinds]
@@ -112,12 +118,12 @@ def _check_last(pieces: Sequence[Piece], masks: int) -> None:
     count = masks if "masks" in kinds else 1
     if sum(kind in _MASKS for kind in kinds) > 1 or count > 1:
         raise UserError(
-            "this backbone's tokenizer has no mask token and reads one answer token at the end; "
+            "this backbone has no mask token and reads one answer token at the end; "
             "use a pattern with one {mask}, its last slot."
         )
     if kinds[-1] not in _MASKS:
         raise UserError(
-            "this backbone's tokenizer has no mask token, so the answer is read at the end; "
+            "this backbone has no mask token, so the answer is read at the end; "
             "use a pattern that ends in {mask}."
         )
 

@@ -62,6 +62,7 @@ def check(
             suits.
     """
     chosen = reading.get("readout", "head")
+    _check_released(backbone, task, reading, soft=soft)
     if isinstance(task, Multi):
         _check_multi(backbone, task, reading)
         return
@@ -138,8 +139,14 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
 def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:
     sentinel = reading.get("sentinel", True)
     if task.kind == "facts":
-        shifted = reading.get("shifted_label", False)
-        return FactWords(backbone, task, pvp, sentinel=sentinel, shifted_label=shifted)
+        return FactWords(
+            backbone,
+            task,
+            pvp,
+            sentinel=sentinel,
+            shifted_label=reading.get("shifted_label", False),
+            released_query=reading.get("released_query", False),
+        )
     if pvp.verbalizer(1 if task.kind == "choice" else 0) is not None:
         among, closed = _among(backbone, reading), _closed(backbone, reading)
         return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel, closed=closed)
@@ -157,6 +164,25 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
 
 def _pvp(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> PVP:
     return choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
+
+
+def _check_released(
+    backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
+) -> None:
+    """Refuse the released code's query where that code has none of its own."""
+    if not reading.get("released_query", False):
+        return
+    if soft:
+        raise UserError(
+            "method.released_query=true is about written templates; with learned vectors the "
+            "released code asks as ptrun does: leave it out."
+        )
+    if task.kind != "facts" or backbone.family != "causal":
+        raise UserError(
+            "method.released_query=true is P-tuning's on facts (task=lama) and left-to-right "
+            f"backbones; task={task.name} is\n{task.kind}, backbone={backbone.name} is "
+            f"{backbone.family}: leave it out."
+        )
 
 
 def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:

@@ -52,7 +52,8 @@ class Cloze:
     @cached_property
     def encoder(self) -> Encoder:
         """What makes rows of pieces."""
-        return Encoder(self.backbone.tokenizer())
+        left_to_right = self.backbone.family == "causal"
+        return Encoder(self.backbone.tokenizer(), left_to_right=left_to_right)
 
     def room(self, wanted: int) -> int:
         """Return the longest row: what is left of the backbone, or the task's own limit."""

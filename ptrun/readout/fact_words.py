@@ -11,8 +11,10 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
+from ptrun.prompt.rendering import Piece
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.cloze import Cloze
+from ptrun.readout.released_query import ReleasedQuery
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -29,6 +31,9 @@ class FactWords(Cloze):
         shifted_label: of a left-to-right backbone, learn at the position before the one that
             answers, as P-tuning's released code does by mistake; its last prompt vector then learns
             nothing. Default false.
+        released_query: of a left-to-right backbone, ask as that code asks with written templates
+            (`ptrun.readout.released_query`): a space before the object and, with Megatron-11B's
+            tokenizer, `<s>` and `</s>` around the text. Default false: the text before the object.
     """
 
     def __init__(
@@ -39,9 +44,11 @@ class FactWords(Cloze):
         *,
         sentinel: bool = True,
         shifted_label: bool = False,
+        released_query: bool = False,
     ):
         super().__init__(backbone, task, pvp, sentinel=sentinel)
         self.shifted = shifted_label and backbone.family == "causal"
+        self.released = released_query
 
     def can_answer(self, example: Example) -> bool:
         """Return whether the object is one known token, and an allowed one."""
@@ -65,6 +72,16 @@ class FactWords(Cloze):
     @cached_property
     def _known(self) -> set[int] | None:
         return None if self.allowed is None else set(self.allowed.tolist())
+
+    @cached_property
+    def _query(self) -> ReleasedQuery:
+        return ReleasedQuery(self.encoder, self.backbone.tokenizer())
+
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
+        """Return the row of an example: of a written pattern, or as the released code has it."""
+        if self.released:
+            return self._query.row(pieces, self.room(room))
+        return super().row(pieces, room, masks)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row an example."""

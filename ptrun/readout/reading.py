@@ -22,7 +22,7 @@ class Reading(TypedDict, total=False):
     `threshold`, `threshold_on` (`ptrun.readout.multispan_words`). For verbalizers: `among`
     (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels) and `closed`
     (the same); `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
-    (`ptrun.readout.cloze`); `shifted_label` (`ptrun.readout.fact_words`).
+    (`ptrun.readout.cloze`); `shifted_label`, `released_query` (`ptrun.readout.fact_words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]
@@ -35,6 +35,7 @@ class Reading(TypedDict, total=False):
     swapped: bool
     sentinel: bool
     shifted_label: bool
+    released_query: bool
     score_direction: Direction
     class_bias: bool
     class_loss: Share
