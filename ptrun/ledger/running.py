@@ -1,13 +1,15 @@
 """`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
 
 All runs of a table, one after another: what is done is skipped, what was interrupted goes on, what
-fails is told and the next begins.
+fails is told and the next begins. Backbones that are on no hub and were not imported are left out.
 """
 
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
 from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
@@ -27,10 +29,34 @@ def main(arguments: Sequence[str]) -> None:
     """
     wanted = asked(arguments)
     experiment = load(wanted.experiment)
-    todo = jobs(experiment, wanted)
+    todo, absent = with_weights(jobs(experiment, wanted))
     print(f"{experiment.name}: {experiment.title}")
+    for told in absent:
+        print(f"  {told}", file=sys.stderr)
+    if not todo:
+        raise UserError(f"experiment={experiment.name}: none of these cells has its weights here.")
     print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{_cost(experiment, wanted)}")
     _check(todo) if wanted.check else _run(todo, _after(experiment, wanted))
+
+
+def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
+    """Return the runs whose backbone can be had, and of each other backbone what to do for it."""
+    kept: list[Job] = []
+    absent: dict[str, set[str]] = {}
+    for job in todo:
+        node = _backbone(tuple(o for o in job.overrides if o.startswith("backbone")))
+        if any(node.get(key) for key in ("hub", "shipped", "path")):
+            kept.append(job)
+        else:
+            told = f"{node['name']}, which is not here: {node['source']}"
+            absent.setdefault(told, set()).add(job.key)
+    return kept, [f"left out: {len(keys)} cells of {told}" for told, keys in absent.items()]
+
+
+@cache
+def _backbone(typed: tuple[str, ...]) -> Mapping[str, Any]:
+    node: Mapping[str, Any] = composed(typed).config["backbone"]
+    return node
 
 
 def _after(experiment: Experiment, wanted: Asked) -> str:
