@@ -147,4 +147,7 @@ class Shards:
             pairs = zip(self.read(alias), self.read(name), strict=True)
             for i, (one, other) in enumerate(pairs):
                 if not torch.equal(one, other):
-                    raise UserError(f"{alias} and {name} differ on {self._files.word} {i}.")
+                    raise UserError(
+                        f"{alias} and {name} differ on {self._files.word} {i}; the model has one "
+                        "tensor for both."
+                    )
