@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from ptrun.importing.convert import Imported
 
 _USAGE = """\
-ptrun import cpm2 SHARDS --out DIR [--unscale] [--dtype T] [--tokenizer VOCAB.txt]
-       ptrun import glm SOURCE --out DIR [--dtype T] [--tokenizer FOLDER]
-       ptrun import megatron SOURCE --out DIR [--dtype T] [--tokenizer FOLDER]"""
+ptrun import cpm2 SHARDS --out DIR [options]
+       ptrun import glm|megatron SOURCE --out DIR [options]"""
 _KINDS = """\
 what SOURCE holds, each a folder:
   cpm2      Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt

@@ -91,4 +91,4 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "--unscale" in done.stdout, done.stderr
-    assert "ptrun import glm SOURCE --out DIR" in done.stdout
+    assert "ptrun import glm|megatron SOURCE --out DIR" in done.stdout
