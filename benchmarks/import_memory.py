@@ -18,8 +18,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from ptrun.importing.layout import ALIASES, EMBEDDINGS, targets
-from ptrun.importing.sizes import Sizes
+from ptrun.importing.cpm2_layout import targets
+from ptrun.importing.cpm2_sizes import ALIASES, EMBEDDINGS, Sizes
 
 _IMPORT = """
 import json, resource, sys
@@ -46,9 +46,8 @@ def write_rank(folder: Path, sizes: Sizes, rank: int, ranks: int) -> None:
     import torch
 
     state = {}
-    for target in targets(sizes.encoder_layers, sizes.decoder_layers):
-        shape = list(sizes.shape(target.shape))
-        shape[0] *= target.pieces
+    for target in targets(sizes):
+        shape = list(target.held)
         if target.axis is not None:
             shape[target.axis] //= ranks
         if target.source not in state:

@@ -23,6 +23,11 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
+    if kind := _to_import(folder):
+        raise UserError(
+            f"backbone.path={folder}: a checkpoint of other code; turn it into a model folder once:"
+            f"\nptrun import {kind} {folder} --out DIR"
+        )
     if not (folder / "config.json").is_file():
         raise UserError(
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
@@ -31,6 +36,18 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     for file in weight_files(folder):
         tensor_table(file)
     return folder
+
+
+def _to_import(folder: Path) -> str | None:
+    """Return what `ptrun import` calls a folder's checkpoint, None for a folder to load."""
+    merged = all((folder / name).is_file() for name in ("model.pt", "dict.txt"))
+    if merged or any(folder.glob("model-model_part-*.pt")):
+        return "megatron"
+    config = folder / "config.json"
+    # GLM-4 has the same model type, but not GLM's two position tables.
+    return (
+        "glm" if config.is_file() and b'"block_position_encoding"' in config.read_bytes() else None
+    )
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -38,7 +38,7 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     if not any((folder / name).is_file() for name in FILES):  # the library makes up an empty one
         raise UserError(
             f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
-            "Copy it from where the model comes from (ptrun import cpm2 ... --tokenizer VOCAB)."
+            "Copy it from where the model comes from (ptrun import ... --tokenizer FROM)."
         )
     if kind == "cpm2":
         from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer

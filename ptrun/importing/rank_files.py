@@ -1,98 +1,90 @@
-"""Which files make a checkpoint, and what one file holds, opened without running its code."""
+"""The files of a checkpoint as DeepSpeed saves it: one a rank, tensors under `module`."""
 
-import pickle
 import re
-import zipfile
-from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
-import torch
+from torch import Tensor
 
 from ptrun.errors import UserError
+from ptrun.importing.opening import is_mapped, open_file
 
+LATEST = ("latest_checkpointed_iteration.txt", "latest")
 _FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
-_LATEST = "latest_checkpointed_iteration.txt"
+_SAME = ("iteration", "global_steps", "mp_world_size")
 
 
-def find_files(source: Path) -> list[Path]:
-    """Return the files of the ranks 0, 1, … below a checkpoint's folder.
+class RankFiles:
+    """Ranks 0, 1, … of one checkpoint.
+
+    Args:
+        source: the folder with `latest_checkpointed_iteration.txt` or `latest`, or with the
+            mp_rank files.
+        otherwise: what else would do, for the message that nothing is there.
 
     Raises:
         UserError: no such files there, or a rank is missing.
     """
-    folder = _folder(source)
-    ranks = {
-        int(match[1]): file
-        for file in folder.glob("mp_rank_*")
-        if (match := _FILE.fullmatch(file.name))
-    }
-    if absent := sorted(set(range(max(ranks, default=-1) + 1)) - set(ranks)):
-        names = ", ".join(f"mp_rank_{rank:02d}_model_states.pt" for rank in absent)
-        raise UserError(f"{folder}: {names} missing; ranks there: {sorted(ranks)}.")
+
+    word = "rank"
+
+    def __init__(self, source: Path, otherwise: str = ""):
+        self.files = _find(source, otherwise)
+        self.mapped = all(is_mapped(file) for file in self.files)
+
+    def open(self) -> list[dict[str, Tensor]]:
+        """Return the tensors of each rank.
+
+        Raises:
+            UserError: a file cannot be opened, or they are of different saves.
+        """
+        held = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
+        self._check_bookkeeping(held)
+        return [one["module"] for one in held]
+
+    def _check_bookkeeping(self, held: Sequence[dict[str, Any]]) -> None:
+        for key in _SAME:
+            values = [one[key] for one in held if key in one]
+            if any(value != values[0] for value in values):
+                raise UserError(
+                    f"the ranks differ in {key}: {values}; they are of different saves."
+                )
+        expected = held[0].get("mp_world_size", len(held))
+        if expected != len(held):
+            raise UserError(
+                f"{self.files[0].parent}: {len(held)} ranks, but they were saved as {expected}."
+            )
+
+
+def folder_of(source: Path) -> Path:
+    """Return the folder of the latest checkpoint."""
+    for name in LATEST:
+        if (source / name).is_file():
+            return source / (source / name).read_text(encoding="utf-8").strip()
+    return source
+
+
+def _find(source: Path, otherwise: str) -> list[Path]:
+    folder = folder_of(source)
+    found = (_FILE.fullmatch(file.name) for file in folder.glob("mp_rank_*"))
+    ranks = {int(match[1]): folder / match[0] for match in found if match}
+    name = "mp_rank_{:02d}_model_states.pt"
     if not ranks:
         raise UserError(
-            f"{source}: no checkpoint there; expected {_LATEST} and\n"
-            "<iteration>/mp_rank_00_model_states.pt, or a folder of mp_rank files."
+            f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
+            f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
         )
-    return [ranks[rank] for rank in sorted(ranks)]
+    return in_order(ranks, folder, name)
 
 
-def open_file(file: Path) -> dict[str, Any]:
-    """Return what a rank's file holds; tensors are mapped and read when used.
+def in_order(found: dict[int, Path], folder: Path, name: str) -> list[Path]:
+    """Return files by their number, from 0.
 
     Raises:
-        UserError: the file is damaged, holds objects that may run code, or no `module`.
+        UserError: one is missing; `name` is what it would be called.
     """
-    try:
-        with torch.serialization.safe_globals(_bookkeeping()):
-            held = torch.load(file, map_location="cpu", mmap=is_mapped(file), weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{file}: {_reason(error)}\n"
-            "Such objects may run code. Where you trust the file, keep only the tensors:\n"
-            f"state = torch.load('{file.name}', weights_only=False, map_location='cpu'); "
-            f"torch.save({{'module': state['module']}}, '{file.name}')"
-        ) from error
-    except (RuntimeError, EOFError, ValueError, OSError) as error:
-        raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
-    if not isinstance(held, dict) or not _are_tensors(held.get("module")):
-        raise UserError(f"{file}: no tensors under 'module'; expected a DeepSpeed model file.")
-    return held
-
-
-def is_mapped(file: Path) -> bool:
-    """Tell whether a file can be mapped; those from before torch 1.6 are read whole."""
-    return zipfile.is_zipfile(file)
-
-
-def _folder(source: Path) -> Path:
-    latest = source / _LATEST
-    if not latest.is_file():
-        return source
-    return source / latest.read_text(encoding="utf-8").strip()
-
-
-def _are_tensors(module: object) -> bool:
-    return isinstance(module, dict) and all(isinstance(v, torch.Tensor) for v in module.values())
-
-
-def _bookkeeping() -> list[Any]:
-    """Return the plain types of random states and settings, under old and new names of numpy."""
-    array, scalar = (
-        numpy.zeros(0).__reduce__()[0],
-        numpy.float64(0).__reduce__()[0],
-    )
-    dtypes = {type(numpy.dtype(name)) for name in ("uint32", "int64", "float64")}
-    old = [
-        (array, "numpy.core.multiarray._reconstruct"),
-        (scalar, "numpy.core.multiarray.scalar"),
-    ]
-    return [array, scalar, *old, numpy.ndarray, numpy.dtype, *dtypes, Namespace]
-
-
-def _reason(error: Exception) -> str:
-    """Return which object torch refused."""
-    named = re.search(r"GLOBAL (\S+)", str(error))
-    return f"holds {named[1]}, which is not opened." if named else "not plain tensors; not opened."
+    if absent := sorted(set(range(max(found) + 1)) - set(found)):
+        names = ", ".join(name.format(number) for number in absent)
+        raise UserError(f"{folder}: {names} missing; numbers there: {sorted(found)}.")
+    return [found[number] for number in sorted(found)]

@@ -9,6 +9,8 @@ import pytest
 from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2
 from ptrun.errors import UserError
 from ptrun.importing.command import main
+from tests.importing import glm_shards, megatron_shards
+from tests.importing.gpt2_files import write_gpt2
 from tests.importing.megatron import untied_t5, write_shards
 
 
@@ -59,12 +61,26 @@ def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
         (["gpt", "x", "--out", "y"], "'gpt'"),
         (["cpm2", "x", "--out", "y", "--dtype", "int8"], "'int8'"),
         (["cpm2", "x", "--out", "y", "--scale"], "--scale"),
+        (["glm", "x"], "--out"),
+        (["megatron", "x", "--out", "y", "--unscale"], "--unscale is for cpm2"),
     ],
 )
 def test_bad_arguments_are_user_errors_with_the_usage(arguments, words):
     with pytest.raises(UserError) as caught:
         main(arguments)
     assert words in str(caught.value) and "ptrun import cpm2 SHARDS --out DIR" in str(caught.value)
+
+
+def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
+    glm = glm_shards.write_ranks(glm_shards.whole_state(), tmp_path / "g", 2)
+    words = write_gpt2(tmp_path / "words")
+    main(["glm", str(glm), "--out", str(tmp_path / "glm"), "--tokenizer", str(words)])
+    fairseq = megatron_shards.write_parts(megatron_shards.whole_state(), tmp_path / "m", 2)
+    main(["megatron", str(fairseq), "--out", str(tmp_path / "meg"), "--dtype", "fp16"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("2 layers, vocabulary 320, 0.00 GB")
+    assert "no final norm in the file, no tokenizer (import with --tokenizer FOLDER" in second
+    assert json.loads((tmp_path / "meg" / "config.json").read_text())["dtype"] == "float16"
 
 
 def test_help_imports_nothing_heavy():
@@ -75,3 +91,4 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "--unscale" in done.stdout, done.stderr
+    assert "ptrun import glm|megatron SOURCE --out DIR" in done.stdout

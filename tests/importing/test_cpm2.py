@@ -13,8 +13,8 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.importing import shards
 from ptrun.importing.cpm2 import import_cpm2
-from ptrun.importing.layout import targets
-from ptrun.importing.sizes import Sizes, model_config, special_ids
+from ptrun.importing.cpm2_layout import targets
+from ptrun.importing.cpm2_sizes import Sizes, model_config, special_ids
 from tests.importing.megatron import divided, rank_state, untied_t5, write_shards
 
 IDS = torch.tensor([[5, 17, 120, 3, 44, 0, 99], [1, 2, 90, 8, 8, 127, 64]])
@@ -224,13 +224,13 @@ SIZES_11B |= {250112: 12_921_057_280}
 @pytest.mark.parametrize(("rows", "parameters"), SIZES_11B.items())
 def test_the_11b_models_have_their_published_size(rows, parameters):
     sizes = Sizes(rows, 4096, 4096, 10240, 64, 32, 24, 24)
-    shapes = {target.name: sizes.shape(target.shape) for target in targets(24, 24)}
+    shapes = {target.name: target.shape for target in targets(sizes)}
     assert sum(torch.Size(shape).numel() for shape in shapes.values()) == parameters
     config = model_config(sizes, special_ids(rows, t5=False), "float16")
     with torch.device("meta"):
         model = T5ForConditionalGeneration(T5Config(**config))
     assert {name: tuple(tensor.shape) for name, tensor in whole(model).items()} == shapes
-    assert len(model.state_dict()) == 560 and len({t.source for t in targets(24, 24)}) + 2 == 440
+    assert len(model.state_dict()) == 560 and len({t.source for t in targets(sizes)}) + 2 == 440
     d, ff = 4096, 10240
     layers = 24 * (4 * d * d + 3 * d * ff + 2 * d) + 24 * (8 * d * d + 3 * d * ff + 3 * d)
     assert layers + 2 * rows * d + 2 * 32 * 64 + 2 * d == parameters

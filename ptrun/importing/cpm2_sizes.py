@@ -1,4 +1,4 @@
-"""The sizes of a checkpoint, read from its tensors, and the config.json they make."""
+"""The sizes of a CPM-2 checkpoint, read from its tensors, and the config.json they make."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.importing.layout import EMBEDDINGS
+
+EMBEDDINGS, PROMPT = "word_embeds.weight", "encoder.prompt_embeds.weight"
+ALIASES = ("encoder.word_embeds.weight", "decoder.word_embeds.weight")
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -36,9 +38,10 @@ class Sizes:
         """The width of a head."""
         return self.inner // self.heads
 
-    def shape(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return the sizes of these names."""
-        return tuple(int(getattr(self, name)) for name in names)
+    @property
+    def layers(self) -> str:
+        """How many layers, encoder first."""
+        return f"{self.encoder_layers}+{self.decoder_layers}"
 
 
 @dataclass(frozen=True)

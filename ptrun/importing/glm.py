@@ -1,0 +1,213 @@
+"""Turns a checkpoint of GLM-2B or GLM-10B into a model folder: a GPT-2 with block positions.
+
+    ptrun import glm SOURCE --out DIR
+
+Names and merging follow the authors' code (THUDM/GLM: model/modeling_glm.py, change_mp.py); sizes
+of heads do not stand in a checkpoint, they are 64 wide in all of them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.backbone.glm_tokenizer import END, SPECIAL, START_OF_PIECE, add_special, write
+from ptrun.errors import UserError
+from ptrun.importing.byte_pairs import read_byte_pairs
+from ptrun.importing.convert import Dtype, Imported, convert, write_config
+from ptrun.importing.hub_files import HubFiles, is_snapshot
+from ptrun.importing.rank_files import RankFiles
+from ptrun.importing.shards import Files, Shards
+from ptrun.importing.staging import check_new
+from ptrun.importing.target import Target
+from ptrun.importing.writing import FILE_BYTES
+
+POSITIONS, HEAD_WIDTH = 1025, 64
+GPT2_END, GPT2_START = 50256, 50257  # <|endoftext|>, <|startofpiece|>
+_WORDS = "word_embeddings.weight"
+_TABLES = {"wpe": "position_embeddings", "wbe": "block_position_embeddings"}
+_STRAY = ("dense.", "out_proj.")  # an untrained classifier that glm-2b on the hub carries
+_LEAVES = {  # ours: theirs, rows and columns over the width, axis of the split, fused pieces
+    "ln_1": ("input_layernorm", (1,), None, 1),
+    "attn.c_attn": ("attention.query_key_value", (3, 1), 0, 3),
+    "attn.c_proj": ("attention.dense", (1, 1), 1, 1),
+    "ln_2": ("post_attention_layernorm", (1,), None, 1),
+    "mlp.c_fc": ("mlp.dense_h_to_4h", (4, 1), 0, 1),
+    "mlp.c_proj": ("mlp.dense_4h_to_h", (1, 4), 1, 1),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The whole model's sizes, all ranks together."""
+
+    vocab: int
+    width: int
+    n_layer: int
+
+    @property
+    def layers(self) -> str:
+        """How many layers."""
+        return str(self.n_layer)
+
+
+def import_glm(
+    source: Path,
+    out: Path,
+    *,
+    dtype: Dtype | None = None,
+    tokenizer: Path | None = None,
+    file_bytes: int = FILE_BYTES,
+) -> Imported:
+    """Write the folder of a checkpoint and say what is in it.
+
+    Args:
+        source: the authors' folder of mp_rank files, or with the file that names it; or a local
+            snapshot of the hub's repository.
+        out: the folder to write, new or empty.
+        dtype: of the tensors; the checkpoint's own by default.
+        tokenizer: folder with GPT-2's tokenizer.
+        file_bytes: size of a file, at most.
+
+    Raises:
+        UserError: the checkpoint is incomplete, its ranks do not agree, it is not a GLM, a value
+            does not fit the dtype, `out` is not empty, or the disk is too full. Nothing is left in
+            `out` then.
+    """
+    check_new(out)
+    shards = Shards(_files(source))
+    sizes = _sizes(shards)
+    made = _tokenizer(tokenizer, sizes.vocab)
+    wanted, stray = targets(sizes), _stray(shards)
+    shards.check(wanted, model="GLM", spare=stray)
+
+    def finish(folder: Path, kind: str) -> None:
+        if made is not None:
+            write(made, folder)
+        ids = (made.token_to_id(END), made.token_to_id(START_OF_PIECE)) if made else None
+        write_config(folder, model_config(sizes, kind, *(ids or (GPT2_END, GPT2_START))))
+
+    written = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
+    return Imported(out, sizes, *written, notes=tuple(_notes(stray, has_tokenizer=bool(made))))
+
+
+def targets(sizes: Sizes) -> list[Target]:
+    """Return all tensors of the model, under the names of `GPT2LMHeadModel`."""
+    width = sizes.width
+    tables = (
+        Target(f"transformer.{ours}.weight", f"transformer.{theirs}.weight", (POSITIONS, width))
+        for ours, theirs in _TABLES.items()
+    )
+    layers = (target for i in range(sizes.n_layer) for target in _layer(i, width))
+    last = _pair("transformer.ln_f", "transformer.final_layernorm", (width,), None, 1)
+    words = Target("transformer.wte.weight", _WORDS, (sizes.vocab, width), 0)
+    return [words, *tables, *layers, *last]
+
+
+def model_config(sizes: Sizes, dtype: str, end: int, start: int) -> dict[str, Any]:
+    """Return the config.json of `BlockLM`; `end` and `start` are special ids."""
+    return {
+        "architectures": ["BlockLM"],
+        "model_type": "blocklm",
+        "dtype": dtype,
+        "vocab_size": sizes.vocab,
+        "n_positions": POSITIONS,
+        "n_embd": sizes.width,
+        "n_layer": sizes.n_layer,
+        "n_head": sizes.width // HEAD_WIDTH,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.1,
+        "embd_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "pad_token_id": end,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
+        "tie_word_embeddings": True,
+    }
+
+
+def _layer(i: int, width: int) -> Iterator[Target]:
+    for ours, (theirs, over, axis, pieces) in _LEAVES.items():
+        shape = tuple(width * times for times in over)
+        names = f"transformer.h.{i}.{ours}", f"transformer.layers.{i}.{theirs}"
+        yield from _pair(*names, shape, axis, pieces)
+
+
+def _pair(
+    ours: str, theirs: str, shape: tuple[int, ...], axis: int | None, pieces: int
+) -> Iterator[Target]:
+    """Yield weight and bias; a bias is split where the rows of its weight are."""
+    turned = len(shape) == 2  # GPT-2's Conv1D holds input by output
+    names = f"{ours}.weight", f"{theirs}.weight"
+    yield Target(*names, shape, axis, pieces, transposed=turned)
+    split = axis if axis == 0 else None
+    yield Target(f"{ours}.bias", f"{theirs}.bias", shape[:1], split, pieces)
+
+
+def _files(source: Path) -> Files:
+    other = ",\nor a snapshot of the hub with pytorch_model*.bin or *.safetensors"
+    return HubFiles(source, "glm.") if is_snapshot(source) else RankFiles(source, other)
+
+
+def _sizes(shards: Shards) -> Sizes:
+    tables = [f"transformer.{theirs}.weight" for theirs in _TABLES.values()]
+    if absent := [n for n in (_WORDS, *tables) if len(shards.shapes.get(n, ())) != 2]:
+        raise UserError(
+            f"this is not a GLM checkpoint: no matrix {absent[0]}.\nExpected the authors' layout: "
+            "word_embeddings, transformer.layers.*, transformer.block_position_embeddings."
+        )
+    for table in tables:
+        _check_positions(table, shards.shapes[table][0])
+    rows, width = shards.shapes[_WORDS]
+    if width % HEAD_WIDTH:
+        raise UserError(f"{_WORDS}: {width} columns are not heads of {HEAD_WIDTH}, GLM's size.")
+    found = (re.match(r"transformer\.layers\.(\d+)\.", name) for name in shards.shapes)
+    return Sizes(rows * shards.count, width, 1 + max((int(m[1]) for m in found if m), default=-1))
+
+
+def _check_positions(table: str, rows: int) -> None:
+    if rows != POSITIONS:
+        why = "\nThe authors' code fills missing rows with random values; we make none up."
+        raise UserError(
+            f"{table}: {rows} rows; expected {POSITIONS}.{why if rows < POSITIONS else ''}"
+        )
+
+
+def _tokenizer(folder: Path | None, rows: int) -> Any:
+    """Return GLM's tokenizer from GPT-2's files, None without them."""
+    known = rows > GPT2_END + len(SPECIAL)
+    if folder is None:
+        if not known:
+            raise UserError(
+                f"{_WORDS}: {rows} rows, but GLM-2B and GLM-10B have 50304, for GPT-2's "
+                "vocabulary.\nOther vocabularies (Chinese, BERT's) are not GPT-2's; "
+                "for a smaller one of its kind add --tokenizer FOLDER."
+            )
+        return None
+    made = read_byte_pairs(folder).made()
+    add_special(made)
+    end, start, size = (
+        made.token_to_id(END),
+        made.token_to_id(START_OF_PIECE),
+        len(made.get_vocab()),
+    )
+    if size > rows or (known and (end, start) != (GPT2_END, GPT2_START)):
+        raise UserError(
+            f"--tokenizer {folder}: {END} is {end} of {size:,} entries with GLM's special tokens, "
+            f"but the model has {rows} rows;\nexpected GPT-2's files, where it is {GPT2_END}."
+        )
+    return made
+
+
+def _stray(shards: Shards) -> list[str]:
+    return sorted(name for name in shards.shapes if name.startswith(_STRAY))
+
+
+def _notes(stray: list[str], *, has_tokenizer: bool) -> Iterator[str]:
+    if stray:
+        yield f"left out: {', '.join(stray)} (a classifier)"
+    if not has_tokenizer:
+        yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's tokenizer files)"

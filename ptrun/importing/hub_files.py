@@ -1,0 +1,85 @@
+"""The files of a local snapshot of a hub repository: one model, in one file or several."""
+
+import json
+from pathlib import Path
+
+from torch import Tensor
+
+from ptrun.errors import UserError
+from ptrun.importing.opening import is_mapped, open_file
+
+_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+
+
+class HubFiles:
+    """A snapshot, whole: its files' tensors together are the one part.
+
+    Args:
+        source: the folder; safetensors come before pickled tensors where it has both.
+        prefix: what some names begin with; it is taken away.
+
+    Raises:
+        UserError: no such files there, or one that the index names is missing.
+    """
+
+    word = "part"
+
+    def __init__(self, source: Path, prefix: str = ""):
+        self.files = _find(source)
+        self.mapped = all(_is_mapped(file) for file in self.files)
+        self._prefix = prefix
+
+    def open(self) -> list[dict[str, Tensor]]:
+        """Return the one part.
+
+        Raises:
+            UserError: a file cannot be opened, or a tensor is there twice.
+        """
+        whole: dict[str, Tensor] = {}
+        for file in self.files:
+            for name, tensor in _read(file).items():
+                bare = name.removeprefix(self._prefix)
+                if bare in whole:
+                    raise UserError(f"{file}: {name} is there twice.")
+                whole[bare] = tensor
+        return [whole]
+
+
+def is_snapshot(source: Path) -> bool:
+    """Tell whether a folder holds such files."""
+    return any(file.is_file() for pattern in _PATTERNS for file in source.glob(pattern))
+
+
+def _find(source: Path) -> list[Path]:
+    pattern = next(pattern for pattern in _PATTERNS if any(source.glob(pattern)))
+    files = sorted(source.glob(pattern))
+    named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
+    if absent := sorted(named - {file.name for file in files}):
+        raise UserError(f"{source}: {', '.join(absent)} missing; its index names them.")
+    return [file for file in files if file.name in named] if named else files
+
+
+def _named(index: Path) -> set[str]:
+    """Return the files an index names."""
+    try:
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{index}: not an index of weights; download it again.") from error
+
+
+def _is_mapped(file: Path) -> bool:
+    return file.suffix == ".safetensors" or is_mapped(file)
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    if file.suffix != ".safetensors":
+        held: dict[str, Tensor] = open_file(file)
+        return held
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        read: dict[str, Tensor] = load_file(file)
+    except SafetensorError as error:
+        raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
+    return read

@@ -1,0 +1,78 @@
+"""What a file of pickled tensors holds, opened without running its code."""
+
+import pickle
+import re
+import zipfile
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from ptrun.errors import UserError
+
+
+def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name") -> Any:
+    """Return what a file holds; tensors are mapped and read when used.
+
+    Args:
+        file: which one.
+        keys: what is used of it, the tensors' key last; none where tensors stand at the top.
+        what: what the file is expected to be, for messages.
+
+    Raises:
+        UserError: the file is damaged, holds objects that may run code, or no tensors there.
+    """
+    try:
+        with torch.serialization.safe_globals(_bookkeeping()):
+            held = torch.load(file, map_location="cpu", mmap=is_mapped(file), weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{file}: {_reason(error)}\n{_advice(file, keys)}") from error
+    except (RuntimeError, EOFError, ValueError, OSError) as error:
+        raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
+    inside = held.get(keys[-1]) if keys and isinstance(held, dict) else held
+    if not _are_tensors(inside):
+        place = f"under {keys[-1]!r}" if keys else "at its top"
+        raise UserError(f"{file}: no tensors {place}; expected {what}.")
+    return held
+
+
+def is_mapped(file: Path) -> bool:
+    """Tell whether a file can be mapped; those from before torch 1.6 are read whole."""
+    return zipfile.is_zipfile(file)
+
+
+def _are_tensors(module: object) -> bool:
+    return isinstance(module, dict) and all(isinstance(v, torch.Tensor) for v in module.values())
+
+
+def _bookkeeping() -> list[Any]:
+    """Return the plain types of random states and settings, under old and new names of numpy."""
+    array, scalar = (
+        numpy.zeros(0).__reduce__()[0],
+        numpy.float64(0).__reduce__()[0],
+    )
+    dtypes = {type(numpy.dtype(name)) for name in ("uint32", "int64", "float64")}
+    old = [
+        (array, "numpy.core.multiarray._reconstruct"),
+        (scalar, "numpy.core.multiarray.scalar"),
+    ]
+    return [array, scalar, *old, numpy.ndarray, numpy.dtype, *dtypes, Namespace]
+
+
+def _reason(error: Exception) -> str:
+    """Return which object torch refused."""
+    named = re.search(r"GLOBAL (\S+)", str(error))
+    return f"holds {named[1]}, which is not opened." if named else "not plain tensors; not opened."
+
+
+def _advice(file: Path, keys: Sequence[str]) -> str:
+    """Return how to keep the tensors alone."""
+    kept = ", ".join(f"{key!r}: state[{key!r}]" for key in keys)
+    return (
+        "Such objects may run code. Where you trust the file, keep only the tensors:\n"
+        f"state = torch.load('{file.name}', weights_only=False, map_location='cpu'); "
+        f"torch.save({f'{{{kept}}}' if keys else 'dict(state)'}, '{file.name}')"
+    )

@@ -1,0 +1,24 @@
+"""Folders that are no model folders yet are told how to become one."""
+
+import pytest
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from tests.importing import glm_shards, megatron_shards
+
+
+@pytest.mark.parametrize("kind", ["bin", "safetensors"])
+def test_a_snapshot_of_glm_is_to_be_imported(tmp_path, kind):
+    folder = glm_shards.write_hub(glm_shards.whole_state(1, 64), tmp_path / "glm-2b", kind)
+    with pytest.raises(UserError, match=f"\nptrun import glm {folder} --out DIR"):
+        PretrainedBackbone(name="x", path=str(folder))
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_fairseqs_parts_are_to_be_imported(tmp_path, merged):
+    write = megatron_shards.write_merged if merged else megatron_shards.write_parts
+    folder, parts = tmp_path / "megatron_11b", () if merged else (2,)
+    write(megatron_shards.whole_state(1), folder, *parts)
+    (folder / "dict.txt").write_text("13 5\n")
+    with pytest.raises(UserError, match=f"\nptrun import megatron {folder} --out DIR"):
+        PretrainedBackbone(name="x", path=str(folder))

@@ -1,0 +1,102 @@
+"""A tiny GLM's tensors under the authors' names, and its files as authors and hub have them.
+
+`whole_state` is what the unsplit model holds; `write_ranks` splits it as model-parallel training
+does, `write_hub` writes it as the hub's repository has it.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+ROWS = ("word_embeddings", "dense_h_to_4h")
+COLUMNS = ("attention.dense.weight", "dense_4h_to_h.weight")
+POSITIONS = 1025
+
+
+def whole_state(layers=2, width=128, vocab=320, dtype=torch.float32, positions=POSITIONS):
+    """Return a random state dict, nothing zero, not even biases."""
+    shapes = {
+        "word_embeddings.weight": (vocab, width),
+        "transformer.position_embeddings.weight": (positions, width),
+        "transformer.block_position_embeddings.weight": (positions, width),
+    }
+    for i in range(layers):
+        for name, shape in layer_shapes(width).items():
+            shapes[f"transformer.layers.{i}.{name}"] = shape
+    shapes |= {f"transformer.final_layernorm.{leaf}": (width,) for leaf in ("weight", "bias")}
+    drawn = torch.Generator().manual_seed(5)
+    state = {name: torch.randn(shape, generator=drawn) * 0.1 for name, shape in shapes.items()}
+    for name in state:
+        if name.endswith("layernorm.weight"):
+            state[name] += 1
+    return {name: tensor.to(dtype) for name, tensor in state.items()}
+
+
+def layer_shapes(h):
+    matrices = {
+        "attention.query_key_value": (3 * h, h),
+        "attention.dense": (h, h),
+        "mlp.dense_h_to_4h": (4 * h, h),
+        "mlp.dense_4h_to_h": (h, 4 * h),
+    }
+    shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
+    shapes |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
+    norms = ("input_layernorm", "post_attention_layernorm")
+    return shapes | {f"{norm}.{leaf}": (h,) for norm in norms for leaf in ("weight", "bias")}
+
+
+def rank_state(state, rank, ranks):
+    """Return what one rank holds."""
+    return {name: cut(name, tensor, rank, ranks).clone() for name, tensor in state.items()}
+
+
+def cut(name, tensor, rank, ranks):
+    if "query_key_value" in name:  # every rank has its own heads' queries, keys and values
+        grid = tensor.reshape(3, ranks, -1, *tensor.shape[1:])
+        return grid[:, rank].flatten(0, 1)
+    if any(part in name for part in ROWS):
+        return tensor.reshape(ranks, -1, *tensor.shape[1:])[rank]
+    if name.endswith(COLUMNS):
+        return tensor.reshape(len(tensor), ranks, -1)[:, rank]
+    return tensor
+
+
+def write_ranks(state, folder: Path, ranks: int, change=None, latest="latest", **extra) -> Path:
+    """Write the authors' checkpoint; `change(rank, tensors)` may spoil a rank first."""
+    bookkeeping = {"iteration": 9, "global_steps": 9, "optimizer": None, "mp_world_size": ranks}
+    (folder / "9").mkdir(parents=True)
+    for rank in range(ranks):
+        held = rank_state(state, rank, ranks)
+        if change is not None:
+            change(rank, held)
+        torch.save({"module": held} | bookkeeping | extra, rank_file(folder, rank))
+    (folder / latest).write_text("9\n")
+    return folder
+
+
+def rank_file(folder, rank):
+    return folder / "9" / f"mp_rank_{rank:02d}_model_states.pt"
+
+
+def write_hub(state, folder: Path, kind="bin", files=1, prefix="", index=True) -> Path:
+    """Write a hub snapshot, in one file or several, with an index or without."""
+    folder.mkdir(parents=True)
+    stem, save = (
+        ("pytorch_model", torch.save) if kind == "bin" else ("model", lambda s, f: save_file(s, f))
+    )
+    named = {f"{prefix}{name}": tensor for name, tensor in state.items()}
+    places = {}
+    for i in range(files):
+        part = f"-{i + 1:05d}-of-{files:05d}" if files > 1 else ""
+        file = f"{stem}{part}.{kind}"
+        held = {name: tensor for j, (name, tensor) in enumerate(named.items()) if j % files == i}
+        save(held, folder / file)
+        places |= dict.fromkeys(held, file)
+    if files > 1 and index:
+        (folder / f"{stem}.{kind}.index.json").write_text(json.dumps({"weight_map": places}))
+    config = {"model_type": "glm", "auto_map": {"AutoModel": "modeling_glm.GLMModel"}}
+    config |= {"block_position_encoding": True, "max_sequence_length": 1024}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

@@ -1,0 +1,16 @@
+"""What every refusal has in common: few lines, the words that help, and nothing left behind."""
+
+import pytest
+
+from ptrun.errors import UserError
+
+
+def refused(importing, source, out, *words, **options):
+    """Import and expect a `UserError` with these words; `out`'s folder stays as it was."""
+    before = sorted(out.parent.iterdir())
+    with pytest.raises(UserError) as caught:
+        importing(source, out, **options)
+    assert sorted(out.parent.iterdir()) == before
+    for word in words:
+        assert word in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3
