@@ -10,6 +10,7 @@ from ptrun.errors import UserError
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
+_HOSTED = ("blocklm", "megatron")  # kinds of model that the library does not know
 _ENDING = ("t5", "mt5")
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -47,7 +48,9 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     if not (folder / "tokenizer.json").is_file() and kind == "sentencepiece":
         _need_sentencepiece(folder)
     extra = {"add_prefix_space": True} if words and kind == "bpe" else {}
-    made = _auto(folder, extra)
+    made = _read(folder, extra, hosted=model_type in _HOSTED)
+    if extra:
+        _space_first(made)
     if model_type in _ENDING:
         _end_nothing(made)
     return made
@@ -60,17 +63,26 @@ def copy(folder: Path, there: Path) -> None:
             shutil.copyfile(file, there / file.name)
 
 
-def _auto(folder: Path, extra: dict[str, Any]) -> Any:
-    from transformers import AutoTokenizer
+def _read(folder: Path, extra: dict[str, Any], *, hosted: bool) -> Any:
+    """Return what the library makes of a folder, whose model it need not know."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    kind: Any = PreTrainedTokenizerFast if hosted else AutoTokenizer
     try:
-        return AutoTokenizer.from_pretrained(folder, **extra)
+        return kind.from_pretrained(folder, **extra)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0][:120]
         raise UserError(
             f"backbone.path={folder}: its tokenizer cannot be read ({reason}).\n"
             "Expected tokenizer.json, or the files that model.save_pretrained's tokenizer writes."
         ) from error
+
+
+def _space_first(tokenizer: Any) -> None:
+    """Put the space before the first word where the library passed over the request (5.23)."""
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    if hasattr(splitter, "add_prefix_space"):
+        splitter.add_prefix_space = True
 
 
 def _need_sentencepiece(folder: Path) -> None:
