@@ -78,7 +78,7 @@ EXTRA = {
     "deberta-v2": {**DISENTANGLED, "position_buckets": 8, "norm_rel_ebd": "layer_norm"}
     | {"share_att_key": True, "conv_kernel_size": 3, "conv_act": "gelu"},
     "gpt2": GPT2_SIZES,
-    "blocklm": GPT2_SIZES | {"n_positions": 65, "decoder_start_token_id": 5},
+    "blocklm": GPT2_SIZES | {"n_positions": 65, "decoder_start_token_id": 261},
     "megatron": {"d_model": 32, "num_layers": 3, "attention_heads": 2, "ffn_dim": 48}
     | {"max_position_embeddings": 64},
     "llama": {"num_key_value_heads": 1},
@@ -104,6 +104,8 @@ def write_tiny(folder: Path, kind: str) -> Path:
     import transformers
 
     tokenizer = byte_tokenizer() if kind in BYTE_LEVEL else wordpiece_tokenizer()
+    if kind == "blocklm":  # after 5 and 256 others
+        tokenizer.add_special_tokens(["<|startofpiece|>", "<|endofpiece|>"])
     sizes = T5_SIZES if kind in ("t5", "mt5") else {} if kind in OWN_SIZES else SIZES
     extra = {"vocab_size": tokenizer.get_vocab_size(), **sizes, **EXTRA.get(kind, {})}
     family = family_of(kind, {"model_type": kind})

@@ -16,6 +16,7 @@ class Schedule(StrEnum):
     """How the learning rate moves after warm-up."""
 
     linear = "linear"
+    linear_to_warmup = "linear_to_warmup"
     constant = "constant"
     exponential = "exponential"
     inverse_sqrt = "inverse_sqrt"

@@ -17,7 +17,7 @@ from ptrun.ledger.quick_yaml import said
 
 AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
-_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "cells", "curve"}
+_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve"}
 
 _RULES = {
     "extra": "add",
@@ -25,6 +25,7 @@ _RULES = {
     "not_run": "why",
     "derived": "mean_over",
     "of": "table",
+    "notes": "says",
 }
 
 
@@ -65,7 +66,7 @@ class Rule:
 
     Args:
         when: values by axis.
-        what: overrides to add, values to search, another table, or a reason in words.
+        what: overrides to add, values to search, another table, or a reason or note in words.
         called: of another table, what a cell's place is called there, by axis, where it differs.
     """
 
@@ -98,6 +99,7 @@ class Experiment:
         not_run: reasons why cells have no run of their own.
         derived: cells that are the mean of others: over which axis.
         of: another table whose runs these cells are, under the names it has for them (`called`).
+        notes: what must be known of printed numbers, in words; shown below the table.
         curve: the axis whose values are the x of a figure.
     """
 
@@ -118,6 +120,7 @@ class Experiment:
     not_run: Sequence[Rule] = ()
     derived: Sequence[Rule] = ()
     of: Sequence[Rule] = ()
+    notes: Sequence[Rule] = ()
     curve: str | None = None
 
     @property
@@ -136,6 +139,10 @@ class Experiment:
         stated = next((str(r.what) for r in self.not_run if r.holds(cell.at)), None)
         axis = self.mean_over(cell)
         return stated or (f"the mean over {axis}, once all of it is run" if axis else None)
+
+    def note(self, cell: Cell) -> str | None:
+        """Return what must be known of a cell's number, if something must."""
+        return next((str(rule.what) for rule in self.notes if rule.holds(cell.at)), None)
 
     def mean_over(self, cell: Cell) -> str | None:
         """Return the axis over which a cell is the mean of others, if it is."""

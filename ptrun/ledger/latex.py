@@ -51,6 +51,7 @@ def _table(table: Shown) -> list[str]:
         ),
         r"\bottomrule",
         r"\end{longtable}",
+        *(rf"\noindent ({mark}) {escaped(note)}\par" for mark, note in table.notes.items()),
         *(rf"\noindent\textsuperscript{{{n}}} {escaped(why)}\par" for why, n in reasons.items()),
     ]
 

@@ -32,6 +32,11 @@ def section(table: Shown) -> list[str]:
         _row(["---"] * count + ["---:"] * (len(names) - count) + ["---"]),
         *(_row([*map(_escaped, own), _verdict(line)]) for own, line in _zip(rows, table.lines)),
         "",
+        *(
+            part
+            for mark, note in table.notes.items()
+            for part in (f"({mark}) {_escaped(note)}.", "")
+        ),
     ]
 
 

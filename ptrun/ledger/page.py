@@ -72,6 +72,7 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
         "protocol": experiment.protocol,
         "hours": experiment.hours,
         "reported": table.reported,
+        "notes": table.notes,
         "axes": table.axes,
         "released": table.released,
         "first": first,

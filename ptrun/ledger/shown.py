@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from string import ascii_lowercase
 from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
@@ -71,12 +72,14 @@ class Shown:
         axes: those that vary, in their order, `metric` last.
         fixed: the values of the others, in words.
         lines: one for each printed number.
+        notes: what must be known of some numbers, by the mark that the paper's column has there.
     """
 
     experiment: Experiment
     axes: tuple[str, ...]
     fixed: str
     lines: Sequence[Line]
+    notes: Mapping[str, str]
 
     @property
     def heading(self) -> str:
@@ -113,8 +116,10 @@ def shown(experiment: Experiment, rows: Sequence[Row]) -> Shown:
     alone = (next(iter(values)) for values in places.values() if len(values) == 1)
     fixed = " · ".join(value for value in alone if value not in ("-", ""))
     digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
-    lines = [_line(row, axes, digits[row.cell.metric]) for row in rows]
-    return Shown(experiment, axes, fixed, lines)
+    said = dict.fromkeys(note for row in rows if (note := experiment.note(row.cell)))
+    marks = dict(zip(said, ascii_lowercase, strict=False))
+    lines = [_line(row, axes, digits[row.cell.metric], marks) for row in rows]
+    return Shown(experiment, axes, fixed, lines, {mark: note for note, mark in marks.items()})
 
 
 def paper_name(paper: str) -> str:
@@ -171,8 +176,9 @@ def total(tables: Sequence[Shown]) -> dict[str, int]:
     return {verdict: sum(counts[verdict] for counts in each) for verdict in VERDICTS}
 
 
-def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
+def _line(row: Row, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> Line:
     cell, experiment = row.cell, row.experiment
+    mark = marks.get(experiment.note(cell) or "")
     ours_digits = max(digits, 1)
     run = [own for own in (row.paper, row.honest) if own]
     reason, mean = experiment.reason(cell), experiment.mean_over(cell) is not None
@@ -180,7 +186,7 @@ def _line(row: Row, axes: tuple[str, ...], digits: int) -> Line:
         row=row,
         place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
         digits=digits,
-        paper=_with_deviation(cell.value, cell.std, digits),
+        paper=_with_deviation(cell.value, cell.std, digits) + (f" ({mark})" if mark else ""),
         released=_with_deviation(cell.released, None, digits),
         ours=_score(row.paper, ours_digits),
         honest=_score(row.honest, ours_digits),

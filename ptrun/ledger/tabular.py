@@ -10,7 +10,7 @@ from ptrun.ledger.shown import Line, Shown, listed
 
 _PLACE = ("paper", "table", *AXES, "metric", "value", "std", "released", "statistic", "seeds")
 _OURS = ("", "_std", "_n", "_missing", "_failed", "_searched", "_learned", "_hours", "_scores")
-_END = ("difference", "low", "high", "verdict", "why")
+_END = ("difference", "low", "high", "verdict", "why", "note")
 HEADER = (*_PLACE, *(f"{p}{end}" for p in ("ours_paper", "ours_honest") for end in _OURS), *_END)
 
 
@@ -41,6 +41,7 @@ def _row(line: Line) -> list[str]:
         *map(_number, ends),
         row.verdict,
         line.why or "",
+        experiment.note(cell) or "",
     ]
 
 

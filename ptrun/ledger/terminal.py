@@ -62,7 +62,8 @@ def _verdict(line: Line, reasons: dict[str, int]) -> Text:
 
 
 def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
-    notes = [f"({number}) {why}" for why, number in reasons.items()]
+    notes = [f"({mark}) {note}" for mark, note in table.notes.items()]
+    notes += [f"({number}) {why}" for why, number in reasons.items()]
     open_ = [line.why for line in table.lines if line.runs and line.why]
     if open_:
         notes.append(f"not run yet: ptrun experiment={table.experiment.name}")

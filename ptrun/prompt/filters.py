@@ -21,9 +21,15 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def clause(text: str) -> str:
+    """Return a conjunction as it follows a sentence: ` because`, but `, so` (GLM on COPA)."""
+    return ", so" if text == "so" else f" {text}"
+
+
 FILTERS: Mapping[str, Callable[[str], str]] = {
     "strip_end": strip_end,
     "lower_first": lower_first,
     "capital": capital,
+    "clause": clause,
 }
 """Text to text; on a list of texts, each of them."""

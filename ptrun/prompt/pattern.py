@@ -13,7 +13,8 @@
 | `{options|letters}`    | a list written out: `A. one.B. two.`; a space before the slot comes    |
 |                        | before each letter (PPT's own code has none)                           |
 | `{options|numerals}`   | the same in Chinese, with a full-width comma and semicolon             |
-| `{options|commas}`     | `one, two`;  `{options|or}`: `one or two`                              |
+| `{options|commas}`     | `one, two`;  `{options|or}`: `one or two`;  `"{options|or_quoted}"`:   |
+|                        | `"one" or "two"`                                                       |
 | `{words|letters}`      | the label words written out, in any of these ways                      |
 | `{query|gap}`          | a text whose `@placeholder` is the place of the answer (ReCoRD)        |
 | `{template|fact}`      | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);  |

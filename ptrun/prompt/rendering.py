@@ -16,7 +16,7 @@ SIGNS: Mapping[str, Sequence[str]] = {
 }
 """What the items of a list are called, PPT's two ways."""
 _MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
-_BETWEEN = {"commas": ",", "or": " or"}
+_BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "'}
 _SPACES = " \t"
 _FACT_HINT = (
     " Templates of relations may stand in templates.jsonl[.gz] beside the task's splits: add it "
@@ -110,8 +110,10 @@ def _write(
         _write_list(line, slot, fields, words, where)
         return
     hint = _FACT_HINT.format(slot.name) if slot.ending in FACTS else ""
-    text = _filtered(_text(slot.name, fields, where, hint), slot)
+    raw = _text(slot.name, fields, where, hint)
+    text = _filtered(raw, slot)
     if slot.ending is None:
+        line.spaced |= text[:1].isspace() and not raw[:1].isspace()  # a space that a filter wrote
         line.text(text, "field", slot.shortenable)
     elif slot.ending == "gap":
         _write_gap(line, text, slot, where)
@@ -182,7 +184,7 @@ def _write_signed(
 def _write_joined(line: _Line, between: str, count: int, write: Callable[[int], None]) -> None:
     for item in range(count):
         if item:
-            line.text(between + " ")
+            line.text(between)
         write(item)
 
 

@@ -22,7 +22,7 @@ from ptrun.readout.cloze import Cloze
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-Objective = Literal["margin", "softmax"]
+Objective = Literal["margin", "softmax", "as_scored"]
 Scored = Literal["sum", "mean"]
 
 
@@ -39,9 +39,11 @@ class Candidates(Cloze):
         objective: `margin` is P-tuning's for COPA, the mean over wrong candidates of
             max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens; here of one example, where
             the released code takes the mean over the batch first. `softmax` is cross-entropy over
-            candidates, each scored by the mean over its tokens.
+            candidates, each scored by the mean over its tokens; `as_scored` the same over what
+            `scored` says, so that the very numbers learn that answer (GLM, by the sum).
         scored: by what an answer is chosen: the `sum` of the log-probabilities of its tokens (PET,
-            P-tuning), which favours short ones, or their `mean`.
+            P-tuning), which favours short ones, or their `mean`. A blank infiller's candidates end
+            in <|endofpiece|>, which counts as a token.
         swapped: also learn from each example with its options in reverse order (P-tuning and PET
             on COPA, whose pattern writes both out).
     """
@@ -82,7 +84,9 @@ class Candidates(Cloze):
 
     def _scored(self, output: BackboneOutput, batch: Batch) -> list[tuple[Features, Tensor]]:
         logs = batch.by_example(self._log_probabilities(output, batch))
-        return [(f, _means(f, own)) for f, own in zip(batch.features, logs, strict=True)]
+        mean = self.objective != "as_scored" or self.scored == "mean"
+        score = _means if mean else _sums
+        return [(f, score(f, own)) for f, own in zip(batch.features, logs, strict=True)]
 
     def _term(self, features: Features, scores: Tensor) -> Tensor:
         """Return one example's loss; of several right candidates each is one against the wrong.
@@ -94,7 +98,7 @@ class Candidates(Cloze):
         good, bad = scores[right], scores[~right]
         if not (len(good) and len(bad)):
             return 0 * scores.sum()
-        if self.objective == "softmax":
+        if self.objective != "margin":
             rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
             return -rivals.log_softmax(dim=1)[:, 0].mean()
         return (1 - good[:, None] + bad[None, :]).clamp(min=0).mean()

@@ -1,4 +1,7 @@
-"""Which of a task's patterns a method reads: the one named, or the first that suits."""
+"""Which of a task's patterns a method reads: the one named, or the first that suits.
+
+A blank infiller takes those that are called `glm`, `glm_3` and so on before all others.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +12,8 @@ from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
 _FILLING = ("masked", "infilling")
+_OWN = {"infilling": "glm"}
+"""How the names begin of patterns that were written for a family."""
 _TEXTS = ("choice", "entity_choice", "span_check")
 """Kinds of task whose answers may be texts of the example."""
 
@@ -32,7 +37,8 @@ def choose(
         n: _misfit(pvp, task, family, soft=soft, listed=listed) or _unasked(pvp, listed=listed)
         for n, pvp in pvps.items()
     }
-    found = next((pvps[n] for n, wrong in misfits.items() if not wrong), None)
+    order = sorted(misfits, key=lambda n: not n.startswith(_OWN.get(family, "")))
+    found = next((pvps[n] for n in order if not misfits[n]), None)
     if found is None:
         told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
         raise UserError(

@@ -1,4 +1,4 @@
-"""The learning rates of P-tuning v2 (linear, or by the epoch), and of PPT (inverse root)."""
+"""Learning rates of P-tuning v2 (linear, or by the epoch), of GLM, of PPT (inverse root)."""
 
 import pytest
 import torch
@@ -40,6 +40,14 @@ def test_linear_ends_at_zero():
     assert found[0] == 5e-3 and found[-1] == 0 and found[-2] == pytest.approx(5e-3 / 42)
     wanted = theirs(train, lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0, 1 - step / 42)))
     assert found == pytest.approx(list(wanted))
+
+
+def test_linear_to_warmup_ends_at_warm_ups_share():
+    """GLM's AnnealingLR: start x (end - (step - warm-up)) / end."""
+    train = TrainConfig(max_steps=40, lr=5e-6, warmup=0.1, schedule=Schedule.linear_to_warmup)
+    found = rates(train)
+    assert found[3] == found[4] == 5e-6 and found[-1] == pytest.approx(5e-7)
+    assert found[4:] == pytest.approx([5e-6 * (40 - (step - 4)) / 40 for step in range(4, 41)])
 
 
 def test_inverse_sqrt_is_the_rate_over_the_root_of_the_steps():

@@ -17,6 +17,7 @@ task: {RTE: task=rte, CB: task=cb, AVG: ""}
 metrics: {acc: accuracy}
 not_run: [{when: {method: quoted}, why: "another paper's number, 100 % <i>quoted</i>"}]
 derived: [{when: {task: AVG}, mean_over: task}]
+notes: [{when: {method: FT, task: CB}, says: "an F1 in the accuracy's column, 100 % <i>sure</i>"}]
 cells:
   - [small, FT, full, RTE, acc, 70.1, 1.0]
   - [small, PT_1, full, RTE, acc, 71.0, null, 70.2]

@@ -62,6 +62,7 @@ def test_the_page_is_well_formed_and_its_data_are_safe(text):
     assert not reader.open and len(reader.scripts) == 2
     data = json.loads(reader.scripts[0])
     assert data["tables"][0]["title"].endswith("</script><script>alert(1)</script><!--")
+    assert data["tables"][0]["notes"] == {"a": "an F1 in the accuracy's column, 100 % <i>sure</i>"}
     assert data["tables"][0]["rows"][5]["why"].endswith("100 % <i>quoted</i>")
     assert "[[" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 

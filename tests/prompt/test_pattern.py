@@ -51,6 +51,8 @@ def test_the_border_starts_a_segment():
         ("lower_first", "The man", "the man"),
         ("lower_first", "", ""),
         ("capital", "the Man", "The Man"),
+        ("clause", "because", " because"),
+        ("clause", "so", ", so"),
     ],
 )
 def test_filters(name, text, result):
@@ -61,6 +63,18 @@ def test_filters_apply_in_order_and_to_every_item():
     fields = {"options": ["The dog ran.", "He sat!"]}
     written = shown("{options|strip_end|lower_first|or}?", fields)
     assert written == ["the dog ran", "_or", "_he sat", "?"]
+
+
+def test_options_are_written_in_quotation_marks():
+    fields = {"options": ["The dog ran.", "He sat!"]}
+    written = shown('"{options|strip_end|lower_first|or_quoted}"? So', fields)
+    assert written == ['"', "the dog ran", '" or "', "he sat", '"? So']
+
+
+def test_a_space_that_a_filter_writes_counts_and_one_of_the_data_does_not():
+    assert shown("{a}{b|clause} {c}", {"a": "It is", "b": "so", "c": "x"})[1] == ", so"
+    assert shown("{a}{b|clause} {c}", {"a": "It is", "b": "because", "c": "x"})[1] == "_because"
+    assert shown("{a}{b|capital}", {"a": "x", "b": " y"}) == ["x", "y"]
 
 
 def test_options_are_written_with_letters():

@@ -15,7 +15,7 @@ FILES = [file for folder in ("conf/task",) for file in (ROOT / folder).glob("*.y
 CHINESE = ("chnsenticorp", "amazon_zh", "tnews", "ccpm", "c3", "lcqmc", "cmnli", "ocnli")
 TEXTS = ["sentence", "text", "premise", "hypothesis", "passage", "paragraph", "answer", "word"]
 TEXTS += ["article", "question_title", "context", "translation", "sub_label", "marked"]
-TEXTS += ["first", "second", "sentence1", "sentence2", "span1_text", "span2_text"]
+TEXTS += ["quoted", "first", "second", "sentence1", "sentence2", "span1_text", "span2_text"]
 EXAMPLE = {
     **{name: "some words" for name in TEXTS},
     **{"question": "cause", "query": "Then @placeholder fell.", "options": ["One.", "Two.", "No."]},
@@ -44,6 +44,8 @@ def backbone(task, name):
         return "cpm2"
     if name.startswith("ppt_"):
         return "t5"
+    if name.startswith("glm"):
+        return "glm"
     if name.startswith("dpt_"):
         return "bert_uncased"  # ELECTRA's vocabulary
     return "gpt2" if name.endswith("_gpt") or name == "ptuning_v2" else "bert_cased"
@@ -53,8 +55,9 @@ def backbone(task, name):
 def encoder(shared):
     @functools.cache
     def load(name):
-        if not (shared / "models" / "tokenizers" / name).is_dir():
-            pytest.skip(f"no vocabulary {name} in the shared folder")
+        folder = "gpt2" if name == "glm" else name
+        if not (shared / "models" / "tokenizers" / folder).is_dir():
+            pytest.skip(f"no vocabulary {folder} in the shared folder")
         tokenizer = make.real(shared, name)
         return tokenizer, Encoder(tokenizer)
 

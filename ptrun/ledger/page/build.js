@@ -76,6 +76,7 @@ function sheet(table) {
 
 function facts(table) {
   const known = { Protocol: table.protocol, Source: table.source, Reported: table.reported, Cost: table.hours };
+  for (const [mark, note] of Object.entries(table.notes)) known[`Note (${mark})`] = note;
   const terms = Object.entries(known).filter(([, text]) => text).flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]);
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }

@@ -1,0 +1,138 @@
+"""Candidates of a blank infiller: each is written out and ended, and learned as it is scored."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.readout.base import Features
+from tests.facts import rows_of
+from tests.readout.reading import loss_and_answers, read
+
+TEXT = "task.pvps={one: {pattern: '{premise} {masks}.'}}"
+START, END = 261, 262  # of what is written in a blank
+
+
+def copa(tiny, data_dir, **reading):
+    """Return a method on COPA's rows, whose options are not written in the text."""
+    return ManualPrompt(tiny("blocklm"), rows_of("copa", data_dir, TEXT), pattern="one", **reading)
+
+
+def by_hand(model, text, blank, words):
+    """Return the log-probability of each word written in a blank, one forward pass a word.
+
+    No cache, no batch: the text sees itself, what is written also what stands before it there.
+    """
+    logs, decoder = [], [START]
+    for word in words:
+        size, more = len(text), len(decoder)
+        places = torch.tensor([[*range(size), *[blank] * more]])
+        inside = torch.tensor([[0] * size + list(range(1, more + 1))])
+        seen = torch.ones(size + more, size + more).tril().bool()
+        seen[:, :size] = True
+        ids = torch.tensor([[*text, *decoder]])
+        states = model.hidden(
+            model.get_input_embeddings()(ids), places, inside, attention_mask=seen[None, None]
+        )
+        logits = model.lm_head(states.last_hidden_state[0, -1])
+        logs.append(logits.log_softmax(-1)[word])
+        decoder.append(word)
+    return torch.stack(logs)
+
+
+@pytest.fixture
+def written(tiny_folder):
+    """Return the log-probabilities of each option's tokens, by the model as it was saved."""
+    from ptrun.backbone.blocklm import BlockLM
+
+    model = BlockLM.from_pretrained(tiny_folder("blocklm")).eval()
+
+    @torch.no_grad()
+    def logs(method, example):
+        row = method.readout.row(method.readout.pieces(example), 64)
+        return [by_hand(model, row.ids, row.ids.index(4), own) for own in words_of(method, example)]
+
+    return logs
+
+
+def words_of(method, example):
+    """Return the tokens of each option, the end among them."""
+    tokenizer = method.backbone.tokenizer()
+    spelt = [tokenizer(f" {o}", add_special_tokens=False) for o in example.fields["options"]]
+    return [[*own["input_ids"], END] for own in spelt]
+
+
+def test_a_row_is_the_text_and_beside_it_the_option_that_is_ended(tiny, data_dir):
+    method = copa(tiny, data_dir)
+    example = method.task.load("test")[0]
+    (features,) = method.encode([example])
+    words = words_of(method, example)
+    assert features.facts["words"] == words
+    for row, own in zip(features.rows, words, strict=True):
+        assert row.decoder == [START, *own[:-1]] and row.reads == list(range(len(own)))
+        assert row.types.index(1) == row.ids.index(4) and sum(row.types) == 1  # at <mask>
+
+
+def test_log_probabilities_are_those_of_writing_one_token_after_the_other(tiny, data_dir, written):
+    method = copa(tiny, data_dir)
+    examples = method.task.load("test")[:2]
+    with torch.no_grad():
+        batch, output = read(method.readout, examples)
+        ours = method.readout._log_probabilities(output, batch)
+    theirs = [log for example in examples for log in written(method, example)]
+    torch.testing.assert_close(ours, torch.cat(theirs), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scored", ["sum", "mean"])
+def test_what_is_learned_is_cross_entropy_over_the_scores_that_answer(
+    tiny, data_dir, written, scored
+):
+    method = copa(tiny, data_dir, objective="as_scored", scored=scored)
+    examples = method.task.load("test")[:3]
+    loss, answers = loss_and_answers(method.readout, examples)
+    scores = [[getattr(log, scored)() for log in written(method, e)] for e in examples]
+    table, right = torch.tensor(scores), torch.tensor([e.target for e in examples])
+    assert loss == pytest.approx(float(functional.cross_entropy(table, right)), abs=1e-4)
+    assert answers == table.argmax(dim=1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("objective", "scored", "gap"),
+    [("as_scored", "sum", 3 - 4), ("as_scored", "mean", 1 - 4 / 2), ("softmax", "sum", 1 - 4 / 2)],
+)
+def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
+    """Three tokens at -1 each are right, two at -2 each are wrong; softmax is over means."""
+    own = copa(tiny, data_dir, objective=objective, scored=scored).readout
+    features = Features("a", [], [0], {"right": [0], "words": [[1, 2, 3], [4, 5]], "sizes": [3, 2]})
+    logs = torch.tensor([-1.0, -1.0, -1.0, -2.0, -2.0])
+    own._log_probabilities = lambda output, batch: logs
+    batch = type("Batch", (), {"features": [features], "by_example": lambda self, all: [all]})()
+    assert float(own.loss(None, batch)) == pytest.approx(math.log1p(math.exp(gap)), abs=1e-6)
+
+
+def one_token(tiny, data_dir, options):
+    """Return a read-out, and the log-probabilities of options of one letter, with the end's."""
+    own = ManualPrompt(tiny("blocklm"), rows_of("copa", data_dir, TEXT), pattern="one").readout
+    own.encoder.spelling.answer = lambda word: [own.backbone.tokenizer().vocab[word]]
+    example = own.task.load("test")[0]
+    example.fields["options"] = options
+    batch, output = read(own, [example])
+    logs = own._log_probabilities(output, batch).view(-1, 2)
+    return logs, output.logits.view(len(options), 2, -1).log_softmax(-1), own.decode(output, batch)
+
+
+@torch.no_grad()
+def test_a_candidate_of_one_token_is_that_token_and_the_end_after_it(tiny, data_dir):
+    """Its score is log p(word) + log p(end | word), so the likeliest first token need not win."""
+    letters = list("abcdefghijklmnop")
+    logs, told, _ = one_token(tiny, data_dir, letters)
+    ids = [tiny("blocklm").tokenizer().vocab[letter] for letter in letters]
+    torch.testing.assert_close(logs[:, 0], told[0, 0, ids], atol=1e-5, rtol=0)
+    torch.testing.assert_close(logs[:, 1], told[:, 1, END], atol=1e-5, rtol=0)
+    score = logs.sum(dim=1)
+    pairs = [(i, j) for i in range(16) for j in range(16)]
+    first, best = next((i, j) for i, j in pairs if logs[i, 0] > logs[j, 0] and score[i] < score[j])
+    logs, _, (answer,) = one_token(tiny, data_dir, [letters[first], letters[best]])
+    assert answer.value == 1 and logs[0, 0] > logs[1, 0]
