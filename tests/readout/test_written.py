@@ -82,7 +82,7 @@ def test_what_is_written_is_greedy_whoever_shares_the_passes(method, monkeypatch
         lambda own, noun: named.setdefault(tuple(own), noun) and answer(own, noun),
     )
     with torch.no_grad():  # so that some phrases end by themselves
-        method.backbone.model.transformer.wte.weight[END] *= 3
+        method.backbone.model.transformer.wte.weight[END] *= -3
     (answers,) = engine(method.backbone, budget).predict([method], [features])
     wanted = [greedy(method, f.rows[0]) for f in features]
     assert {tuple(own) for own in wanted} == set(named)
