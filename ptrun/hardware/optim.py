@@ -18,8 +18,8 @@ def total_steps(train: TrainConfig, per_epoch: int) -> int:
 def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> float:
     """Return the learning rate of a step, counted from 0.
 
-    After warm-up: `linear` falls to 0 at `total`, `linear_to_warmup` as steeply as if there had been
-    no warm-up, so to `train.warmup` of the rate (GLM), `constant` stays, `exponential` is
+    After warm-up: `linear` falls to 0 at `total`, `linear_to_warmup` as steeply as if there had
+    been no warm-up, so to `train.warmup` of the rate (GLM), `constant` stays, `exponential` is
     multiplied by `train.decay` once an epoch (P-tuning v2's tagging runs), `inverse_sqrt` falls
     with the root of the steps done: without warm-up `lr / sqrt(step + 1)`, PPT's in pre-training.
     """
