@@ -10,7 +10,6 @@ import pytest
 
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import read_pvps
-from ptrun.prompt.spelling import answer_end
 from tests.prompt import tokenizers as make
 from tests.readout.reading import task
 
@@ -87,11 +86,6 @@ def written(tokenizer, of, name, *, room=512):
 def test_every_pattern_of_glm_is_here():
     names = {f"{name} {pvp}" for name in ROWS for pvp in task(name).pvps if pvp.startswith("glm")}
     assert names == set(PARTS)
-
-
-def test_special_tokens_have_glms_ids(tokenizer):
-    assert tokenizer.convert_tokens_to_ids(make.GLM) == list(range(50257, 50266))
-    assert answer_end(tokenizer) == 50258 and tokenizer.pad_token_id == 50256
 
 
 @pytest.mark.parametrize("case", PARTS)

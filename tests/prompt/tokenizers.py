@@ -6,13 +6,12 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from ptrun.backbone import glm_tokenizer
 from ptrun.backbone import tokenizers as backbone_tokenizers
 from ptrun.backbone.cpm2_text import SPECIAL
 from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer
 from tests.conftest import byte_tokenizer, wordpiece_tokenizer
 
-GLM = ["<|startofpiece|>", "<|endofpiece|>", "[CLS]", "[MASK]", "[SEP]", "[UNK]", "[gMASK]"]
-GLM += ["[sMASK]", "[dBLOCK]"]
 REAL = {"bert_cased": "bert", "bert_uncased": "bert", "gpt2": "gpt2", "t5": "t5"}
 
 
@@ -62,24 +61,18 @@ def cpm2():
         return Cpm2Tokenizer(str(file))
 
 
-def glm(made):
-    """Return GPT-2's vocabulary, whose last token is <|endoftext|>, with GLM's tokens after it."""
-    made.add_special_tokens([AddedToken(token, special=True) for token in GLM])
-    around = [(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]", "<|endoftext|>")]
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A <|endoftext|>",
-        pair="[CLS] $A [SEP] $B <|endoftext|>",
-        special_tokens=around,
-    )
-    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-    special |= {"unk_token": "[UNK]", "pad_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    names = ["input_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_input_names=names, **special)
+def glm(shared):
+    file = shared / "models" / "tokenizers" / "gpt2" / "tokenizer.json"
+    made = Tokenizer.from_file(str(file))
+    glm_tokenizer.add_special(made)
+    with tempfile.TemporaryDirectory() as folder:
+        glm_tokenizer.write(made, Path(folder))
+        return backbone_tokenizers.load(Path(folder), "blocklm")
 
 
 def real(shared, name):
     if name == "glm":
-        return glm(real(shared, "gpt2").backend_tokenizer)
+        return glm(shared)
     folder = shared / "models" / "tokenizers" / name
     if name == "cpm2":
         return Cpm2Tokenizer(str(folder / "vocab.txt"))
