@@ -129,8 +129,8 @@ def _encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
             return {_PROMPT + n.removeprefix(start): t for n, t in own.items()}
     raise UserError(
         f"start=run:{folder}: {file.name} is gone, and a folded prompt does not tell the encoder "
-        "that made it;\nlearn it on without one: method.reparameterization=embedding or "
-        "method.encoder=plain."
+        "that made it;\nlearn it on without one: method.reparameterization=embedding, "
+        "method.prefix_kind=kv or method.encoder=plain."
     )
 
 
