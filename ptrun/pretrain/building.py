@@ -15,6 +15,7 @@ from ptrun.errors import UserError
 from ptrun.pretrain import objective as objectives
 from ptrun.pretrain import vocabulary
 from ptrun.pretrain.corpus import documents
+from ptrun.pretrain.infilling import infilling
 from ptrun.pretrain.recipe import Recipe
 from ptrun.pretrain.rows import Row, Stream, mask_chances, rows
 from ptrun.pretrain.start import start
@@ -25,8 +26,9 @@ _TOKENIZERS = {
     "masked": vocabulary.wordpiece,
     "causal": vocabulary.byte_pairs,
     "denoising": vocabulary.unigram,
+    "infilling": vocabulary.blanks,
 }
-CLASSES = {  # the automatic class of transformers that has the objective's head
+_CLASSES = {  # the automatic class of transformers that has the objective's head
     "masked": "AutoModelForMaskedLM",
     "replaced": "AutoModelForPreTraining",
     "causal": "AutoModelForCausalLM",
@@ -117,21 +119,46 @@ def _generator(recipe: Recipe) -> Any:
 
 def _model(recipe: Recipe, tokenizer: Any) -> Any:
     """Return an untrained model; plain attention is the fastest for so small a one on a CPU."""
-    import transformers
-
-    ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_token_id") for r in ("pad", "bos", "eos")}
-    content = {"vocab_size": recipe.vocabulary, **ids, **recipe.model}
+    content = {"vocab_size": recipe.vocabulary, **_ids(tokenizer), **recipe.model}
     try:
-        config = transformers.AutoConfig.for_model(content.pop("model_type", ""), **content)
+        config = _config(content.pop("model_type", ""), content)
         check_keys(config, recipe.model)
         config._attn_implementation = "eager"
-        model = getattr(transformers, CLASSES[recipe.objective]).from_config(config)
+        made = class_of(recipe.objective)
+        model = made(config) if issubclass(made, nn.Module) else made.from_config(config)
     except ValueError as error:
         raise UserError(f"pretrain.model: {str(error).splitlines()[0][:160]}") from error
     if recipe.objective == "denoising":  # v1.1 has an output matrix of its own
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
         model.config.scale_decoder_outputs = False
     return model
+
+
+def _ids(tokenizer: Any) -> dict[str, int | None]:
+    """Return the ids that a configuration names; a blank infiller's answer begins with its own."""
+    ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_token_id") for r in ("pad", "bos", "eos")}
+    piece = vocabulary.marks(tokenizer).piece
+    if piece is None:
+        return ids
+    return ids | {"bos_token_id": ids["eos_token_id"], "decoder_start_token_id": piece[0]}
+
+
+def _config(kind: str, content: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    from ptrun.backbone.blocklm import BlockConfig
+
+    own = kind == BlockConfig.model_type
+    return BlockConfig(**content) if own else AutoConfig.for_model(kind, **content)
+
+
+def class_of(objective: str) -> Any:
+    """Return the class that loads a model with the objective's head."""
+    import transformers
+
+    from ptrun.backbone.blocklm import BlockLM
+
+    return BlockLM if objective == "infilling" else getattr(transformers, _CLASSES[objective])
 
 
 def check_keys(config: Any, given: dict[str, Any]) -> None:
@@ -161,6 +188,8 @@ def objective_of(recipe: Recipe, generator: Any) -> objectives.Objective:
         return objectives.replaced(generator, recipe.unseen)
     if recipe.objective == "denoising":
         return objectives.denoising(recipe.joined)
+    if recipe.objective == "infilling":
+        return infilling(recipe.joined)
     return {"masked": objectives.masked, "causal": objectives.causal}[recipe.objective]
 
 

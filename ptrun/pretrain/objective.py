@@ -65,7 +65,7 @@ def masked(model: Any, batch: Batch, chance: Chance) -> Scored:
         token_type_ids=batch.types,
         position_ids=batch.positions,
     ).last_hidden_state
-    return _top1(model.cls(hidden[batch.chosen]), batch.ids[batch.chosen])
+    return top1(model.cls(hidden[batch.chosen]), batch.ids[batch.chosen])
 
 
 def replaced(generator: nn.Module, unseen: float) -> Objective:
@@ -109,7 +109,7 @@ def causal(model: Any, batch: Batch, chance: Chance) -> Scored:
         input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions
     ).last_hidden_state
     following = batch.mask[:, 1:].bool()
-    return _top1(model.lm_head(hidden[:, :-1][following]), batch.ids[:, 1:][following])
+    return top1(model.lm_head(hidden[:, :-1][following]), batch.ids[:, 1:][following])
 
 
 def denoising(joined: float) -> Objective:
@@ -119,8 +119,7 @@ def denoising(joined: float) -> Objective:
     """
 
     def objective(model: Any, batch: Batch, chance: Chance) -> Scored:
-        follows = functional.pad(batch.chosen, (1, 0))[:, :-1] & (chance.below(batch.ids) < joined)
-        gone = (batch.chosen | follows) & batch.mask.bool()
+        gone = spans(batch, joined, chance)
         pairs = [
             cut_spans(ids[: int(size)], out, chance.marks)
             for ids, out, size in zip(
@@ -142,12 +141,19 @@ def denoising(joined: float) -> Objective:
         logits, targets = model.lm_head(hidden[real]), labels[real]
         special = torch.tensor(chance.marks.special, device=targets.device)
         words = ~torch.isin(targets, special)  # sentinels and the stop are easy, and not reported
-        told = _top1(logits[words], targets[words])
+        told = top1(logits[words], targets[words])
         return Scored(
             functional.cross_entropy(logits, targets), told.loss, told.score, told.targets
         )
 
     return objective
+
+
+def spans(batch: Batch, joined: float, chance: Chance) -> Tensor:
+    """Return what is cut out, `[B, T]`: the chosen words, and with a chance the next ones too."""
+    follows = functional.pad(batch.chosen, (1, 0))[:, :-1] & (chance.below(batch.ids) < joined)
+    special = torch.tensor(chance.marks.special, device=batch.ids.device)
+    return (batch.chosen | follows) & batch.mask.bool() & ~torch.isin(batch.ids, special)
 
 
 def cut_spans(ids: list[int], out: list[bool], marks: Marks) -> tuple[list[int], list[int]]:
@@ -185,7 +191,8 @@ def auc(scores: Tensor, targets: Tensor) -> Tensor:
     return area
 
 
-def _top1(logits: Tensor, targets: Tensor) -> Scored:
+def top1(logits: Tensor, targets: Tensor) -> Scored:
+    """Return cross-entropy and accuracy."""
     right = (logits.argmax(-1) == targets).float().mean()
     loss = functional.cross_entropy(logits, targets)
     return Scored(loss, loss, right, targets)

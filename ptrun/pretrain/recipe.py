@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ptrun.errors import UserError
 
-Objective = Literal["masked", "replaced", "causal", "denoising"]
+Objective = Literal["masked", "replaced", "causal", "denoising", "infilling"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class Recipe:
     Args:
         name: of the backbone that is made.
         objective: `masked` words (BERT), `replaced` tokens (ELECTRA), `causal` next token (GPT-2),
-            `denoising` of spans behind sentinels (T5).
+            `denoising` of spans behind sentinels (T5), `infilling` of blanks (GLM).
         model: the transformers configuration; the vocabulary size is filled in.
         vocabulary: most entries the tokenizer may have.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
@@ -29,7 +29,7 @@ class Recipe:
         steps, batch, length, rate, warmup, decay, seed: the usual; warm-up as a share of steps.
         masked: share of the tokens that are masked, replaced or cut out.
         evenness: 0 masks every word alike; the higher, the likelier are rare words.
-        joined: chance that a masked token takes the next one with it (`denoising`).
+        joined: chance that a masked token takes the next one with it (`denoising`, `infilling`).
         answer_length: every second batch holds rows up to this length and hides words of their
             last sentence only; 0 for no such batches.
         answer_batch: the size of those batches.

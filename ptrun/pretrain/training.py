@@ -73,7 +73,7 @@ class Trainer:
         found = {"loss": loss, "constant_loss": constant, self.score: score}
         if self.score == "top1":
             found["constant_top1"] = shares.max().item()
-        if self.recipe.objective in ("causal", "denoising"):
+        if self.recipe.objective in ("causal", "denoising", "infilling"):
             found |= {"perplexity": math.exp(loss), "constant_perplexity": math.exp(constant)}
         return {name: round(value, 4) for name, value in found.items()}
 

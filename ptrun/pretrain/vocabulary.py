@@ -1,12 +1,13 @@
-"""Tokenizers made from a corpus: WordPiece (BERT), byte-level BPE (GPT-2), Unigram (T5).
+"""Tokenizers made from a corpus: WordPiece (BERT), byte-level BPE (GPT-2, GLM), Unigram (T5).
 
 All write common words as one token and any ASCII text without an unknown one.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tokenizers import (
     Tokenizer,
@@ -19,7 +20,9 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
+from ptrun.backbone import glm_tokenizer as glm
 from ptrun.pocket.vocabulary import WORD, vocabulary
+from ptrun.prompt.spelling import answer_end
 
 _LONGEST_WORD = 10_000
 _SENTINELS = 100
@@ -39,6 +42,8 @@ class Marks:
     special: list[int]
     stop: int
     mask: int | None = None
+    piece: tuple[int, int] | None = None
+    """What a span behind the text begins and ends with."""
     sentinels: tuple[int, ...] = ()
     pairs: bool = False
 
@@ -75,6 +80,13 @@ def byte_pairs(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     return _wrapped(made, {"bos_token": _END, "eos_token": _END, "pad_token": _END})
 
 
+def blanks(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer with GLM's special tokens and frame."""
+    made = byte_pairs(sentences, size - len(glm.SPECIAL)).backend_tokenizer
+    glm.add_special(made)
+    return _wrapped(made, glm.ROLES)
+
+
 def unigram(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """Return a SentencePiece-like tokenizer: words after a space, characters, 100 sentinels.
 
@@ -103,6 +115,8 @@ def marks(tokenizer: PreTrainedTokenizerFast) -> Marks:
     """Return how a tokenizer's rows begin and end, by the marks it has."""
     special = sorted(tokenizer.all_special_ids)
     pad = tokenizer.pad_token_id
+    if (last := answer_end(tokenizer)) is not None:
+        return _of_blanks(tokenizer, special, last)
     if tokenizer.mask_token_id is not None:
         begin, end = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
         mask = tokenizer.mask_token_id
@@ -114,6 +128,13 @@ def marks(tokenizer: PreTrainedTokenizerFast) -> Marks:
     return Marks(pad, [], [], special, stop, sentinels=tuple(sentinels))
 
 
-def _wrapped(made: Tokenizer, names: dict[str, str | list[str]]) -> PreTrainedTokenizerFast:
+def _of_blanks(tokenizer: PreTrainedTokenizerFast, special: list[int], last: int) -> Marks:
+    begin = tokenizer.convert_tokens_to_ids(glm.START_OF_PIECE)
+    end, mask = tokenizer.eos_token_id, tokenizer.mask_token_id
+    row = Marks(tokenizer.pad_token_id, [tokenizer.cls_token_id], [end], special, end, mask=mask)
+    return replace(row, piece=(begin, last))
+
+
+def _wrapped(made: Tokenizer, names: Mapping[str, Any]) -> PreTrainedTokenizerFast:
     """Return a tokenizer as transformers loads it back: as it is, no class rebuilds it."""
     return PreTrainedTokenizerFast(tokenizer_object=made, **names)

@@ -16,7 +16,7 @@ from ptrun.config.compose import compose_run
 from ptrun.pocket import tasks
 from ptrun.pocket.corpus import documents
 from ptrun.pocket.tasks import VERSION
-from ptrun.pretrain.building import CLASSES, objective_of, positions_of, stream
+from ptrun.pretrain.building import class_of, objective_of, positions_of, stream
 from ptrun.pretrain.command import read
 from ptrun.pretrain.rows import rows
 from ptrun.pretrain.training import Trainer
@@ -60,8 +60,8 @@ def test_a_model_has_learned_as_much_as_its_figures_say(name):
     recipe = read([f"backbone={name}"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / name)
     recipe = replace(recipe, vocabulary=len(tokenizer), device="cpu")
-    model = _model(name, CLASSES[recipe.objective])
-    generator = _model("pocket_bert", CLASSES["masked"]) if recipe.generator else None
+    model = _model(name, recipe.objective)
+    generator = _model("pocket_bert", "masked") if recipe.generator else None
     packed = rows(tokenizer.backend_tokenizer, documents("validation"), recipe.length)
     held_out = stream(packed, recipe, marks(tokenizer), positions_of(model, recipe), 0.0)
     found = Trainer(model, objective_of(recipe, generator), recipe).evaluate(held_out)
@@ -70,8 +70,8 @@ def test_a_model_has_learned_as_much_as_its_figures_say(name):
     assert found["loss"] < 0.8 * found["constant_loss"]
 
 
-def _model(name, kind):
-    made = getattr(transformers, kind).from_pretrained(MODELS / name, dtype=torch.float32)
+def _model(name, objective):
+    made = class_of(objective).from_pretrained(MODELS / name, dtype=torch.float32)
     return made.eval()
 
 
@@ -126,7 +126,7 @@ def test_hidden_grammar_words_are_filled_in(tokenizer, model):
 def test_electra_tells_the_verdict_that_fits_a_review():
     """The head alone, nothing tuned; with a generator as good as itself it was at chance."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / "pocket_electra")
-    electra = _model("pocket_electra", CLASSES["replaced"])
+    electra = _model("pocket_electra", "replaced")
     rows = tasks.rows("pocket_sentiment", "validation")
     scores = [_replaced(tokenizer, electra, rows, verdict) for verdict in ("bad", "good")]
     positive = torch.tensor([row["label"] == "positive" for row in rows])
