@@ -26,7 +26,7 @@ from ptrun.readout.choose import KINDS
 from ptrun.task.base import Task
 from ptrun.types import Example, Split
 
-BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5")
+BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
 TASKS = {
     "classification": "pocket_sentiment",
     "regression": "pocket_similarity",

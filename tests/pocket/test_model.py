@@ -23,7 +23,7 @@ from ptrun.pretrain.training import Trainer
 from ptrun.pretrain.vocabulary import marks
 
 MODELS = Path(ptrun.pocket.__file__).parent / "models"
-NAMES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5")
+NAMES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
 FOLDER = MODELS / "pocket_bert"
 
 

@@ -1,0 +1,82 @@
+"""Pocket GLM: it reads as GLM does, and what it learned in its pre-training answers tasks."""
+
+import pytest
+import torch
+
+from ptrun.backbone.blocklm import BlockLM
+from ptrun.method.manual_prompt import ManualPrompt
+from tests.readout.reading import pocket, task
+from tests.training import engine
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    return pocket("pocket_glm")
+
+
+@pytest.fixture(scope="module")
+def library(backbone):
+    """The model alone, by transformers' own attention."""
+    return BlockLM.from_pretrained(backbone.folder, dtype=torch.float32).eval()
+
+
+@torch.no_grad()
+def log_probabilities(library, ids, mask, answer):
+    """Return those of all tokens `[S, V]` after each of an answer's, all written out."""
+    border, every = len(ids), torch.tensor([[*ids, *answer]])
+    place = ids.index(mask)
+    places = torch.tensor([[*range(border), *[place] * len(answer)]])
+    inside = torch.tensor([[0] * border + list(range(1, len(answer) + 1))])
+    seen = [[j < border or j <= i for j in range(every.shape[1])] for i in range(every.shape[1])]
+    hidden = library.hidden(
+        library.get_input_embeddings()(every),
+        places,
+        inside,
+        attention_mask=torch.tensor(seen)[None, None],
+        use_cache=False,
+    ).last_hidden_state
+    return library.lm_head(hidden[0, border:]).log_softmax(-1)
+
+
+def test_the_label_word_is_read_where_the_answer_begins(backbone, library):
+    data = task("pocket_sentiment")
+    examples = data.load("dev")[:6]
+    method = ManualPrompt(backbone, data)
+    tokenizer = backbone.tokenizer()
+    begin = tokenizer.convert_tokens_to_ids("<|startofpiece|>")
+    bad, good = tokenizer.convert_tokens_to_ids(["Ġbad", "Ġgood"])
+    expected = []
+    for features in method.encode(examples):
+        ids = features.rows[0].ids
+        assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.eos_token_id)
+        logs = log_probabilities(library, ids, tokenizer.mask_token_id, [begin])[0]
+        expected.append("positive" if logs[good] > logs[bad] else "negative")
+    answers = engine(backbone).predict([method], [method.encode(examples)])[0]
+    assert [a.value for a in answers] == expected and len(set(expected)) == 2
+
+
+def test_it_tells_verdicts_without_learning_anything(backbone):
+    data = task("pocket_sentiment")
+    method, examples = ManualPrompt(backbone, data), data.load("dev")
+    answers = engine(backbone).predict([method], [method.encode(examples)])[0]
+    right = sum(a.value == e.target for a, e in zip(answers, examples, strict=True))
+    assert right / len(examples) > 0.7
+
+
+def test_options_of_several_tokens_are_scored_with_their_end(backbone, library):
+    data = task("pocket_choice")
+    examples = data.load("dev")[:3]
+    method = ManualPrompt(backbone, data, pattern="texts")
+    tokenizer = backbone.tokenizer()
+    begin, end = tokenizer.convert_tokens_to_ids(["<|startofpiece|>", "<|endofpiece|>"])
+    expected = []
+    for example, features in zip(examples, method.encode(examples), strict=True):
+        sums = []
+        for option, row in zip(example.fields["options"], features.rows, strict=True):
+            words = tokenizer(option, add_special_tokens=False).input_ids
+            said = [begin, *words]
+            logs = log_probabilities(library, row.ids, tokenizer.mask_token_id, said)
+            sums.append(float(logs[range(len(said)), [*words, end]].sum()))
+        expected.append(sums.index(max(sums)))
+    answers = engine(backbone).predict([method], [method.encode(examples)])[0]
+    assert [a.value for a in answers] == expected
