@@ -43,7 +43,7 @@ ptrun: config-driven experiments in prompt tuning
   ptrun pretrain backbone=B   make a pocket backbone anew, or a larger one: corpus=DIR
   ptrun pretrain --random backbone=B out=DIR    a model of that full shape, random weights
   ptrun adapt backbone=B      train an encoder-decoder on as a language model: corpus=DIR
-  ptrun import cpm2 SHARDS --out DIR    a model folder from CPM-2's shards
+  ptrun import cpm2|glm|megatron SOURCE --out DIR    a model folder from their own files
 
 Groups, as in `ptrun method=ptuning_v2 task=conll03`:
 {groups}
