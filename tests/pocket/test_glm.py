@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from ptrun.backbone.blocklm import BlockLM
+from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.run import run
 from tests.readout.reading import pocket, task
 from tests.training import engine
 
@@ -61,6 +63,15 @@ def test_it_tells_verdicts_without_learning_anything(backbone):
     answers = engine(backbone).predict([method], [method.encode(examples)])[0]
     right = sum(a.value == e.target for a, e in zip(answers, examples, strict=True))
     assert right / len(examples) > 0.7
+
+
+def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
+    line = ["method=ptuning_v2", "method.readout=verbalizer", "task=pocket_topics"]
+    line += ["backbone=pocket_glm", f"outputs={tmp_path}", "setting=k_1000"]
+    line += ["train.max_steps=40", "train.eval_every=40", "train.batch_size=16"]
+    done = run(compose_run(line))
+    assert done.manifest["backbone"]["frozen_verified"] is True
+    assert done.metrics["dev"]["accuracy"] > 15, "chance among 14 is 7"
 
 
 def test_options_of_several_tokens_are_scored_with_their_end(backbone, library):

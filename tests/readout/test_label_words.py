@@ -165,7 +165,7 @@ def test_a_left_to_right_model_is_read_at_the_token_before_the_answer():
         assert row.reads == [len(row.ids) - 1]
 
 
-@pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5"])
+@pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5", "pocket_glm"])
 @pytest.mark.parametrize("among", ["labels", "vocabulary"])
 def test_others_in_the_batch_change_nothing(name, among):
     backbone, data = pocket(name), task("pocket_sentiment")
