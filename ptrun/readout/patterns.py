@@ -42,7 +42,7 @@ def choose(
     if found is None:
         told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
         raise UserError(
-            f"task={task.name} has no pattern for this method on a {family} backbone "
+            f"task={task.name} has no pattern for this method on this {family} backbone "
             f"({told or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
     return found
