@@ -28,7 +28,7 @@ ROWS = {
 }
 TEXTS = MANUAL | {"FT": ROWS["FT"]}
 OPTIONS = ("task=pocket_choice", "method.pattern=texts")  # of several tokens
-TABLE, FIRST = "P-tuning v2 T2: PT < P-tuning v2 ~ FT", "P-tuning T2: manual < P-tuning"
+TABLE, FIRST = "P-tuning v2 T2: PT < P-tuning v2, FT", "P-tuning T2: manual < P-tuning"
 
 
 def of_labels(name: str) -> tuple[Claim, Claim]:

@@ -78,6 +78,10 @@ def tell_on_stderr() -> None:
     logger.addHandler(logging.StreamHandler())
     logger.setLevel(logging.INFO if _first() else logging.WARNING)
     logger.propagate = False
+    # Installed, DeepSpeed says so on standard output as soon as a library looks for it (0.19).
+    logging.getLogger("DeepSpeed").addFilter(
+        lambda record: "Setting accelerator to CPU" not in record.getMessage()
+    )
 
 
 def _dispatch(arguments: Sequence[str]) -> None:
