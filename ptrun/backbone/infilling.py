@@ -4,6 +4,9 @@ One stack reads the text both ways and after it, left to right, what is written 
 the text is the input, and the answer is given as to a decoder: it begins with <|startofpiece|>,
 sees all of the text and is not seen by it. The blank is the token of type 1; its position is that
 of every token of the answer. Prefixes are seen by all.
+
+An answer follows its text at once and padding comes last: where a token stands, and so its dropout,
+does not depend on the other rows.
 """
 
 from dataclasses import dataclass
@@ -47,17 +50,20 @@ class Infiller(OneStack):
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states of the answer `[B, S, H]`, or without one the text's."""
-        places = read_order(given.mask, given.shift)
-        words, inside, answer = _words(model, given), torch.zeros_like(places), given.decoder
-        if answer is not None:
-            words = torch.cat([words, _words(model, answer)], dim=1)
-            inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
-            blank = _blank(given, places)[:, None].expand_as(answer.mask)
-            places = torch.cat([places, blank], dim=1)
-        seen = both_ways(given.mask, None if answer is None else answer.mask)
-        made = model.hidden(words, places, inside, attention_mask=seen, use_cache=False)
-        out: Tensor = made.last_hidden_state
-        return out if answer is None else out[:, given.mask.shape[1] :]
+        places, words = read_order(given.mask, given.shift), _words(model, given)
+        inside, answer, width = torch.zeros_like(places), given.decoder, given.mask.shape[1]
+        if answer is None:
+            return _read(model, words, places, inside, both_ways(given.mask, width))
+        words = torch.cat([words, _words(model, answer)], dim=1)
+        inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
+        blank = _blank(given, places)[:, None].expand_as(answer.mask)
+        places = torch.cat([places, blank], dim=1)
+        real = torch.cat([given.mask, answer.mask], dim=1)
+        order = real.logical_not().byte().argsort(dim=1, stable=True)
+        words, places, inside, real = (_moved(t, order) for t in (words, places, inside, real))
+        seen = both_ways(real, given.mask.sum(dim=1)[:, None, None])
+        made = _read(model, words, places, inside, seen)
+        return _moved(made, order.argsort(dim=1)[:, width:])
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return the next token's logits, `[K, V]`."""
@@ -69,18 +75,28 @@ class Infiller(OneStack):
         return list(model.parameters())
 
 
-def both_ways(text: Tensor, answer: Tensor | None) -> Tensor:
-    """Return what each token sees, `[B, T]` and `[B, S]` to `[B, 1, T + S, T + S]`.
+def both_ways(seen: Tensor, border: Tensor | int) -> Tensor:
+    """Return what each token sees, `[B, 1, L, L]`, of texts that end at a border.
 
-    Real tokens of the text are seen by all, those of the answer by what comes after them there.
-    Padding sees itself too: a row of scores with nothing to see would be no number.
+    `seen [B, L]` says which tokens are real. Those of the text are seen by all, those of the answer
+    by what comes after them. Padding sees itself too: a row of scores with nothing to see would be
+    no number.
     """
-    border = text.shape[1]
-    seen = text if answer is None else torch.cat([text, answer], dim=1)
-    place = torch.arange(seen.shape[1], device=text.device)
+    place = torch.arange(seen.shape[1], device=seen.device)
     reached = (place < border) | (place <= place[:, None])
     itself = place == place[:, None]
     return ((reached & seen[:, None, :]) | itself)[:, None]
+
+
+def _read(model: Any, words: Tensor, places: Tensor, inside: Tensor, seen: Tensor) -> Tensor:
+    made = model.hidden(words, places, inside, attention_mask=seen, use_cache=False)
+    hidden: Tensor = made.last_hidden_state
+    return hidden
+
+
+def _moved(cells: Tensor, order: Tensor) -> Tensor:
+    """Return the cells `[B, L, ...]` of each row in an order."""
+    return cells[torch.arange(len(order), device=order.device)[:, None], order]
 
 
 def _words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:

@@ -16,6 +16,7 @@ from ptrun.backbone.dropout import KeyedDropout
 from ptrun.backbone.injection import Injection
 
 _SITE = 900_000  # dropout sites from here on, beyond those of modules
+_WIDE = _SITE + 10_000  # those inside the feed-forward, of which a rank may have a part
 
 
 class MegatronConfig(XGLMConfig):  # type: ignore[misc]
@@ -51,16 +52,23 @@ def connect(body: Any, injection: Injection) -> None:
         attention.forward = functools.partial(_attend, attention)
         drop(attention.out_proj, _SITE + 2 * index + 1)
         drop(layer.fc2, _SITE + 2 * index + 2)
-        layer.dropout = 0.0
+        wide = KeyedDropout(layer.activation_dropout, _WIDE + index, injection)
+        wide.cut = True
+        _before(layer.fc2, wide)
+        layer.dropout = layer.activation_dropout = 0.0
 
 
 def _drop(module: nn.Module, site: int, *, slot: Injection, p: float, before: bool = False) -> None:
     """Drop cells of what a module puts out, or of what it is given."""
     dropout = KeyedDropout(p, site, slot)
     if before:
-        module.register_forward_pre_hook(lambda _, given: (dropout(given[0]), *given[1:]))
+        _before(module, dropout)
     else:
         module.register_forward_hook(lambda _module, _given, made: dropout(made))
+
+
+def _before(module: nn.Module, dropout: KeyedDropout) -> None:
+    module.register_forward_pre_hook(lambda _, given: (dropout(given[0]), *given[1:]))
 
 
 def _attend(

@@ -105,7 +105,8 @@ def read(model: Any, rows: list[Blanked], first: Tensor, pad: int) -> Tensor:
     inside = padded([row.inside for row in rows], 0).to(device)
     length = torch.tensor([len(row.text) for row in rows], device=device)
     places = torch.cat([torch.arange(text.shape[1], device=device).expand_as(text), places], 1)
-    seen = both_ways(torch.arange(text.shape[1], device=device) < length[:, None], inside > 0)
+    told = torch.arange(text.shape[1], device=device) < length[:, None]
+    seen = both_ways(torch.cat([told, inside > 0], 1), text.shape[1])
     hidden: Tensor = model.hidden(
         model.get_input_embeddings()(torch.cat([text, answer], 1)),
         places + first[:, None],

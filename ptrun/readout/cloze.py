@@ -12,13 +12,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from ptrun.backbone.base import BackboneInput, Positions
 from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
+from ptrun.prompt.spelling import answer_end
 from ptrun.readout.base import Row
 from ptrun.readout.head import decoder_start
 from ptrun.task.base import Task
@@ -51,9 +54,15 @@ class Cloze:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """What makes rows of pieces."""
-        left_to_right = self.backbone.family == "causal"
-        return Encoder(self.backbone.tokenizer(), left_to_right=left_to_right)
+        """What makes rows of pieces.
+
+        Raises:
+            UserError: a blank infiller's tokenizer has no mark of a blank, or of an answer's end.
+        """
+        tokenizer = self.backbone.tokenizer()
+        if self.backbone.family == "infilling":
+            _check_marks(self.backbone.name, tokenizer)
+        return Encoder(tokenizer, left_to_right=self.backbone.family == "causal")
 
     def room(self, wanted: int) -> int:
         """Return the longest row: what is left of the backbone, or the task's own limit."""
@@ -91,6 +100,15 @@ class Cloze:
         infills = self.backbone.family == "infilling"
         types = [int(i == made.masks[-1]) for i in range(len(made.ids))] if infills else None
         return Row(made.ids, types, list(range(len(begin))), made.softs, begin)
+
+
+def _check_marks(name: str, tokenizer: Any) -> None:
+    if tokenizer.mask_token is None or answer_end(tokenizer) is None:
+        raise UserError(
+            f"backbone={name}: its tokenizer lacks a mask token, <|startofpiece|> or "
+            "<|endofpiece|>, which a blank infiller\nwrites with; take the one that ptrun import "
+            "glm makes."
+        )
 
 
 def _one_text(pieces: Sequence[Piece]) -> list[Piece]:

@@ -10,6 +10,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Row
 from ptrun.task.base import Task
 from ptrun.types import Example
@@ -103,8 +104,18 @@ def summed_up(backbone: PretrainedBackbone, rows: Any, i: int) -> Row:
 
 
 def decoder_start(backbone: PretrainedBackbone) -> int:
-    """Return the token a decoder begins with."""
-    return int(backbone.config.get("decoder_start_token_id", 0))
+    """Return the token a decoder begins with, or what is written in a blank.
+
+    Raises:
+        UserError: a blank infiller does not say; the T5 family begins with 0.
+    """
+    start = backbone.config.get("decoder_start_token_id")
+    if start is None and backbone.family == "infilling":
+        raise UserError(
+            f"backbone={backbone.name}: its config.json has no decoder_start_token_id; add it: the "
+            "id of <|startofpiece|>, after which it writes."
+        )
+    return int(start or 0)
 
 
 def columns(examples: Sequence[Example], fields: Sequence[str]) -> list[list[str]]:

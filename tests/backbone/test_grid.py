@@ -117,7 +117,7 @@ def reached(backbone, point, given, shapes):
 def _reached_in_answer(given, shapes):
     """Return the cells of a blank infiller that see a token of its answer: those after it."""
     hit = torch.zeros(shapes["text"][:3], dtype=torch.bool)
-    hit[:, ROW, given.mask.shape[1] + min(COLUMN, given.decoder.mask.shape[1] - 2) :] = True
+    hit[:, ROW, LENGTHS[ROW] + min(COLUMN, given.decoder.mask.shape[1] - 2) :] = True
     return {"text": hit}
 
 
@@ -137,7 +137,8 @@ def test_an_injection_changes_exactly_what_it_reaches(
     given = text(backbone)
     masks = {"text": given.mask, "decoder": given.decoder.mask if given.decoder else None}
     if backbone.family == "infilling":
-        masks = {"text": torch.cat([given.mask, given.decoder.mask], dim=1)}
+        whole = torch.cat([given.mask, given.decoder.mask], dim=1)
+        masks = {"text": whole.sort(dim=1, descending=True).values}  # padding comes last
     expected = reached(backbone, point, given, {n: a.shape for n, a in after.items()})
     for name, own in after.items():
         changed = (own != before[name]).any(dim=-1) & masks[name]
@@ -164,6 +165,16 @@ def test_padding_side_order_and_company_change_no_logit(tiny, kind):
         alone = backbone.forward(_taken(given, [row])).logits
         for other in (together[row], left[row], turned[2 - row]):
             torch.testing.assert_close(other, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_has_its_own_dropout_in_any_company(tiny, kind):
+    backbone = tiny(kind)
+    given, keys = text(backbone), torch.arange(len(LENGTHS))
+    together = backbone.forward(replace(given, keys=keys)).logits.split(asked(backbone))
+    for row, own in enumerate(together):
+        alone = replace(_taken(given, [row]), keys=keys[row : row + 1])
+        torch.testing.assert_close(own, backbone.forward(alone).logits, atol=1e-5, rtol=0)
 
 
 def _taken(given, chosen):

@@ -1,6 +1,8 @@
 """Megatron-11B on XGLM: parity with a plain reference and with OPT, and its invariants."""
 
+import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -149,3 +151,18 @@ def test_published_counts_need_no_weights(data_dir):
     assert PretrainedBackbone(name="normed", config=normed).size() == 11_032_240_128 + 6_144
     shape = backbone.shape
     assert 2 * shape.layers * shape.heads * shape.head_size == 442_368
+
+
+def test_dropout_inside_the_feed_forward_has_keys_too(tiny_folder, tmp_path):
+    """The released model has none there; a folder may say otherwise."""
+    folder = shutil.copytree(tiny_folder("megatron"), tmp_path / "wide")
+    config = json.loads((folder / "config.json").read_text())
+    quiet = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.3}
+    (folder / "config.json").write_text(json.dumps(config | quiet))
+    backbone = PretrainedBackbone(name="wide", path=str(folder))
+    backbone.load()
+    given = text(backbone)
+    keyed = replace(given, keys=torch.arange(len(LENGTHS)))
+    first, again = (backbone.forward(keyed).logits for _ in range(2))
+    assert torch.equal(first, again)
+    assert (first - backbone.forward(given).logits).abs().max() > 0.1

@@ -1,11 +1,15 @@
 """Candidates of a blank infiller: each is written out and ended, and learned as it is scored."""
 
+import json
 import math
+import shutil
 
 import pytest
 import torch
 from torch.nn import functional
 
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.base import Features
 from tests.facts import rows_of
@@ -136,3 +140,39 @@ def test_a_candidate_of_one_token_is_that_token_and_the_end_after_it(tiny, data_
     first, best = next((i, j) for i, j in pairs if logs[i, 0] > logs[j, 0] and score[i] < score[j])
     logs, _, (answer,) = one_token(tiny, data_dir, [letters[first], letters[best]])
     assert answer.value == 1 and logs[0, 0] > logs[1, 0]
+
+
+def stripped(tiny_folder, tmp_path, **changed):
+    """Return the tiny model in a folder of its own, a JSON file of it rewritten."""
+    folder = shutil.copytree(tiny_folder("blocklm"), tmp_path / "stripped")
+    for name, change in changed.items():
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    return PretrainedBackbone(name="stripped", path=str(folder), dtype="fp32")
+
+
+def refused(backbone, data_dir):
+    """Return what encoding examples for it says."""
+    method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), pattern="one")
+    with pytest.raises(UserError) as told:
+        method.encode(method.task.load("dev"))
+    return str(told.value)
+
+
+def test_a_folder_that_does_not_say_where_an_answer_begins_is_refused(
+    tiny_folder, tmp_path, data_dir
+):
+    def nameless(config):
+        return {key: own for key, own in config.items() if key != "decoder_start_token_id"}
+
+    told = refused(stripped(tiny_folder, tmp_path, config=nameless), data_dir)
+    assert "config.json has no decoder_start_token_id" in told
+
+
+def test_a_tokenizer_without_the_marks_of_an_answer_is_refused(tiny_folder, tmp_path, data_dir):
+    def plain(tokenizer):
+        kept = [t for t in tokenizer["added_tokens"] if "piece" not in t["content"]]
+        return {**tokenizer, "added_tokens": kept}
+
+    told = refused(stripped(tiny_folder, tmp_path, tokenizer=plain), data_dir)
+    assert "tokenizer lacks a mask token, <|startofpiece|>" in told
