@@ -124,8 +124,8 @@ class Method(nn.Module):
         return self.readout.decode(output, batch)
 
     def learned(self) -> dict[str, nn.Parameter]:
-        """Return what is optimised, counted and saved."""
-        return dict(self.named_parameters())
+        """Return what is optimised, counted and saved; a prompt of no vectors is not."""
+        return {name: p for name, p in self.named_parameters() if p.numel()}
 
     def learned_parameters(self) -> dict[str, int]:
         """Return the learned parameters by part: `prompt`, `head`, `backbone`, and their total.

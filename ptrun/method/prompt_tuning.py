@@ -10,7 +10,7 @@ code adds position, type and LayerNorm to the text's first, and then to prompt a
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ _EMBEDDING_TWICE = ("bert", "roberta", "electra", "albert")
 
 
 class PromptTuning(Method):
-    """A soft prompt `[P, E]` before the text, or after its first tokens, and a read-out.
+    """A soft prompt `[P, E]` before the text, or after its first token, and a read-out.
 
     Args:
         backbone: the frozen encoder.
@@ -38,7 +38,7 @@ class PromptTuning(Method):
             learning rates, decay and clipping their meaning, whose stored prompt is 1/100 of this
             size: it learns as rescale 1 does with 100 times the rate and 1/100 of the other two
             (and of AdamW's epsilon).
-        after: how many tokens of the text come before the prompt: 1 is after [CLS]. Null is 1 for
+        after: how many tokens of the text come before the prompt: none, or 1, [CLS]. Null is 1 for
             blank infillers, as GLM's code has it, else 0.
         double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
             does; false by default, BERT-like encoders alone.
@@ -55,7 +55,7 @@ class PromptTuning(Method):
         *,
         length: int,
         rescale: float = 1.0,
-        after: int | None = None,
+        after: Literal[0, 1] | None = None,
         double_embedding: bool = False,
         **reading: Unpack[Reading],
     ):
@@ -65,8 +65,6 @@ class PromptTuning(Method):
                 f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"
                 f" use a backbone that is {', '.join(_EMBEDDING_TWICE)}, or false."
             )
-        if after is not None and after < 0:
-            raise UserError(f"method.after is {after}; use 0 (before the text) or more.")
         self.after = int(backbone.family == "infilling") if after is None else after
         self.length, self.double_embedding = length, double_embedding
         self.room()
