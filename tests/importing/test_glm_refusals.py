@@ -1,5 +1,7 @@
 """What an import of GLM refuses."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -35,6 +37,30 @@ def test_a_missing_rank_is_named(state, tmp_path, rank, said):
     source = write_ranks(state, tmp_path / "s", 4)
     rank_file(source, rank).unlink()
     refused(import_glm, source, tmp_path / "hf", said)
+
+
+NO_TENSORS = {
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    "page": (b"<html>404</html>", "not a file of tensors"),
+    "junk": (b"junk", "not a file of tensors"),
+    "empty": (b"", "damaged or cut short"),
+    "cut zip": (b"PK\x03\x04" + b"\0" * 40, "damaged or cut short"),
+    "cut pickle": (b"\x80\x02j\x00", "damaged or cut short"),
+}
+
+
+@pytest.mark.parametrize("case", NO_TENSORS)
+def test_a_file_that_torch_did_not_write_is_told_without_a_fright(tmp_path, recwarn, case):
+    content, said = NO_TENSORS[case]
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    refused(import_glm, tmp_path, tmp_path / "hf", "pytorch_model.bin", said)
+    assert not recwarn.list
+
+
+def test_a_pickle_of_another_kind_is_refused_without_a_warning(tmp_path, recwarn):
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({"a": 1}, protocol=4))
+    refused(import_glm, tmp_path, tmp_path / "hf", "pytorch_model.bin")
+    assert not recwarn.list
 
 
 SPOILT = {  # rank 1 alone
