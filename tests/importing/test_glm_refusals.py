@@ -1,10 +1,12 @@
 """What an import of GLM refuses."""
 
+import errno
 import pickle
 
 import pytest
 import torch
 
+from ptrun.errors import UserError
 from ptrun.importing.glm import import_glm
 from tests.importing.glm_shards import rank_file, whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import write_gpt2
@@ -156,3 +158,22 @@ def test_a_tensor_in_two_files_is_refused(state, words, tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path, held):
     torch.save(held, tmp_path / "pytorch_model.bin")
     refused(import_glm, tmp_path, tmp_path / "hf", "no tensors at its top")
+
+
+def test_a_folder_that_cannot_be_made_is_told(state, words, tmp_path):
+    source = write_ranks(state, tmp_path / "s", 1)
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "file" / "hf"
+    with pytest.raises(UserError, match=r"file/hf: cannot be written \("):
+        import_glm(source, out, tokenizer=words)
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing(state, words, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source = write_ranks(state, tmp_path / "s", 1)
+    monkeypatch.setattr("ptrun.importing.convert.write_model", full)
+    refused(
+        import_glm, source, tmp_path / "hf", "hf: cannot be written", "No space", tokenizer=words
+    )
