@@ -46,11 +46,10 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
         "activation_function": _activation(args),
         "max_position_embeddings": _positions(args),
         "scale_embedding": not args.get("no_scale_embedding", False),
-        "dropout": float(args.get("dropout", 0.1)),
-        "attention_dropout": float(args.get("attention_dropout", 0.1)),
-        "activation_dropout": float(
-            args.get("activation_dropout") or args.get("relu_dropout") or 0
-        ),
+        "dropout": _number(args, "dropout", 0.1),
+        "attention_dropout": _number(args, "attention_dropout", 0.1),
+        "activation_dropout": _number(args, "activation_dropout", 0)
+        or _number(args, "relu_dropout", 0),
     }
 
 
@@ -73,9 +72,9 @@ def _heads(args: Mapping[str, Any], width: int) -> int:
             f"are known to have {_KNOWN_HEADS}; here: {width}.\n"
             "Save it with {'args': argparse.Namespace(decoder_attention_heads=N), 'model': ...}."
         )
-    if width % int(heads):
+    if not isinstance(heads, int) or heads < 1 or width % heads:
         raise UserError(f"args.decoder_attention_heads: {heads} do not share {width} columns.")
-    return int(heads)
+    return heads
 
 
 def _activation(args: Mapping[str, Any]) -> str:
@@ -86,4 +85,15 @@ def _activation(args: Mapping[str, Any]) -> str:
 
 
 def _positions(args: Mapping[str, Any]) -> int:
-    return int(args.get("max_target_positions") or args.get("tokens_per_sample") or 1024)
+    names = ("max_target_positions", "tokens_per_sample")
+    return int(next((n for name in names if (n := _number(args, name, 0))), 1024))
+
+
+def _number(args: Mapping[str, Any], name: str, usual: float) -> float:
+    """Return a setting that is a number; the usual one where there is none."""
+    value = args.get(name)
+    if value is None:
+        return float(usual)
+    if not isinstance(value, int | float):
+        raise UserError(f"args.{name} is {value!r}; expected a number.")
+    return float(value)

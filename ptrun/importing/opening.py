@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import struct
+import warnings
 import zipfile
 from argparse import Namespace
 from collections.abc import Sequence
@@ -12,6 +14,13 @@ import numpy
 import torch
 
 from ptrun.errors import UserError
+
+_POINTER = b"version https://git-lfs"
+_DAMAGED = (
+    *(RuntimeError, EOFError, ValueError, OSError, struct.error),
+    *(LookupError, TypeError, AttributeError, AssertionError),
+)
+"""What torch raises of bytes that are not what it wrote."""
 
 
 def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name") -> Any:
@@ -25,12 +34,14 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
     Raises:
         UserError: the file is damaged, holds objects that may run code, or no tensors there.
     """
+    _check_kind(file)
     try:
-        with torch.serialization.safe_globals(_bookkeeping()):
+        with torch.serialization.safe_globals(_bookkeeping()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old kinds of pickles; what matters is refused
             held = torch.load(file, map_location="cpu", mmap=is_mapped(file), weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(f"{file}: {_reason(error)}\n{_advice(file, keys)}") from error
-    except (RuntimeError, EOFError, ValueError, OSError) as error:
+    except _DAMAGED as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
     inside = held.get(keys[-1]) if keys and isinstance(held, dict) else held
     if not _are_tensors(inside):
@@ -41,7 +52,23 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
 
 def is_mapped(file: Path) -> bool:
     """Tell whether a file can be mapped; those from before torch 1.6 are read whole."""
-    return zipfile.is_zipfile(file)
+    try:
+        return zipfile.is_zipfile(file)
+    except zipfile.BadZipFile:  # of several disks, it says
+        return False
+
+
+def _check_kind(file: Path) -> None:
+    """Refuse what torch never wrote, such as a page that was saved in a file's place."""
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(len(_POINTER))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
+    if begins == _POINTER:
+        raise UserError(f"{file}: a pointer of Git LFS, not the file; type git lfs pull there.")
+    if begins and not begins.startswith((b"PK", b"\x80")):  # a zip, or a pickle since protocol 2
+        raise UserError(f"{file}: not a file of tensors; copy or download it again.")
 
 
 def _are_tensors(module: object) -> bool:

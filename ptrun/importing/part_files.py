@@ -6,6 +6,7 @@ Each holds `{args: argparse.Namespace, model: tensors}`.
 """
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class PartFiles:
             UserError: a file cannot be opened, or parts are missing at the end.
         """
         held = [open_file(file, _KEYS, _KIND) for file in self.files]
-        self.args = [dict(vars(one["args"])) if one.get("args") else {} for one in held]
+        self.args = [_settings(one.get("args")) for one in held]
         self._check_count()
         return [one["model"] for one in held]
 
@@ -51,6 +52,12 @@ class PartFiles:
             raise UserError(
                 f"{self.files[0].parent}: {found} parts, but they were saved as {saved}."
             )
+
+
+def _settings(args: object) -> dict[str, Any]:
+    """Return settings by name, of a Namespace or a plain dict; none where they are neither."""
+    held = vars(args) if isinstance(args, Namespace) else args
+    return dict(held) if isinstance(held, dict) else {}
 
 
 def _find(source: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from ptrun.errors import UserError
 
-_SPARE_BYTES = 2**20  # configuration, index and tokenizer
+_SPARE_BYTES = 2**23  # configuration, index and tokenizer
 
 
 def check_new(out: Path) -> None:
@@ -30,22 +30,28 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
     """Yield a folder beside `out` that takes its place at the end, or is removed.
 
     Raises:
-        UserError: the disk has less than `nbytes` free.
+        UserError: the disk has less than `nbytes` free, or nothing can be written there.
     """
     out = out.absolute()
+    folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        _check_room(out, nbytes)
+        folder.mkdir()
+        yield folder
+        folder.replace(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error}).") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_room(out: Path, nbytes: int) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(out.parent).free
     if free < nbytes + _SPARE_BYTES:
         raise UserError(
             f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
         )
-    folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    folder.mkdir()
-    try:
-        yield folder
-        folder.replace(out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     wanted = asked(arguments)
     experiment = load(wanted.experiment)
+    _check_backbone(experiment, wanted)
     todo, absent = with_weights(jobs(experiment, wanted))
     print(f"{experiment.name}: {experiment.title}")
     for told in absent:
@@ -39,18 +41,51 @@ def main(arguments: Sequence[str]) -> None:
     _check(todo) if wanted.check else _run(todo, _after(experiment, wanted))
 
 
+def _check_backbone(experiment: Experiment, wanted: Asked) -> None:
+    """Refuse one backbone or folder for cells of several: the report would show it as all of them.
+
+    At a scale, whose runs no report shows, anything goes.
+    """
+    typed = [o for o in wanted.overrides if o.partition("=")[0] in ("backbone", "backbone.path")]
+    if not typed or wanted.scale is not None:
+        return
+    printed = jobs(experiment, replace(wanted, overrides=()))
+    own = {job.key: str(_backbone_of(job)["name"]) for job in printed}
+    if len(names := sorted(set(own.values()))) > 1:
+        raise UserError(
+            f"{typed[-1]} would stand for all of these cells: {', '.join(names)}.\n"
+            f"Name those of one backbone, as in cell='{_pattern(own)}'."
+        )
+
+
+def _pattern(own: Mapping[str, str]) -> str:
+    """Return what names cells of one backbone alone: by the paper's name for it, else one cell."""
+    key = list(own)[-1]
+    begins = f"{key.partition('.')[0]}."
+    alike = {name for other, name in own.items() if other.startswith(begins)}
+    return f"{begins}*" if len(alike) == 1 else key
+
+
 def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     """Return the runs whose backbone can be had, and of each other backbone what to do for it."""
     kept: list[Job] = []
-    absent: dict[str, set[str]] = {}
+    absent: dict[str, dict[str, str]] = {}
     for job in todo:
-        node = _backbone(tuple(o for o in job.overrides if o.startswith("backbone")))
+        node = _backbone_of(job)
         if any(node.get(key) for key in ("hub", "shipped", "path")):
             kept.append(job)
         else:
             told = f"{node['name']}, which is not here: {node['source']}"
-            absent.setdefault(told, set()).add(job.key)
-    return kept, [f"left out: {len(keys)} cells of {told}" for told, keys in absent.items()]
+            absent.setdefault(told, {})[job.key] = str(node["name"])
+    return kept, [
+        f"left out: {len(own)} cells of {told}; in this table: "
+        f"cell='{_pattern(own)}' backbone.path=DIR"
+        for told, own in absent.items()
+    ]
+
+
+def _backbone_of(job: Job) -> Mapping[str, Any]:
+    return _backbone(tuple(o for o in job.overrides if o.startswith("backbone")))
 
 
 @cache

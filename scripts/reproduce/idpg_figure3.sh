@@ -4,7 +4,7 @@
 #
 # How: as Table 1
 #
-# 54 cells, 5 seeds each. GPU hours: about 300 on one A100 (an estimate from steps, as Table 1;
+# 51 cells, 5 seeds each. GPU hours: about 300 on one A100 (an estimate from steps, as Table 1;
 # nothing was timed).
 #
 # What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,

@@ -6,7 +6,7 @@
 # steps, prompt rate 1e-4, 150 steps of warm-up. Both numbers are of the checkpoint that dev32
 # selected. The words of the fourth prompt are not stated: true and false here.
 #
-# 5 cells, 3 seeds each. GPU hours: about 2 on one A100 (an estimate from steps; nothing was
+# 4 cells, 3 seeds each. GPU hours: about 2 on one A100 (an estimate from steps; nothing was
 # timed).
 #
 # What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,

@@ -4,7 +4,7 @@
 # How: As Table 2, rows of its scripts. The released code has no layer interval; here a layer
 # outside has no prefix at all.
 #
-# 22 cells, 3 seeds each. GPU hours: about 30 on one A100 (an estimate, as Table 2; nothing was
+# 20 cells, 3 seeds each. GPU hours: about 30 on one A100 (an estimate, as Table 2; nothing was
 # timed).
 #
 # What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,

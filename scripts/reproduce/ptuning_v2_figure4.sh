@@ -4,7 +4,7 @@
 # How: As Tables 2 and 3, rows of their scripts but for the length; with an MLP the rate of the
 # one script that has it (WiC, 1e-4). Names and roles: test F1 at the epoch best on dev.
 #
-# 36 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (an estimate, as Table
+# 34 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (an estimate, as Table
 # 2; nothing was timed).
 #
 # What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,

@@ -5,7 +5,7 @@
 # the published grid. The words are printed (true, false; neutral for CB), the templates are
 # not: ours end in the mask. Three seeds here, those that the scripts have (11, 14, 44).
 #
-# 8 cells, 3 seeds each. GPU hours: about 130 on one A100, of which SST-2's search is nine
+# 5 cells, 3 seeds each. GPU hours: about 130 on one A100, of which SST-2's search is nine
 # tenths (an estimate, as Table 2; nothing was timed).
 #
 # What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,

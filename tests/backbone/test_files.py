@@ -22,3 +22,11 @@ def test_fairseqs_parts_are_to_be_imported(tmp_path, merged):
     (folder / "dict.txt").write_text("13 5\n")
     with pytest.raises(UserError, match=f"\nptrun import megatron {folder} --out DIR"):
         PretrainedBackbone(name="x", path=str(folder))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_ranks_are_to_be_imported(tmp_path, inside):
+    folder = glm_shards.write_ranks(glm_shards.whole_state(1, 64), tmp_path / "glm", 2)
+    folder = folder / "9" if inside else folder
+    with pytest.raises(UserError, match=rf"\nptrun import glm\|cpm2 {folder} --out DIR"):
+        PretrainedBackbone(name="x", path=str(folder))

@@ -10,7 +10,10 @@ WRONG = {
     "unknown root key": (["+sed=3"], ["sed", "did you mean 'seed'?"]),
     "wrong type": (["method.length=abc"], ["method.length", "expected int, got 'abc'"]),
     "wrong root type": (["seed=abc"], ["seed: expected int, got 'abc'"]),
-    "wrong choice": (["train.schedule=cosine"], ["'cosine'", "linear_to_warmup, constant, exponential"]),
+    "wrong choice": (
+        ["train.schedule=cosine"],
+        ["'cosine'", "linear_to_warmup, constant, exponential"],
+    ),
     "wrong literal": (["method.pooler=mean"], ["'mean'", "'auto', 'frozen', 'trainable', 'none'"]),
     "value out of range": (["train.lr=-1"], ["train.lr is -1.0; use more than 0"]),
     "no such folder": (["task=sst2", "data_dir=/nowhere"], ["data_dir=/nowhere: no such folder"]),

@@ -105,7 +105,8 @@ def test_wandb_works_offline_without_a_key(ptrun):
 
 
 def test_help_and_list_name_the_options(ptrun):
-    assert "ptuning_v2" in ptrun.fresh("--help").stdout
+    told = ptrun.fresh("--help").stdout
+    assert "ptuning_v2" in told and "ptrun import cpm2|glm|megatron SOURCE --out DIR" in told
     assert ptrun.fresh("--version").stdout.startswith("ptrun ")
     listed = ptrun("list", "task").stdout
     assert "task=pocket_ner" in listed and "CoNLL-2003" in listed

@@ -1,8 +1,12 @@
 """What an import of GLM refuses."""
 
+import errno
+import pickle
+
 import pytest
 import torch
 
+from ptrun.errors import UserError
 from ptrun.importing.glm import import_glm
 from tests.importing.glm_shards import rank_file, whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import write_gpt2
@@ -35,6 +39,30 @@ def test_a_missing_rank_is_named(state, tmp_path, rank, said):
     source = write_ranks(state, tmp_path / "s", 4)
     rank_file(source, rank).unlink()
     refused(import_glm, source, tmp_path / "hf", said)
+
+
+NO_TENSORS = {
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    "page": (b"<html>404</html>", "not a file of tensors"),
+    "junk": (b"junk", "not a file of tensors"),
+    "empty": (b"", "damaged or cut short"),
+    "cut zip": (b"PK\x03\x04" + b"\0" * 40, "damaged or cut short"),
+    "cut pickle": (b"\x80\x02j\x00", "damaged or cut short"),
+}
+
+
+@pytest.mark.parametrize("case", NO_TENSORS)
+def test_a_file_that_torch_did_not_write_is_told_without_a_fright(tmp_path, recwarn, case):
+    content, said = NO_TENSORS[case]
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    refused(import_glm, tmp_path, tmp_path / "hf", "pytorch_model.bin", said)
+    assert not recwarn.list
+
+
+def test_a_pickle_of_another_kind_is_refused_without_a_warning(tmp_path, recwarn):
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({"a": 1}, protocol=4))
+    refused(import_glm, tmp_path, tmp_path / "hf", "pytorch_model.bin")
+    assert not recwarn.list
 
 
 SPOILT = {  # rank 1 alone
@@ -130,3 +158,22 @@ def test_a_tensor_in_two_files_is_refused(state, words, tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path, held):
     torch.save(held, tmp_path / "pytorch_model.bin")
     refused(import_glm, tmp_path, tmp_path / "hf", "no tensors at its top")
+
+
+def test_a_folder_that_cannot_be_made_is_told(state, words, tmp_path):
+    source = write_ranks(state, tmp_path / "s", 1)
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "file" / "hf"
+    with pytest.raises(UserError, match=r"file/hf: cannot be written \("):
+        import_glm(source, out, tokenizer=words)
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing(state, words, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source = write_ranks(state, tmp_path / "s", 1)
+    monkeypatch.setattr("ptrun.importing.convert.write_model", full)
+    refused(
+        import_glm, source, tmp_path / "hf", "hf: cannot be written", "No space", tokenizer=words
+    )

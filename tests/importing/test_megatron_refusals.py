@@ -1,5 +1,6 @@
 """What an import of fairseq's Megatron refuses."""
 
+import json
 import os
 
 import pytest
@@ -80,6 +81,7 @@ SETTINGS = {
     "decoder_layerdrop": 0.2,
     "activation_fn": "swish",
     "decoder_attention_heads": 5,
+    "dropout": "often",
     "decoder_layers": 3,
     "decoder_embed_dim": 64,
     "decoder_ffn_embed_dim": 64,
@@ -90,6 +92,21 @@ SETTINGS = {
 def test_settings_that_are_not_hosted_are_named(state, tmp_path, name, value):
     source = write_parts(state, tmp_path / "s", 1, **{name: value})
     refused(import_megatron, source, tmp_path / "hf", name, str(value))
+
+
+@pytest.mark.parametrize("heads", [0, -2, "two", 2.0])
+def test_heads_that_are_no_number_of_heads_are_refused(state, tmp_path, heads):
+    source = write_parts(state, tmp_path / "s", 1, decoder_attention_heads=heads)
+    refused(import_megatron, source, tmp_path / "hf", f"decoder_attention_heads: {heads}")
+
+
+def test_settings_in_a_plain_dict_are_read_too(state, tmp_path):
+    source = write_merged(state, tmp_path / "s")
+    args = {"decoder_attention_heads": 2, "dropout": 0.0}
+    torch.save({"args": args, "model": state}, source / "model.pt")
+    import_megatron(source, tmp_path / "hf")
+    made = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (made["attention_heads"], made["dropout"]) == (2, 0.0)
 
 
 def test_heads_that_nobody_knows_are_asked_for(state, tmp_path):

@@ -3,7 +3,8 @@ const texts = (query) => [...document.querySelectorAll(query)].map((node) => nod
 const first = () => [...document.querySelectorAll("tr.row")].map((row) => row.children[0].textContent + " " + row.children[1].textContent);
 const press = (query) => document.querySelector(query).click();
 const told = { at_first: first(),
-  columns: texts("thead th") };
+  columns: texts("thead th"),
+  notes: [...document.querySelectorAll(".note")].filter((node) => node.checkVisibility()).map((node) => node.textContent) };
 press("th:nth-child(4) button");
 told.up = first();
 told.aria = document.querySelector("th:nth-child(4)").ariaSort;

@@ -132,6 +132,7 @@ def test_sorting_filtering_theme_and_details_in_chromium(text, tmp_path):
         "Verdict",
         "Paper",
     ]
+    assert told["notes"] == ["(a) an F1 in the accuracy's column, 100 % <i>sure</i>."]
     assert told["up"] == [
         ROWS[5],
         ROWS[0],

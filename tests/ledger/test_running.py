@@ -9,15 +9,32 @@ from ptrun.ledger.running import main, with_weights
 
 def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
     hub = Job("a", ["backbone=bert_base_cased", "seed=1"])
-    twice = [Job("b", ["backbone=megatron_11b", f"seed={seed}"]) for seed in (1, 2)]
+    twice = [Job("eleven.PT.b", ["backbone=megatron_11b", f"seed={seed}"]) for seed in (1, 2)]
     local = Job("c", ["backbone=megatron_11b", f"backbone.path={tmp_path}"])
     kept, told = with_weights([hub, *twice, local])
     assert kept == [hub, local]
     (line,) = told
     assert "left out: 1 cells of megatron_11b" in line and "ptrun import megatron" in line
+    assert line.endswith("in this table: cell='eleven.*' backbone.path=DIR")
 
 
 def test_a_table_of_such_cells_alone_is_refused(capsys):
     with pytest.raises(UserError, match="none of these cells has its weights here"):
         main(["experiment=ptuning/table2", "cell=megatron-11b*", "check=true"])
     assert "ptrun import megatron FOLDER" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("typed", ["backbone=glm_2b", "backbone.path=glm"])
+def test_one_backbone_for_cells_of_several_is_refused(typed):
+    with pytest.raises(UserError) as caught:
+        main(["experiment=ptuning_v2/table2", "check=true", typed])
+    said = str(caught.value)
+    assert said.startswith(f"{typed} would stand for all of these cells: bert_large_cased, glm_10b")
+    assert "cell='glm-xxlarge-10b.*'" in said
+
+
+def test_one_folder_goes_to_the_cells_of_one_backbone(capsys):
+    cell = "cell=glm-xlarge-2b.PT-2.*.CB"
+    with pytest.raises(UserError, match="1 cells cannot be run"):
+        main(["experiment=ptuning_v2/table2", "check=true", cell, "backbone.path=nowhere"])
+    assert "backbone.path=nowhere: no model there" in capsys.readouterr().err

@@ -70,13 +70,13 @@ function sheet(table) {
     made("div", { class: "beside" }, facts(table),
       Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === table.first))),
     made("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${table.paper}, ${table.table}: rows` },
-      made("table", {}, made("thead", {}, table.head), table.body)));
+      made("table", {}, made("thead", {}, table.head), table.body)),
+    Object.entries(table.notes).map(([mark, note]) => made("p", { class: "note" }, `(${mark}) ${note}.`)));
   at("tables").append(table.node);
 }
 
 function facts(table) {
   const known = { Protocol: table.protocol, Source: table.source, Reported: table.reported, Cost: table.hours };
-  for (const [mark, note] of Object.entries(table.notes)) known[`Note (${mark})`] = note;
   const terms = Object.entries(known).filter(([, text]) => text).flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]);
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }
