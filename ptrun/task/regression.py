@@ -10,6 +10,8 @@ from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
+_FEWEST = 2
+
 
 class Regression(Dataset):
     """Texts with one number each.
@@ -40,8 +42,17 @@ class Regression(Dataset):
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]
     ) -> dict[str, float]:
-        """Return Pearson's and Spearman's correlation and their mean, -100 to 100."""
+        """Return Pearson's and Spearman's correlation and their mean, -100 to 100.
+
+        Raises:
+            UserError: there is one example alone.
+        """
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        if len(golds) < _FEWEST:
+            raise UserError(
+                f"task={self.name} is scored by correlation, which one example has none of; give "
+                "dev and test two examples or more."
+            )
         return {
             "pearson_spearman": pearson_and_spearman(guesses, golds),
             "pearson": pearson(guesses, golds),

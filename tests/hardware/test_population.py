@@ -29,7 +29,9 @@ def train(members, budget=40):
     return members
 
 
-OTHERS = ("albert", "deberta", "gpt2", "llama", "t5")
+OTHERS = ("albert", "deberta", "gpt2", "llama", "t5", "megatron", "blocklm")
+EPS = {"blocklm": 1e-6}
+"""A hidden state's gradient may be rounding alone, which AdamW at 1e-8 would make a whole step."""
 CELLS = [("bert", name) for name in METHODS]
 CELLS += [(kind, name) for kind in OTHERS for name in ("prompt_tuning", "ptuning_v2")]
 
@@ -38,9 +40,11 @@ CELLS += [(kind, name) for kind in OTHERS for name in ("prompt_tuning", "ptuning
 @pytest.mark.parametrize(("kind", "name"), CELLS)
 def test_four_members_equal_their_four_solo_runs(tiny, data_dir, kind, name, task):
     backbone, data, make = tiny(kind), task(data_dir), METHODS[name]
-    together = train([member(make, backbone, data, seed, lr=lr) for seed, lr in RUNS])
+    keys = {"eps": EPS.get(kind, 1e-8)}
+    together = train([member(make, backbone, data, seed, lr=lr, **keys) for seed, lr in RUNS])
     for joint, (seed, lr) in zip(together, RUNS, strict=True):
-        (solo,) = train([member(make, backbone, data, seed, lr=lr)], budget=10_000)  # one pass
+        alone = member(make, backbone, data, seed, lr=lr, **keys)
+        (solo,) = train([alone], budget=10_000)  # one pass
         assert solo.step == joint.step == 20
         torch.testing.assert_close(
             torch.tensor(solo.journal.losses()), torch.tensor(joint.journal.losses()), **TOLERANCE

@@ -192,3 +192,10 @@ def test_rows_without_gold_are_left_out_by_rule_and_counted(local, caplog):
     examples = local("ocnli", rows).load("train")
     assert [e.target for e in examples] == ["entailment", "contradiction"]
     assert "task ocnli: 2 rows of train have no gold label" in caplog.text
+
+
+def test_one_example_has_no_correlation():
+    own = build(compose_run(["task=pocket_similarity"]).config["task"], None)
+    (example,) = own.load("dev")[:1]
+    with pytest.raises(UserError, match="give dev and test two examples or more"):
+        own.score([Prediction(example.id, 1.0)], [example])
