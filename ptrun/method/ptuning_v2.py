@@ -6,7 +6,8 @@ has no layer interval; here a layer outside it has no prefix at all, since an al
 would still take softmax mass. Nor has it T5: there each half that has a part in the answer gets
 prefixes of its own (`stacks`). On GLM the prefixes of the released code are hidden states that the
 frozen maps of a layer make keys and values of (`prefix_kind`); the saved prompt has those, so that
-it is the same whichever way it was learned.
+it is the same whichever way it was learned. That code leaves attention's dropout out where there is
+such a prefix; here it stays.
 """
 
 from collections.abc import Sequence
