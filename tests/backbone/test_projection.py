@@ -58,3 +58,33 @@ def hooked(module, layer, found):
         found[layer] = arguments[0] if arguments else named["hidden_states"]
 
     return module.register_forward_pre_hook(keep, with_kwargs=True)
+
+
+MAPS = {"llama": ("k_proj", "v_proj"), "t5": ("k", "v"), "deberta-v2": ("key_proj", "value_proj")}
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_keys_that_positions_turn_or_bias_are_made_by_the_layers_own_maps(tiny, kind):
+    """What a layer's maps put out for a token is what they make of its state as a prefix."""
+    backbone = tiny(kind)
+    ids = torch.randint(5, 60, (1, TOKENS), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(1, TOKENS, dtype=torch.bool)
+    seen = {}
+    module = next(
+        m for m in backbone.model.modules() if "ptrun_link" in vars(m) and link_of(m).site[1] == 1
+    )
+
+    def keep(name):
+        def hook(_module, given, out):
+            seen.setdefault(name, (given[0][0], out[0]))  # the first: then DeBERTa's positions
+
+        return getattr(module, name).register_forward_hook(hook)
+
+    handles = [keep(name) for name in MAPS[kind]]
+    backbone.forward(BackboneInput(mask=mask, ids=ids, hidden_at=every(mask)))
+    for handle in handles:
+        handle.remove()
+    site = [("text", ("attention", 1))]
+    made = keys_values(backbone, site, seen[MAPS[kind][0]][0][:, None])
+    for slice_, name in enumerate(MAPS[kind]):
+        torch.testing.assert_close(made[:, slice_].flatten(1), seen[name][1], atol=1e-6, rtol=0)
