@@ -35,6 +35,7 @@ ptrun: config-driven experiments in prompt tuning
                               table=table1, outputs=DIR, to=FOLDER: a page, CSV, LaTeX, figures
   ptrun diff A B              what differs between two runs (folders or ids), and whether it may
   ptrun rerun RUN             the same run once more, in a folder of its own, and the difference
+  ptrun predict RUN --input FILE    a finished run's answers to the rows of a file, as JSON lines
   ptrun check [KEY=VALUE ...] what a run would read: counts, lengths, examples; runs nothing
   ptrun plan [KEY=A,B ...]    jobs and their state, parameters, memory on each engine, what fits;
                               needs no weights; length=N tokens, device_gib=80, probe=20 steps
@@ -96,6 +97,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
     }
     helpful = {  # each has its own help
         "import": _main_of("ptrun.importing.command"),
+        "predict": _main_of("ptrun.predicting.command"),
         "pretrain": _main_of("ptrun.pretrain.command"),
         "adapt": _main_of("ptrun.pretrain.adaptation.command"),
     }

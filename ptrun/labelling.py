@@ -11,19 +11,19 @@ whole shard.
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ptrun import result
-from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.finished import Finished, backbone_of, learned
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
 from ptrun.start import another
-from ptrun.store import bound_to, read_tensors
+from ptrun.task.base import Task
 from ptrun.task.classification import Classification
 from ptrun.task.ppt.construction import read
 from ptrun.task.ppt.labelled import Labelled, Line
@@ -36,25 +36,16 @@ _TOLD_EVERY = 10.0  # seconds
 _KEY = "task.source.labeller"
 
 
-@dataclass(frozen=True)
-class Labeller:
-    """A finished run of a classification task with one text; its weights are not read yet."""
-
-    folder: Path
-    task: Classification
-    backbone: PretrainedBackbone
-    engine: TorchEngine
-    method: Mapping[str, Any]
-    tensors: another.Tensors
-    group: str
+class Labeller(Finished):
+    """A finished run of a classification task with one text."""
 
     def fingerprint(self) -> str:
         """Return what decides the answers: what was learned, over which backbone, how precise.
 
         And the run's configuration: `manual_prompt` learns nothing, its pattern alone answers.
         """
-        learned = another.digest({"": self.tensors})
-        return f"{learned} {self.group} {self.backbone.weights} {self.engine.precision}"
+        told = another.digest({"": self.tensors})
+        return f"{told} {self.done.group} {self.backbone.weights} {self.engine.precision}"
 
     def words(self) -> dict[str, list[str]]:
         """Return a word for each label: PPT's, or those of the first pattern that has any.
@@ -71,14 +62,6 @@ class Labeller:
                 "them into task.pvps.ppt_pt.words={LABEL: [WORD], ...}."
             )
         return {label: list(found[label]) for label in self.task.labels}
-
-    def load(self) -> Method:
-        """Return the method as it was selected, on the device."""
-        method: Method = build.build(self.method, self.backbone, self.task)
-        self.engine.load(tuned=method.tunes_backbone)
-        self.engine.place([method])
-        method.load_exported(self.tensors)
-        return method
 
 
 def settled(composed: Composed) -> Composed:
@@ -112,7 +95,7 @@ def label(composed: Composed) -> None:
     if labelled is None or labelled.full():
         return
     labeller = _found(labelled.labeller, composed.config)
-    method = labeller.load()
+    method = labeller.load()[""]
     _LOG.info("labelling %s with %s", labelled.corpus, labeller.folder)
     told = time.monotonic()
     for number, lines in labelled.waiting():
@@ -150,17 +133,17 @@ def _found(given: str, config: Mapping[str, Any]) -> Labeller:
     done = result.read(folder)
     if done is None or done.status != "finished":
         raise UserError(f"{_KEY}=run:{run}: {folder} is no finished run; run it to its end.")
-    task, backbone = _task(done), _backbone(done)
-    tensors, _ = read_tensors(folder / another.FILE, bound_to(backbone))
+    task, backbone = _task(done), backbone_of(done)
+    tensors, _ = learned(folder, done, backbone)
     engine = build.build(config["hardware"], backbone)
-    return Labeller(folder, task, backbone, engine, done.config["method"], tensors, done.group)
+    return Labeller(folder, done, task, backbone, engine, done.config["method"], tensors)
 
 
-def _task(done: RunResult) -> Classification:
+def _task(done: RunResult) -> Task:
     node = dict(done.config["task"])
     if build.target(node) is Classification:
         node.setdefault("source", {"pocket": node["name"]})  # made of a corpus: not needed here
-        task: Classification = build.build(node, None, None)
+        task: Task = build.build(node, None, None)
         if len(task.fields) == 1:
             task.max_tokens = min(task.max_tokens or _LONGEST, _LONGEST)
             return task
@@ -168,13 +151,6 @@ def _task(done: RunResult) -> Classification:
         f"{_KEY}=run:{done.run_id}: its task, {done.names['task']}, is not to label one text; give "
         "a run of a task like sst5."
     )
-
-
-def _backbone(done: RunResult) -> PretrainedBackbone:
-    node = {key: value for key, value in done.config["backbone"].items() if key != "weights"}
-    path = done.manifest["backbone"].get("path")
-    backbone: PretrainedBackbone = build.build({**node, **({"path": path} if path else {})})
-    return backbone
 
 
 def _thresholds(given: Mapping[str, float], labels: list[str]) -> dict[str, float]:

@@ -9,32 +9,25 @@ only read. An interrupted one goes on with the same command.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-
 from ptrun import invocation, result
-from ptrun.cells import flat
-from ptrun.config.build import plain
-from ptrun.config.compose import Composed, loosen
-from ptrun.config.explain import composed, explain
+from ptrun.config.compose import Composed
+from ptrun.config.explain import composed
 from ptrun.config.schema import GROUPS
-from ptrun.config.suggest import unknown
 from ptrun.difference.find import Run, find
 from ptrun.difference.report import told
 from ptrun.errors import RunFailed, UserError
 from ptrun.launch.launch import launch
+from ptrun.overriding import at, gone, parsed, put
 from ptrun.plan import plan
 from ptrun.summary import summary
 
 _OWN = ("name", "rerun")
 _COMPONENTS = (*GROUPS, "pretraining")
-_PLACES = ("data_dir", "backbone.path", "task.train", "task.dev", "task.test", "method.glove")
 _RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
 
 
@@ -87,44 +80,13 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
     names = {**base.names, **{g: name for g, name in kept.names.items() if g not in groups}}
     for one in outside:
         if keys[one] not in GROUPS:
-            _put(config, keys[one], _at(base.config, keys[one]))
+            put(config, keys[one], at(base.config, keys[one]))
     for one in inside:
-        _put(config, keys[one], _value(one))
+        put(config, keys[one], parsed(one))
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
     return _placed(Composed(_with_runs(config, str(kept.config["name"])), names))
-
-
-def _at(config: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a path; None where nothing does."""
-    found: Any = config
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
-
-
-def _put(config: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value in its place.
-
-    Raises:
-        UserError: there is no such place.
-    """
-    parents, _, last = path.rpartition(".")
-    node = _at(config, parents) if parents else config
-    if not isinstance(node, dict):
-        raise UserError(unknown(path, parents.rpartition(".")[2], config))
-    node[last] = value
-
-
-def _value(typed: str) -> Any:
-    """Return the value of an override as Hydra reads it, a folder's `~` written out."""
-    key, _, text = typed.partition("=")
-    try:
-        value = OverridesParser.create().parse_override(loosen(typed)).value()
-    except HydraException as error:
-        raise explain(error, [typed]) from error
-    return os.path.expanduser(text) if key in _PLACES else plain(OmegaConf.create({"": value}))[""]
 
 
 def _check_places(old: Run, config: Mapping[str, Any]) -> None:
@@ -133,34 +95,24 @@ def _check_places(old: Run, config: Mapping[str, Any]) -> None:
     Raises:
         UserError: which, and what to type.
     """
-    gone = dict(_gone(config))
-    if gone:
-        told = " ".join(f"{key}={value}" for key, value in gone.items())
-        keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in gone.items())
+    lost = dict(gone(config))
+    if lost:
+        told = " ".join(f"{key}={value}" for key, value in lost.items())
+        keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
         raise UserError(
             f"rerun {old.folder}: gone from here: {told}\n"
             f"type where it is: ptrun rerun {old.folder} {keys}"
         )
 
 
-def _gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in flat(config).items():
-        if not isinstance(value, str) or not value:
-            continue
-        file = value[1:] if value.startswith("@") else value if key in _PLACES else None
-        here = key.startswith(("method.", "task.pattern")) or key in _PLACES
-        if file and here and not Path(file).expanduser().exists():
-            yield key, value
-
-
 def _with_runs(config: dict[str, Any], name: str) -> dict[str, Any]:
     """Name the runs that a run begins as or is labelled by as it found them: by its own name."""
     for path in _RUNS:
-        value = _at(config, path)
-        if isinstance(value, str) and value.startswith("run:"):
-            there = Path(config["outputs"]) / name / value.removeprefix("run:")
+        named = at(config, path)
+        if isinstance(named, str) and named.startswith("run:"):
+            there = Path(config["outputs"]) / name / named.removeprefix("run:")
             if there.is_dir():
-                _put(config, path, f"run:{there}")
+                put(config, path, f"run:{there}")
     return config
 
 

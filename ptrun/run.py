@@ -14,6 +14,7 @@ from ptrun.backbone.base import checksum
 from ptrun.config import build, identity
 from ptrun.config.compose import Composed
 from ptrun.errors import RunFailed, UserError
+from ptrun.finished import found_by
 from ptrun.forerunner import with_forerunner
 from ptrun.hardware.member import Member
 from ptrun.luck import selection_luck
@@ -211,14 +212,9 @@ def _report(
     for one in all_:
         one.member.finish()
     store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
-    store.write_prompt(
-        {
-            one.part.prefix + name: tensor
-            for one in all_
-            for name, tensor in planned.engine.whole(one.method).items()
-        },
-        planned.composed.config["method"],
-    )
+    parts = [(one.part.prefix, planned.engine.whole(one.method)) for one in all_]
+    prompts = {start + name: tensor for start, own in parts for name, tensor in own.items()}
+    store.write_prompt(prompts, planned.composed.config["method"], found_by(planned.task))
     dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
     answers = _answers(planned, all_, "test")
     examples = [e for one in all_ for e in one.part.split.test]

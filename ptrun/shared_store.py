@@ -88,10 +88,12 @@ class SharedStore:
         name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
         return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")
 
-    def write_prompt(self, tensors: Mapping[str, Tensor], method: Mapping[str, Any]) -> None:
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
         """Write `prompt.safetensors`."""
         if self.world.main:
-            self.store.write_prompt(tensors, method)
+            self.store.write_prompt(tensors, method, task)
 
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]

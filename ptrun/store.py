@@ -69,10 +69,15 @@ class RunStore:
         self._cut_metrics(meta["step"])
         return tensors, meta
 
-    def write_prompt(self, tensors: Mapping[str, Tensor], method: Mapping[str, Any]) -> None:
-        """Write what is needed to answer: `prompt.safetensors`."""
-        file = self.folder / "prompt.safetensors"
-        self.write_tensors(file, tensors, {"method": json.dumps(dict(method))})
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Write what is needed to answer: `prompt.safetensors`.
+
+        Its header has the method's configuration, and what the task found in its data.
+        """
+        header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
+        self.write_tensors(self.folder / "prompt.safetensors", tensors, header)
 
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]

@@ -98,7 +98,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     split, _ = split_of(planned)
     config = planned.composed.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
-    method = labeller.load()
+    method = labeller.load()[""]
     examples = [*split.train, *split.dev, *split.test]
     kept = {e.fields["text"]: e.target for e in examples}
     rows = [row for head, *own in shards(planned) for row in own]
@@ -130,7 +130,7 @@ def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     planned = plan(composed())
     config = planned.composed.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
-    method = labeller.load()
+    method = labeller.load()[""]
     lines = (root / "runs" / name / "predictions.jsonl").read_text().splitlines()
     wanted = [json.loads(line)["prediction"] for line in lines]
     examples = [

@@ -57,7 +57,7 @@ def test_without_a_state_a_run_starts_with_clean_metrics(store):
 
 
 def test_a_prompt_of_another_backbone_is_refused_and_damage_is_named(store):
-    store.write_prompt({"prompt": torch.ones(1)}, {"length": 1})
+    store.write_prompt({"prompt": torch.ones(1)}, {"length": 1}, {})
     file = store.folder / "prompt.safetensors"
     assert read_tensors(file, BOUND)[0].keys() == {"prompt"}
     told = r"made with backbone tiny \(abc\), not other \(def\); use that backbone"

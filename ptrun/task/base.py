@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
 Part = Literal["train", "dev", "test"]
@@ -29,6 +30,13 @@ class Task(Protocol):
     """What is said of a text of each label, as the task's file has it; empty where it has none."""
     max_tokens: int | None
     """Longest input in tokens; null means what the backbone holds."""
+
+    reads: Sequence[str]
+    """The fields that a row must have to be asked about, as files have them; the answer is not one.
+    """
+
+    def asked(self, name: str, row: Row) -> Example:
+        """Return the example of a row whose answer is not known; its target has the right form."""
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""

@@ -49,13 +49,18 @@ class Choice(Dataset):
         """Return the accuracy, 0-100."""
         return {"accuracy": accuracy([p.value for p in predictions], [e.target for e in examples])}
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked; its options are in the field `options`."""
+    @property
+    def columns(self) -> list[str]:
+        """The texts and the options."""
+        options = [self._options] if isinstance(self._options, str) else self._options
+        return [*self.fields, *self._extra, *options]
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return texts and options of a row, checked; these are in the field `options`."""
         texts: dict[str, Any] = {
             field: _joined(row, field) for field in [*self.fields, *self._extra]
         }
-        options = self._read_options(row)
-        return Example(name, {**texts, "options": options}, self._index(row, options))
+        return Example(name, {**texts, "options": self._read_options(row)}, 0)
 
     def _read_options(self, row: Row) -> list[str]:
         if isinstance(self._options, list):
@@ -67,8 +72,9 @@ class Choice(Dataset):
             )
         return list(options)
 
-    def _index(self, row: Row, options: list[str]) -> int:
-        raw = row.value(self._answer)
+    def answer(self, row: Row, asked: Example) -> int:
+        """Return the index of the right option."""
+        raw, options = row.value(self._answer), asked.fields["options"]
         known: Sequence[Any] = {
             "index": range(len(options)),
             "letter": list(_LETTERS[: len(options)]),  # a list: "AB" is in the text "ABC"

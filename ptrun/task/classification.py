@@ -65,12 +65,17 @@ class Classification(Dataset):
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         return {name: score(name, guesses, golds, positive=self.positive) for name in self.metrics}
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked."""
-        texts = {field: row.text(field) for field in [*self.fields, *self._extra]}
-        return Example(name, texts, self._name(row))
+    @property
+    def columns(self) -> list[str]:
+        """The texts."""
+        return [*self.fields, *self._extra]
 
-    def _name(self, row: Row) -> str:
+    def question(self, name: str, row: Row) -> Example:
+        """Return the texts of a row, checked."""
+        texts = {field: row.text(field) for field in [*self.fields, *self._extra]}
+        return Example(name, texts, self.labels[0])
+
+    def answer(self, row: Row, asked: Example) -> str:
         """Map a raw label by name; a file may hold the name itself."""
         raw = row.value(self._label)
         if isinstance(raw, str) and raw in self.labels:

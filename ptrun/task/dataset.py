@@ -4,6 +4,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
@@ -95,9 +96,38 @@ class Dataset(ABC):
         """Return the examples of a row, one unless a kind says otherwise."""
         return [self.example(_id(row, fallback), row)]
 
-    @abstractmethod
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked; `name` is its id."""
+        asked = self.question(name, row)
+        return replace(asked, target=self.answer(row, asked))
+
+    def asked(self, name: str, row: Row) -> Example:
+        """Return the example of a row as it came, its answer neither needed nor read.
+
+        Raises:
+            UserError: a field that the task reads is not there, or not what it should be.
+        """
+        return self.question(name, self._write(self._map(row)))
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The fields that a row must have to be asked about, as files have them."""
+        parts = {name: _parts(form) for name, form in self._written.items()}
+        made = (part for field in self.columns for part in parts.get(field, [field]))
+        return list(dict.fromkeys(made))
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The fields that `question` reads, further ones that `written` makes among them."""
+
+    @abstractmethod
+    def question(self, name: str, row: Row) -> Example:
+        """Return what is asked, checked; its target has the right form, and is nobody's answer."""
+
+    @abstractmethod
+    def answer(self, row: Row, asked: Example) -> Any:
+        """Return the right answer to what is asked, checked."""
 
     @abstractmethod
     def score(
@@ -149,10 +179,14 @@ class Dataset(ABC):
 
     def _write(self, row: Row) -> Row:
         for name, form in self._written.items():
-            parts = [part for _, part, _, _ in Formatter().parse(form) if part]
-            text = form.format_map({part: row.text(part) for part in parts})
+            text = form.format_map({part: row.text(part) for part in _parts(form)})
             row = Row(row.where, {**row.data, name: text})
         return row
+
+
+def _parts(form: str) -> list[str]:
+    """Return the fields that a further field is written of."""
+    return [part for _, part, _, _ in Formatter().parse(form) if part]
 
 
 def _id(row: Row, fallback: str) -> str:

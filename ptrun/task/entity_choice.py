@@ -1,11 +1,12 @@
 """Entity choice: which entity of a passage fills the gap of a query (ReCoRD)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.metrics.record import record_scores
+from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -32,15 +33,28 @@ class EntityChoice(Dataset):
         """Return exact match and token F1, the best over the right entities, 0-100."""
         return record_scores([p.value for p in predictions], [e.target for e in examples])
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked."""
+    @property
+    def columns(self) -> list[str]:
+        """The texts and the candidates."""
+        return [*self.fields, "entities"]
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return what a row asks, checked."""
         passage, query = row.text("passage").replace("@highlight\n", "- "), row.text("query")
-        entities, answers = row.value("entities"), row.value("answers")
-        if not _are_texts(entities) or not _are_texts(answers) or GAP not in query:
+        entities = row.value("entities")
+        if not _are_texts(entities) or GAP not in query:
             raise UserError(
-                f"{row.where}: expected lists of texts in entities and answers, and {GAP} in query."
+                f"{row.where}: expected a list of texts in entities, and {GAP} in query."
             )
-        return Example(name, {"passage": passage, "query": query, "entities": entities}, answers)
+        fields = {"passage": passage, "query": query, "entities": entities}
+        return Example(name, fields, entities[:1])
+
+    def answer(self, row: Row, asked: Example) -> list[str]:
+        """Return the right entities, which need not be among the candidates."""
+        answers: Any = row.value("answers")
+        if not _are_texts(answers):
+            raise UserError(f"{row.where}: answers is {shown(answers)}; expected a list of texts.")
+        return list(answers)
 
 
 def _are_texts(values: object) -> bool:

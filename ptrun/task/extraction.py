@@ -55,13 +55,21 @@ class Extraction(Dataset):
         golds = [[answer.text for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, its offsets checked."""
-        texts = {field: row.text(field) for field in self.fields}
-        found = spans(row, self._answers, texts[self.fields[1]])
+    @property
+    def columns(self) -> list[str]:
+        """The question and its context."""
+        return list(self.fields)
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return the question of a row."""
+        return Example(name, {field: row.text(field) for field in self.fields}, [])
+
+    def answer(self, row: Row, asked: Example) -> list[Answer]:
+        """Return the right answers, their offsets checked."""
+        found = spans(row, self._answers, asked.fields[self.fields[1]])
         if not found and not self.unanswerable:
             raise UserError(f"{row.where}: no answer, but task {self.name} has one to each.")
-        return Example(name, texts, found)
+        return found
 
 
 def spans(row: Row, field: str, context: str) -> list[Answer]:

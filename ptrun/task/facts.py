@@ -92,12 +92,21 @@ class Facts(Dataset):
             return []
         return super().read(fallback, row)
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked."""
+    @property
+    def columns(self) -> list[str]:
+        """The subject, and the relation with its template."""
+        return ["predicate_id", "sub_label", "template"]
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return what a row asks, checked."""
         relation = row.text("predicate_id")
         fields = {"sub_label": row.text("sub_label"), "template": _template(row, "template")}
         fields |= self._searched.get(relation, {})
-        return Example(name, fields, row.text("obj_label"), relation)
+        return Example(name, fields, "", relation)
+
+    def answer(self, row: Row, asked: Example) -> str:
+        """Return the object."""
+        return row.text("obj_label")
 
     @cached_property
     def _searched(self) -> dict[str, dict[str, str]]:

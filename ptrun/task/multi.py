@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 
 from ptrun.errors import UserError
 from ptrun.task.base import PARTS, Part, Task
+from ptrun.task.shown import shown
+from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
 
 _BORDER = ":"
+_SET = "task"  # the field of a row to be asked about that names its data set
 _TOLD = ("dev", "test")  # of which parts a protocol tells the origin
 
 
@@ -67,6 +70,24 @@ class Multi:
         )
         told = {key: "; ".join(f"{n}: {s.origin[key]}" for n, s in splits.items()) for key in _TOLD}
         return Split(train, dev, test, told)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The field that names a row's data set; it then needs what that one reads."""
+        return [_SET]
+
+    def asked(self, name: str, row: Row) -> Example:
+        """Return the example of a row as its own task asks it, its answer not read.
+
+        Raises:
+            UserError: it is of no task, or not what that one reads.
+        """
+        own = row.text(_SET)
+        if own not in self.tasks:
+            known = ", ".join(self.tasks)
+            raise UserError(f"{row.where}: {_SET} is {shown(own)}; expected one of {known}.")
+        example = self.tasks[own].asked(name, row)
+        return replace(example, id=f"{own}{_BORDER}{name}")
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[Example]

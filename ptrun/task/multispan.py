@@ -5,7 +5,7 @@ from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.extraction import spans
+from ptrun.task.extraction import Answer, spans
 from ptrun.task.metrics.drop import drop_scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
@@ -49,10 +49,18 @@ class MultiSpan(Dataset):
             scores |= {f"{name}_{rule}": value for name, value in other.items()}
         return scores
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, its offsets checked."""
-        texts = {field: row.text(field) for field in self.fields}
-        found = spans(row, self._answers, texts[self.fields[1]])
+    @property
+    def columns(self) -> list[str]:
+        """The question and its context."""
+        return list(self.fields)
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return the question of a row."""
+        return Example(name, {field: row.text(field) for field in self.fields}, [])
+
+    def answer(self, row: Row, asked: Example) -> list[Answer]:
+        """Return all answers, their offsets checked."""
+        found = spans(row, self._answers, asked.fields[self.fields[1]])
         if not found:
             raise UserError(f"{row.where}: no answer, but task {self.name} has some to each.")
-        return Example(name, texts, found)
+        return found

@@ -34,6 +34,8 @@ class Own:
         pattern: a pattern (`ptrun.prompt.pattern`) over the columns of text, or `@FILE` that holds
             one, perhaps with label words; it is the PVP `own`.
         name: the task's name in tables and folders; null is the training file's.
+        labels: all there are, where the training file is not at hand, to ask about further rows;
+            null: that file's.
     """
 
     kind: ClassVar[str] = "classification"
@@ -54,8 +56,9 @@ class Own:
         label: str | None = None,
         pattern: str | None = None,
         name: str | None = None,
+        labels: list[str] | None = None,
     ):
-        if train is None:
+        if train is None and labels is None:
             raise UserError(
                 "task=csv: which file? Type task.train=FILE task.text=COLUMN task.label=COLUMN; "
                 "FILE is CSV, TSV, JSON lines or parquet."
@@ -66,7 +69,8 @@ class Own:
             )
         given = {"train": train, "dev": dev, "test": test}
         self._files = {part: Path(path) for part, path in given.items() if path is not None}
-        self.name = name or Path(self._files["train"].name.removesuffix(".gz")).stem
+        self.name = name or Path((train or "csv").removesuffix(".gz")).stem
+        self._labels = labels
         self.fields, self._label = self._columns(text, label)
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         self.pvps_from = pattern and place(pattern)
@@ -79,11 +83,26 @@ class Own:
         Raises:
             UserError: the column does not hold labels.
         """
+        if self._labels is not None:
+            return self._labels
         counts = Counter(str(example.target) for example in self.load("train"))
         self._check_labels(counts)
         told = names(f"{shown(name)[1:-1]} ({counts[name]})" for name in sorted(counts))
         _LOG.info("labels: %s", told)
         return sorted(counts)
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The columns of text."""
+        return self.fields
+
+    def asked(self, name: str, row: Row) -> Example:
+        """Return the example of a row whose label is not known.
+
+        Raises:
+            UserError: a text is not there, is no text, or empty.
+        """
+        return Example(name, self._texts(row), self.labels[0])
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the user named a file for this part."""
@@ -125,9 +144,11 @@ class Own:
 
     def _columns(self, text: str | list[str] | None, label: str | None) -> tuple[list[str], str]:
         """Return the columns of text and of the label, all there and all different."""
+        texts = [text] if isinstance(text, str) else text or []
+        if "train" not in self._files:  # checked when it was learned
+            return texts, label or ""
         train = self._files["train"]
         known = columns(train)
-        texts = [text] if isinstance(text, str) else text or []
         if not 1 <= len(texts) <= 2:
             raise UserError(
                 f"task.text: which column of {train} is the text? columns: {names(known)}\n"
@@ -167,14 +188,16 @@ class Own:
     def _read(self, part: Part) -> Iterator[Example]:
         known = None if part == "train" else set(self.labels)
         for i, row in enumerate(rows(self._files[part], [*self.fields, self._label])):
-            texts = {field: _filled(row, field, row.text(field)) for field in self.fields}
             label = _filled(row, self._label, _as_text(row, self._label)).strip()
             if known is not None and label not in known:
                 raise UserError(
                     f"{row.where}: {self._label} is {shown(label)}, a label that "
                     f"{self._files['train']} does not have; it has {names(self.labels)}"
                 )
-            yield Example(f"{part}-{i}", texts, label)
+            yield Example(f"{part}-{i}", self._texts(row), label)
+
+    def _texts(self, row: Row) -> dict[str, str]:
+        return {field: _filled(row, field, row.text(field)) for field in self.fields}
 
 
 def _filled(row: Row, column: str, text: str) -> str:

@@ -59,12 +59,18 @@ class Regression(Dataset):
             "spearman": spearman(guesses, golds),
         }
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked."""
-        texts = {field: row.text(field) for field in self.fields}
-        return Example(name, texts, self._number(row, row.value(self._label)))
+    @property
+    def columns(self) -> list[str]:
+        """The texts."""
+        return list(self.fields)
 
-    def _number(self, row: Row, raw: Any) -> float:
+    def question(self, name: str, row: Row) -> Example:
+        """Return the texts of a row, checked."""
+        return Example(name, {field: row.text(field) for field in self.fields}, float(self.low))
+
+    def answer(self, row: Row, asked: Example) -> float:
+        """Return the number."""
+        raw: Any = row.value(self._label)
         number = isinstance(raw, int | float) and not isinstance(raw, bool)
         if not number or not self.low <= raw <= self.high:
             raise UserError(

@@ -9,6 +9,8 @@ from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example
 
+_MARKING = ["text", "span1_index", "span2_text", "span2_index"]
+
 
 class SpanCheck(Classification):
     """Classification of (text, noun phrase, pronoun).
@@ -20,10 +22,15 @@ class SpanCheck(Classification):
 
     kind: ClassVar[str] = "span_check"
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, with the marked text."""
+    @property
+    def columns(self) -> list[str]:
+        """The texts, and what marks the pronoun."""
+        return [field for field in super().columns if field != "marked"] + _MARKING
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return the texts of a row, the marked one too."""
         marked = _marked(row)
-        plain = super().example(name, Row(row.where, {**row.data, "marked": marked}))
+        plain = super().question(name, Row(row.where, {**row.data, "marked": marked}))
         return replace(plain, fields={**plain.fields, "marked": marked})
 
 

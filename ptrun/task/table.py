@@ -14,6 +14,7 @@ from ptrun.task.source import Row
 
 _Record = TypeVar("_Record")
 _ALLOWED = ".csv, .tsv, .jsonl (each also with .gz) or .parquet"
+_TOGETHER = 1024  # rows of a parquet file that are read at once
 _SAVE_AS = "an Excel or zip file; save the sheet as CSV (UTF-8) and name that file"
 _FOREIGN = {
     b"PK\x03\x04": _SAVE_AS,
@@ -140,10 +141,12 @@ def _parquet_rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
     if doubled:
         raise UserError(f"{file}: column {shown(doubled[0])} stands twice; rename one.")
     try:
-        found = _parquet(file).read(columns=list(wanted)).to_pylist()
+        parts = _parquet(file).iter_batches(_TOGETHER, columns=list(wanted))
+        found = (data for part in parts for data in part.to_pylist())
+        for number, data in enumerate(found, start=1):
+            yield Row(f"{file} row {number}", data)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, error) from error
-    return (Row(f"{file} row {i}", data) for i, data in enumerate(found, start=1))
 
 
 def _damaged(file: Path, error: Exception) -> UserError:

@@ -64,13 +64,30 @@ class Tagging(Dataset):
         """
         return entity_scores([p.value for p in predictions], [e.target for e in examples])
 
-    def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked."""
-        words, tags = row.value(self._tokens), self._read_tags(row)
-        if not _is_words(words) or len(words) != len(tags):
+    @property
+    def columns(self) -> list[str]:
+        """The words, and where the predicate is."""
+        return [self._tokens, *([] if self._predicate is None else [self._predicate])]
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return the words of a row, checked, and its predicate."""
+        words = row.value(self._tokens)
+        if not _is_words(words):
             raise UserError(
-                f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length, "
-                "at least one word."
+                f"{row.where}: {self._tokens} is {shown(words)}; expected a list of at "
+                "least one word, each a text."
+            )
+        fields: dict[str, Any] = {self._tokens: words}
+        if self._predicate is not None:
+            fields["predicate"] = self._word(row, words)
+        return Example(name, fields, ["O"] * len(words))
+
+    def answer(self, row: Row, asked: Example) -> list[str]:
+        """Return the tags, checked."""
+        tags = self._read_tags(row)
+        if len(asked.target) != len(tags):
+            raise UserError(
+                f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length."
             )
         for tag in tags:
             if tag not in self.labels:
@@ -78,10 +95,7 @@ class Tagging(Dataset):
                     f"{row.where}: tag {shown(tag)} is not of task {self.name}; "
                     f"allowed: {', '.join(self.labels[:40])}."
                 )
-        fields: dict[str, Any] = {self._tokens: words}
-        if self._predicate is not None:
-            fields["predicate"] = self._word(row, words)
-        return Example(name, fields, tags)
+        return tags
 
     def _found(self) -> set[str]:
         """Return the tags of all parts but `O`; what is no IOB2 tag is left for `example`."""

@@ -20,14 +20,15 @@ LAYERS = [
     ("importing",),
     ("pretrain",),
     ("result", "cells"),
-    ("store", "manifest", "vote", "invocation"),
+    ("store", "manifest", "vote", "invocation", "overriding"),
     ("report", "difference", "shared_store"),
     ("start",),
+    ("finished",),
     ("labelling",),
     ("plan",),
     ("forerunner",),
     ("run", "summary"),
-    ("check", "grid", "launch", "planning"),
+    ("check", "grid", "launch", "planning", "predicting"),
     ("ledger",),
     ("rerun",),
     ("cli",),
@@ -87,7 +88,8 @@ def test_a_method_is_found_from_its_override(option):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["list"], ["list", "task"], ["report", "paper=all"]]
+    "arguments",
+    [["--help"], ["list"], ["list", "task"], ["report", "paper=all"], ["predict", "--help"]],
 )
 def test_light_commands_import_nothing_heavy(arguments):
     code = (

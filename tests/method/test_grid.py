@@ -115,7 +115,7 @@ def test_saved_and_loaded_it_answers_the_same(tiny, data_dir, tmp_path, kind, ma
     features = one.method.encode(examples.load("test"))
     answers = fit.predict([one.method], [features])[0]
     bound = {"name": backbone.name, "revision": "None", "weights": backbone.weights}
-    RunStore(tmp_path, bound, tracker=None).write_prompt(one.method.exported(), {})
+    RunStore(tmp_path, bound, tracker=None).write_prompt(one.method.exported(), {}, {})
     tensors, _ = read_tensors(tmp_path / "prompt.safetensors", bound)
     fresh_backbone = tiny(kind)
     fresh = make(fresh_backbone, examples)

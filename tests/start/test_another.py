@@ -67,6 +67,7 @@ class World:
                 for name, tensor in method.exported().items()
             },
             {},
+            {},
         )
         return methods
 

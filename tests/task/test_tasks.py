@@ -63,7 +63,7 @@ def test_a_bad_line_is_named_with_file_and_number(data_dir, line, message):
     [
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "lists of equal length"),
         ({"tokens": [], "ner_tags": []}, "at least one word"),
-        ({"tokens": "a", "ner_tags": ["O"]}, "lists of equal length"),
+        ({"tokens": "a", "ner_tags": ["O"]}, "tokens is .a.; expected a list of at least one"),
         ({"tokens": ["a"], "ner_tags": "O"}, "ner_tags is .O.; expected a list of tags"),
         (
             {"tokens": ["a"], "ner_tags": ["B-MISC"]},
