@@ -111,6 +111,10 @@ def _dispatch(arguments: Sequence[str]) -> None:
         _main_of("ptrun.ledger.running")(arguments)
     elif arguments and arguments[0] in commands:
         commands[arguments[0]](arguments[1:])
+    elif arguments and arguments[0][:1].isalpha() and "=" not in arguments[0]:
+        from ptrun.config.suggest import unknown
+
+        raise UserError(unknown(f"ptrun {arguments[0]}", arguments[0], {*commands, *helpful}))
     elif any(argument.startswith("-") for argument in arguments):
         _hydra(arguments)
     else:

@@ -3,6 +3,7 @@
 import pytest
 
 WRONG = {
+    "unknown command": (["predct", "x"], ["ptrun predct: unknown; did you mean 'predict'?"]),
     "unknown option": (["method=ptuning_v3"], ["method=ptuning_v3", "did you mean 'ptuning_v2'?"]),
     "unknown group": (["metod=ptuning_v2"], ["metod", "did you mean 'method'?"]),
     "misspelt key": (["method.lenght=3"], ["method.lenght", "did you mean 'length'?"]),
