@@ -125,13 +125,16 @@ def test_a_cell_learns_four_examples(tiny, data_dir, kind, name, task):
     first = data.load("train")[:4]
     data.load = lambda part: first
     tunes = name.startswith("fine_tuning")
-    count = 60 if tunes else 200
-    steps = {"max_steps": count, "eval_every": count, "lr": 3e-3 if tunes else 5e-2}
-    one = member(METHODS[name][0], tiny(kind), data, **steps)
-    fit = placed(one)
-    before = loss(fit, one)
-    fit.fit([one])
-    assert loss(fit, one) < 0.9 * before
+
+    def learned(count):
+        steps = {"max_steps": count, "eval_every": count, "lr": 3e-3 if tunes else 5e-2}
+        one = member(METHODS[name][0], tiny(kind), data, **steps)
+        fit = placed(one)
+        before = loss(fit, one)
+        fit.fit([one])
+        return loss(fit, one) < 0.9 * before
+
+    assert any(learned(count) for count in ((15, 60) if tunes else (40, 200)))  # most need few
 
 
 @torch.no_grad()

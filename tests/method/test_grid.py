@@ -145,10 +145,15 @@ def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     before = _loss(backbone, member(make, backbone, examples))
     lr = 3e-3 if member(make, backbone, examples).method.tunes_backbone else 5e-2
     lr = 1e-2 if make in (METHODS["lora"], METHODS["lora_dropout"]) else lr
-    steps = 400 if make is METHODS["prompt_tuning"] else 100  # input vectors alone learn slowest
-    whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass
-    _, one = trained(make, backbone, examples, lr=lr, **whole)
-    assert _loss(backbone, one) < 0.75 * before
+    slow = make is METHODS["prompt_tuning"]  # input vectors alone learn slowest
+
+    def learned(steps):
+        fresh = tiny(kind)
+        whole = {"budget": 10_000, "max_steps": steps, "eval_every": steps}  # a step is one pass
+        _, one = trained(make, fresh, examples, lr=lr, **whole)
+        return _loss(fresh, one) < 0.75 * before
+
+    assert any(learned(steps) for steps in ((60, 400) if slow else (20, 100)))  # most need few
 
 
 @torch.no_grad()
