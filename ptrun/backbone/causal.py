@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import OneStack, read_order
+from ptrun.backbone.family import OneStack, raw_words, read_order
 from ptrun.backbone.injection import Injection, Paths
 
-_GPT2 = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
+GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
 _MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
 
@@ -90,15 +90,13 @@ class Megatron(Decoder):
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""
-        raw = given.embeddings
-        if raw is None:
-            raw = model.get_input_embeddings()(given.ids)
         scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
-        return super().hidden(model, replace(given, ids=None, embeddings=raw * scale))
+        scaled = raw_words(model, given) * scale
+        return super().hidden(model, replace(given, ids=None, embeddings=scaled))
 
 
 _KINDS = {
-    "gpt2": Decoder("GPT2LMHeadModel", _GPT2),
+    "gpt2": Decoder("GPT2LMHeadModel", GPT2_PATHS),
     "llama": Decoder("LlamaForCausalLM"),
     "mistral": Decoder("MistralForCausalLM"),
     "qwen2": Decoder("Qwen2ForCausalLM"),

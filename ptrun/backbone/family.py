@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, Shape
+from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, wire
 from ptrun.errors import UserError
 
@@ -87,6 +87,14 @@ def family_of(name: str, config: Mapping[str, Any]) -> Family:
         )
     found: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").family(kind)
     return found
+
+
+def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
+    """Return raw word embeddings `[B, T, H]`, given or looked up."""
+    if given.embeddings is not None:
+        return given.embeddings
+    words: Tensor = model.get_input_embeddings()(given.ids)
+    return words
 
 
 def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:

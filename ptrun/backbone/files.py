@@ -10,7 +10,8 @@ from ptrun.errors import UserError
 from ptrun.hub import go_offline_if_unreachable
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
-_LATEST = ("latest_checkpointed_iteration.txt", "latest")  # beside the folder of ranks
+LATEST = ("latest_checkpointed_iteration.txt", "latest")
+"""What names the folder of ranks, in the checkpoints of GLM and CPM-2."""
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _SAMPLES, _SAMPLE_BYTES, _WHOLE_BYTES = 8, 2**16, 2**26
 
@@ -45,7 +46,7 @@ def _to_import(folder: Path) -> str | None:
     if merged or any(folder.glob("model-model_part-*.pt")):
         return "megatron"
     config = folder / "config.json"
-    ranks = [*folder.glob("mp_rank_*.pt"), *(folder / name for name in _LATEST)]
+    ranks = [*folder.glob("mp_rank_*.pt"), *(folder / name for name in LATEST)]
     if not config.is_file() and any(file.is_file() for file in ranks):
         return "glm|cpm2"
     # GLM-4 has the same model type, but not GLM's two position tables.

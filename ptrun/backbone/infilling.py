@@ -9,52 +9,31 @@ An answer follows its text at once and padding comes last: where a token stands,
 does not depend on the other rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
-from ptrun.backbone.family import OneStack, read_order
-from ptrun.backbone.injection import Paths
-
-_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
+from ptrun.backbone.base import BackboneInput, Shape
+from ptrun.backbone.causal import GPT2_PATHS, Decoder
+from ptrun.backbone.family import raw_words, read_order
 
 
-@dataclass(frozen=True)
-class Infiller(OneStack):
-    """The one architecture of the family."""
-
-    library: str = "BlockLM"
-    package: str = "ptrun.backbone.blocklm"
-    paths: Paths = _PATHS
-    head: str = "lm_head"
-    name: str = "infilling"
-    other_head: str | None = None
-    has_pooler: bool = False
-    pooler: bool = False
-    attention: str | None = None
+class Infiller(Decoder):
+    """The one architecture of the family: a GPT-2 that reads the text both ways."""
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; the last row of positions is for an objective that is not used."""
-        return Shape(
-            hidden_size=config.n_embd,
-            embedding_size=config.n_embd,
-            layers=config.n_layer,
-            heads=config.n_head,
-            head_size=config.n_embd // config.n_head,
-            positions=config.n_positions - 1,
-            dropout=config.resid_pdrop,
-        )
+        return replace(super().shape(config), positions=config.n_positions - 1)
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states of the answer `[B, S, H]`, or without one the text's."""
-        places, words = read_order(given.mask, given.shift), _words(model, given)
+        places, words = read_order(given.mask, given.shift), raw_words(model, given)
         inside, answer, width = torch.zeros_like(places), given.decoder, given.mask.shape[1]
         if answer is None:
             return _read(model, words, places, inside, both_ways(given.mask, width))
-        words = torch.cat([words, _words(model, answer)], dim=1)
+        words = torch.cat([words, raw_words(model, answer)], dim=1)
         inside = torch.cat([inside, answer.mask.long().cumsum(dim=1)], dim=1)
         blank = _blank(given, places)[:, None].expand_as(answer.mask)
         places = torch.cat([places, blank], dim=1)
@@ -64,15 +43,6 @@ class Infiller(OneStack):
         seen = both_ways(real, given.mask.sum(dim=1)[:, None, None])
         made = _read(model, words, places, inside, seen)
         return _moved(made, order.argsort(dim=1)[:, width:])
-
-    def logits(self, model: Any, hidden: Tensor) -> Tensor:
-        """Return the next token's logits, `[K, V]`."""
-        logits: Tensor = model.lm_head(hidden)
-        return logits
-
-    def counted(self, model: Any) -> list[nn.Parameter]:
-        """Return all parameters; the tied output matrix counts once."""
-        return list(model.parameters())
 
 
 def both_ways(seen: Tensor, border: Tensor | int) -> Tensor:
@@ -99,14 +69,6 @@ def _moved(cells: Tensor, order: Tensor) -> Tensor:
     return cells[torch.arange(len(order), device=order.device)[:, None], order]
 
 
-def _words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
-    """Return raw word embeddings `[B, T, H]`."""
-    if given.embeddings is not None:
-        return given.embeddings
-    words: Tensor = model.get_input_embeddings()(given.ids)
-    return words
-
-
 def _blank(given: BackboneInput, places: Tensor) -> Tensor:
     """Return the position of each row's blank `[B]`; without one, of the text's last token."""
     if given.types is None:
@@ -116,4 +78,4 @@ def _blank(given: BackboneInput, places: Tensor) -> Tensor:
 
 def family(kind: str) -> Infiller:
     """Return the architecture of a `model_type`."""
-    return Infiller()
+    return Infiller("BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm")

@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from ptrun.errors import UserError
+from ptrun.arguments import Parser
 
 if TYPE_CHECKING:
     from ptrun.importing.convert import Imported
@@ -19,13 +19,6 @@ what SOURCE holds, each a folder:
   glm       GLM-2B or GLM-10B: the authors' mp_rank files, or a snapshot of the hub's
             pytorch_model*.bin or *.safetensors
   megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are shown like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"import: {message}.\n{self.format_usage().strip()}")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,7 +56,7 @@ def _import(given: argparse.Namespace) -> "Imported":
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="ptrun import",
         usage=_USAGE,
         epilog=_KINDS,

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ptrun.backbone.files import LATEST
 from ptrun.errors import UserError
 from ptrun.importing.opening import is_mapped, open_file
 
-LATEST = ("latest_checkpointed_iteration.txt", "latest")
 _FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 _SAME = ("iteration", "global_steps", "mp_world_size")
 

@@ -5,9 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from ptrun.errors import UserError
+from ptrun.arguments import Parser
 
 _USAGE = "ptrun predict RUN --input FILE [--output FILE] [KEY=VALUE ...]"
 _MORE = """\
@@ -35,13 +34,6 @@ KEY=VALUE, where things are now and what answers:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are shown like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"predict: {message}.\n{self.format_usage().strip()}")
-
-
 def main(arguments: Sequence[str]) -> None:
     """Answer the rows of a file with a finished run.
 
@@ -60,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="ptrun predict",
         usage=_USAGE,
         epilog=_MORE,

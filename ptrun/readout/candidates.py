@@ -6,7 +6,6 @@ masks as it has tokens.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -16,7 +15,6 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.pvp import PVP
-from ptrun.prompt.spelling import answer_end
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.cloze import Cloze
 from ptrun.task.base import Task
@@ -139,21 +137,13 @@ class Candidates(Cloze):
     def _features(self, example: Example, room: int) -> Features:
         texts, right = _candidates(example)
         spelled = [self.pvp.pattern.filtered("options", text) for text in texts]
-        words = [[*self.encoder.spelling.answer(text), *self._end] for text in spelled]
+        end = [] if self.end is None else [self.end]  # a target like all others
+        words = [[*self.encoder.spelling.answer(text), *end] for text in spelled]
         rows = [self._row(example, own, room) for own in words]
         keys = list(range(len(texts))) if "options" in example.fields else texts
         facts = {"words": words, "right": right, "answers": keys}
         facts |= {"totals": [0.0] * len(texts), "sizes": [len(own) for own in words]}
         return Features(example.id, rows, [0], facts)
-
-    @cached_property
-    def _end(self) -> list[int]:
-        """The token that ends what is written in a blank, a target like all others (GLM)."""
-        if self.backbone.family != "infilling":
-            return []
-        end = answer_end(self.backbone.tokenizer())
-        assert end is not None
-        return [end]
 
     def _row(self, example: Example, words: list[int], room: int) -> Row:
         if self.backbone.family == "masked":

@@ -64,6 +64,12 @@ class Cloze:
             _check_marks(self.backbone.name, tokenizer)
         return Encoder(tokenizer, left_to_right=self.backbone.family == "causal")
 
+    @cached_property
+    def end(self) -> int | None:
+        """The token that ends what a blank infiller writes; None for other families."""
+        infills = self.backbone.family == "infilling"
+        return answer_end(self.backbone.tokenizer()) if infills else None
+
     def room(self, wanted: int) -> int:
         """Return the longest row: what is left of the backbone, or the task's own limit."""
         return min(wanted, self.task.max_tokens or wanted)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.prompt.spelling import answer_end
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.fill import Fill
 from ptrun.types import Example, Prediction
@@ -38,7 +37,7 @@ class Written(Fill):
         row = features.rows[0]
         assert row.decoder is not None
         said = row.decoder[1:]
-        if token == self._end or len(said) == _LONGEST:
+        if token == self.end or len(said) == _LONGEST:
             return Prediction(features.id, self.judged(said, features.facts["noun"]))
         longer = [*row.decoder, token]
         row = replace(row, decoder=longer, reads=[len(longer) - 1])
@@ -47,16 +46,10 @@ class Written(Fill):
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
         row = self.row(self.pieces(example), self.room(room) - _LONGEST)
-        assert row.decoder is not None
+        assert row.decoder is not None and self.end is not None
         targets: list[int] = []
         if example.fields.get(_SHOWN):
-            targets = [*self.encoder.spelling.answer(noun)[: _LONGEST - 1], self._end]
+            targets = [*self.encoder.spelling.answer(noun)[: _LONGEST - 1], self.end]
             decoder = [*row.decoder, *targets[:-1]]
             row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
         return Features(example.id, [row], targets, {"noun": noun})
-
-    @property
-    def _end(self) -> int:
-        end = answer_end(self.backbone.tokenizer())
-        assert end is not None
-        return end

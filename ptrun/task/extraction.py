@@ -20,7 +20,20 @@ class Answer:
     start: int
 
 
-class Extraction(Dataset):
+class InContext(Dataset):
+    """Questions about contexts: `fields` are the two, `[question, context]`."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The question and its context."""
+        return list(self.fields)
+
+    def question(self, name: str, row: Row) -> Example:
+        """Return the question of a row."""
+        return Example(name, {field: row.text(field) for field in self.fields}, [])
+
+
+class Extraction(InContext):
     """Questions about contexts; the target is the list of right answers, any of which counts.
 
     A prediction is a text, empty for "no answer".
@@ -54,15 +67,6 @@ class Extraction(Dataset):
         guesses = [p.value for p in predictions]
         golds = [[answer.text for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)
-
-    @property
-    def columns(self) -> list[str]:
-        """The question and its context."""
-        return list(self.fields)
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return the question of a row."""
-        return Example(name, {field: row.text(field) for field in self.fields}, [])
 
     def answer(self, row: Row, asked: Example) -> list[Answer]:
         """Return the right answers, their offsets checked."""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
-from ptrun.task.dataset import Common, Dataset
-from ptrun.task.extraction import Answer, spans
+from ptrun.task.dataset import Common
+from ptrun.task.extraction import Answer, InContext, spans
 from ptrun.task.metrics.drop import drop_scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
 
-class MultiSpan(Dataset):
+class MultiSpan(InContext):
     """Questions about contexts; the target is the list of all answers, a prediction of all texts.
 
     Args beyond those of `Common`:
@@ -48,15 +48,6 @@ class MultiSpan(Dataset):
             other = drop_scores([p.also[rule] for p in predictions], golds)
             scores |= {f"{name}_{rule}": value for name, value in other.items()}
         return scores
-
-    @property
-    def columns(self) -> list[str]:
-        """The question and its context."""
-        return list(self.fields)
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return the question of a row."""
-        return Example(name, {field: row.text(field) for field in self.fields}, [])
 
     def answer(self, row: Row, asked: Example) -> list[Answer]:
         """Return all answers, their offsets checked."""

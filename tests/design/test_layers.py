@@ -12,7 +12,7 @@ from ptrun.config.schema import GROUPS
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
     ("types", "errors", "typecheck", "__init__"),
-    ("hub", "pocket", "aggregate", "luck"),
+    ("arguments", "hub", "pocket", "aggregate", "luck"),
     ("config", "task", "prompt", "backbone"),
     ("readout",),
     ("method", "setting", "protocol", "tracking"),
