@@ -26,9 +26,9 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
-from ptrun.hardware.member import Member
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.idpg import IDPG
+from ptrun.training.member import Member
 
 RESULTS = Path(__file__).parent / "results"
 FORMS = {

@@ -24,10 +24,10 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import TrainConfig
 from ptrun.hardware import torch_engine
-from ptrun.hardware.member import Member
-from ptrun.hardware.microbatch import cut, padding
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.training.member import Member
+from ptrun.training.microbatch import cut, padding
 
 
 class Silent:

@@ -33,10 +33,10 @@ from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import Schedule, TrainConfig
-from ptrun.hardware.member import Member
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Features, Row
+from ptrun.training.member import Member
 
 RESULT = Path(__file__).parent / "results" / "t5_xxl.json"
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}

@@ -16,8 +16,8 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.run.token_cache import encoded
 from ptrun.task.base import Task
-from ptrun.token_cache import encoded
 
 RESULT = Path(__file__).parent / "results" / "tokenizing.json"
 

@@ -3,7 +3,6 @@
 Nothing heavy is imported before a run starts; every mistake ends in a few plain lines.
 """
 
-import logging
 import os
 import sys
 import textwrap
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ptrun import __version__
 from ptrun.errors import RankLost, RunFailed, UserError
-from ptrun.launch.environment import environment, without_local_rank
+from ptrun.hardware.launcher import environment, without_local_rank
+from ptrun.hardware.messages import is_main_rank, log_to_stderr
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
@@ -63,7 +63,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         os.environ.update(environment(os.environ) or {})
-        tell_on_stderr()
+        log_to_stderr()
         _dispatch(without_local_rank(sys.argv[1:]))
     except _TOLD as error:
         _tell(error)
@@ -71,18 +71,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last save", file=sys.stderr)
         sys.exit(130)
-
-
-def tell_on_stderr() -> None:
-    """Show what ptrun itself has to say, plainly; results alone go to standard output."""
-    logger = logging.getLogger("ptrun")
-    logger.addHandler(logging.StreamHandler())
-    logger.setLevel(logging.INFO if _first() else logging.WARNING)
-    logger.propagate = False
-    # Installed, DeepSpeed says so on standard output as soon as a library looks for it (0.19).
-    logging.getLogger("DeepSpeed").addFilter(
-        lambda record: "Setting accelerator to CPU" not in record.getMessage()
-    )
 
 
 def _dispatch(arguments: Sequence[str]) -> None:
@@ -93,13 +81,13 @@ def _dispatch(arguments: Sequence[str]) -> None:
         "grid": _grid,
         "plan": _plan,
         "diff": _main_of("ptrun.difference.report"),
-        "rerun": _main_of("ptrun.rerun"),
+        "rerun": _main_of("ptrun.command.rerun"),
     }
     helpful = {  # each has its own help
-        "import": _main_of("ptrun.importing.command"),
-        "predict": _main_of("ptrun.predicting.command"),
-        "pretrain": _main_of("ptrun.pretrain.command"),
-        "adapt": _main_of("ptrun.pretrain.adaptation.command"),
+        "import": _main_of("ptrun.command.import"),
+        "predict": _main_of("ptrun.command.predict"),
+        "pretrain": _main_of("ptrun.command.pretrain"),
+        "adapt": _main_of("ptrun.command.adapt"),
     }
     if arguments and arguments[0] in helpful:
         helpful[arguments[0]](arguments[1:])
@@ -160,9 +148,9 @@ def _report(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     if any(argument.startswith("paper=") for argument in arguments):
-        from ptrun.ledger.command import report
+        from ptrun.ledger.paper import report
     else:
-        from ptrun.report import report
+        from ptrun.ledger.report import report
 
     Console(width=None if sys.stdout.isatty() else 200).print(report(arguments))
 
@@ -171,7 +159,7 @@ def _check(arguments: Sequence[str]) -> None:
     """Show what a run would read."""
     from rich.console import Console
 
-    from ptrun.check import check
+    from ptrun.command.check import check
     from ptrun.config.explain import composed
 
     shown = check(composed(arguments))
@@ -186,7 +174,7 @@ def _plan(arguments: Sequence[str]) -> None:
     try:
         from rich.console import Console
 
-        from ptrun.planning.command import shown
+        from ptrun.command.plan import shown
 
         found = shown(arguments)
     finally:
@@ -198,7 +186,7 @@ def _grid(arguments: Sequence[str]) -> None:
     """Show which method answers which kind of task on which backbone."""
     from rich.console import Console
 
-    from ptrun.grid import shown
+    from ptrun.command.grid import shown
 
     given = arguments[0].removeprefix("steps=") if arguments else "0"
     if len(arguments) > 1 or not given.isdigit():
@@ -228,17 +216,12 @@ def _one(overrides: Sequence[str]) -> None:
 
 def _do(composed: "Composed") -> None:
     """Do a run, and print what it ends with; of several ranks the first prints."""
-    from ptrun.launch.launch import launch
-    from ptrun.summary import summary
+    from ptrun.run.launch import launch
+    from ptrun.run.summary import summary
 
     done = launch(composed)
-    if _first():
+    if is_main_rank():
         print(summary(done, composed.config))
-
-
-def _first() -> bool:
-    """Return whether this is the only process of a run, or the first rank of several."""
-    return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def _hydra(arguments: Sequence[str]) -> None:
@@ -278,5 +261,5 @@ def _hydra(arguments: Sequence[str]) -> None:
 
 
 def _tell(error: Exception) -> None:
-    who = "" if _first() else f"rank {os.environ['RANK']}: "
+    who = "" if is_main_rank() else f"rank {os.environ['RANK']}: "
     print(f"ptrun: {who}{error}", file=sys.stderr)

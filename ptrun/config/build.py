@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.suggest import did_you_mean
+from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
-from ptrun.typecheck import fits, spell
 
 _TARGET = "_target_"
 

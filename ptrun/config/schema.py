@@ -90,7 +90,7 @@ def train_config(node: Mapping[str, Any]) -> TrainConfig:
 
 @dataclass
 class PretrainingConfig:
-    """The run that `start=pretrained` begins as, where it differs: `ptrun.start.pretrained`."""
+    """The run that `start=pretrained` begins as, where it differs: `ptrun.run.pretraining`."""
 
     recipe: str | None = None
     """The option of `method` whose `train` it learns by; null is the run's own method."""

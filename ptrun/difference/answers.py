@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptrun.difference.find import Run
-from ptrun.task.metrics.squad import normalise
+from ptrun.metrics.squad import normalise
+from ptrun.run.find import Run
 
 FILE = "predictions.jsonl"
 _SHOWN = 3

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptrun.cells import flat
-from ptrun.difference.find import Run
+from ptrun.config.flat import flat
+from ptrun.run.find import Run
 
 _SEEDS = ("seed", "data_seed")
 _MACHINE = ("device", "name", "threads", "precision", "ranks", "model_parallel", "token_budget")

@@ -9,9 +9,9 @@ from typing import Any
 
 from ptrun.difference.answers import FILE, Answers
 from ptrun.difference.facts import Fact, differing
-from ptrun.difference.find import Run, find
 from ptrun.difference.verdict import lacks, measured, verdict
 from ptrun.errors import UserError
+from ptrun.run.find import Run, find
 
 _WIDTH = 72
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.difference.find import Run
 from ptrun.errors import UserError
+from ptrun.run.find import Run
 
 FILE = "prompt.safetensors"
 _PIECE = 2**24

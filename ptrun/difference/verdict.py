@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ptrun.difference import answers, journal, tensors
 from ptrun.difference.facts import Fact, same_configuration
-from ptrun.difference.find import Run
+from ptrun.run.find import Run
 
 _ASKED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")

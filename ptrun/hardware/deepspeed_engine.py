@@ -16,11 +16,11 @@ from torch.nn import Parameter
 
 from ptrun.backbone.cuts import Cut
 from ptrun.errors import UserError
-from ptrun.hardware.member import Member
 from ptrun.hardware.ranks import Ranks, joined
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hardware.zero import ZeroStepper
 from ptrun.method.base import Method
+from ptrun.training.member import Member
 
 
 @dataclass

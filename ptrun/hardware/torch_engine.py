@@ -15,13 +15,13 @@ from torch import Tensor
 from ptrun.backbone.low_rank import detach
 from ptrun.errors import UserError
 from ptrun.hardware.fp16 import check_fp16, scale_frozen
-from ptrun.hardware.loss_scale import ScaledStepper
-from ptrun.hardware.member import Member
-from ptrun.hardware.out_of_memory import Guard
-from ptrun.hardware.passes import HALVES, Item, Passes, by_owner
-from ptrun.hardware.progress import meter
-from ptrun.hardware.ranks import Ranks
+from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
+from ptrun.training.loss_scale import ScaledStepper
+from ptrun.training.member import Member
+from ptrun.training.out_of_memory import Guard
+from ptrun.training.passes import HALVES, Item, Passes, by_owner
+from ptrun.training.progress import meter
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class TorchEngine(Passes):
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
     fp16_scaling: bool = field(kw_only=True, default=False)
+    world: Ranks = field(default=ALONE, init=False)
     speed: Speed = field(default_factory=Speed, init=False)
 
     def __post_init__(self) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from ptrun import result
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
+from ptrun.run import result
 from ptrun.types import RunResult
 
 PROTOCOLS = ("paper", "honest")

@@ -14,10 +14,10 @@ from typing import Any
 
 from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
-from ptrun.launch.launch import launch
 from ptrun.ledger.experiment import Experiment, load
 from ptrun.ledger.jobs import Asked, Job, asked, jobs
-from ptrun.plan import plan
+from ptrun.run.launch import launch
+from ptrun.run.plan import plan
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Literal
 
-from ptrun.aggregate import mean_of_best
+from ptrun.ledger.aggregate import mean_of_best
 
 Verdict = Literal["within", "above", "below", "not comparable", "not run"]
 Statistic = Callable[[Sequence[float]], float]

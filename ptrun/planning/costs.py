@@ -9,11 +9,11 @@ import torch
 from ptrun.config import build
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.plan import Plan
 from ptrun.planning.layout import Layout
 from ptrun.planning.memory import Memory, Work, memory, work
 from ptrun.planning.parameters import Parameters, count
 from ptrun.planning.trace import Case, Trace, trace
+from ptrun.run.plan import Plan
 
 
 @dataclass

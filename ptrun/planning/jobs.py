@@ -10,14 +10,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from safetensors import SafetensorError, safe_open
 
-from ptrun import result
 from ptrun.config import build
 from ptrun.config.compose import Composed, loosen
 from ptrun.config.explain import explain
 from ptrun.errors import UserError
-from ptrun.plan import Plan, plan
 from ptrun.planning.layout import Layout
-from ptrun.store import state_file
+from ptrun.run import result
+from ptrun.run.plan import Plan, plan
+from ptrun.run.store import state_file
 
 
 @dataclass(frozen=True)

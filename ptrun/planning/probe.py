@@ -12,11 +12,11 @@ import torch
 
 from ptrun.config import build
 from ptrun.errors import RunFailed, UserError
-from ptrun.hardware.member import Member
 from ptrun.method.base import Method
-from ptrun.parts import Part, divide
-from ptrun.plan import Plan, split_of
 from ptrun.planning.layout import Layout
+from ptrun.run.parts import Part, divide
+from ptrun.run.plan import Plan, split_of
+from ptrun.training.member import Member
 from ptrun.types import Example
 
 _SOME = 64  # examples that are answered, to know how long one takes

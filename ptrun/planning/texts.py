@@ -6,11 +6,11 @@ from math import ceil
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.hardware.optim import total_steps
-from ptrun.parts import usable
-from ptrun.plan import Plan, split_of
 from ptrun.planning.costs import method_of
+from ptrun.run.parts import usable
+from ptrun.run.plan import Plan, split_of
 from ptrun.task.source import Source
+from ptrun.training.optim import total_steps
 from ptrun.types import Example, Split
 
 LENGTH = 256

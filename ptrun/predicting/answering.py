@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ptrun.finished import Finished
 from ptrun.method.base import Method
 from ptrun.predicting.loading import ready
 from ptrun.predicting.questions import Question, questions
 from ptrun.predicting.writing import lines_to
+from ptrun.run.finished import Finished
 from ptrun.types import Example, Prediction
 
 _TOGETHER = 1024  # rows that are sorted by length and answered together

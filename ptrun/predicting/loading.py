@@ -4,19 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ptrun import invocation
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build, identity
 from ptrun.config.explain import composed
-from ptrun.difference.find import Run, find
+from ptrun.config.overriding import gone, parsed, put
 from ptrun.errors import UserError
-from ptrun.finished import Finished, backbone_of, learned, recalled
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.overriding import gone, parsed, put
-from ptrun.start import another
-from ptrun.start.tuned import tuned_by
-from ptrun.store import bound_to
+from ptrun.run import request, saved_prompt
+from ptrun.run.find import Run, find
+from ptrun.run.finished import Finished, backbone_of, learned, recalled
+from ptrun.run.store import bound_to
+from ptrun.run.tuned_backbone import tuned_by
 from ptrun.task.base import Task
 
 _WHOLE = ("hardware", "data_dir", "outputs")  # said to the root of a configuration
@@ -65,11 +64,11 @@ def _asked(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         UserError: the run does not tell, a value is not readable, or its hardware does not answer.
     """
-    kept = invocation.read(run.folder)
+    kept = request.read(run.folder)
     if kept is None:
         raise UserError(
             f"predict {run.folder}: made before runs kept what they were asked for "
-            f"({invocation.FILE}); type its command again with rerun=true."
+            f"({request.FILE}); type its command again with rerun=true."
         )
     whole = composed([one for one, key in keys.items() if key in _WHOLE]).config
     config = dict(kept.config)
@@ -117,7 +116,7 @@ def _backbone(run: Run, config: Mapping[str, Any], typed: bool) -> PretrainedBac
     backbone = backbone_of(run.result, path)
     if "+" in run.result.manifest["backbone"]["weights"]:
         start = str(config["start"]).removeprefix("run:")
-        folder = another.find(start, Path(config["outputs"]), config["name"])
+        folder = saved_prompt.find(start, Path(config["outputs"]), config["name"])
         backbone.tuned = tuned_by(folder, bound_to(backbone))
     return backbone
 

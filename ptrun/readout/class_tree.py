@@ -63,7 +63,7 @@ class ClassTree(nn.Module):
         if beam < 1:
             raise UserError(f"method.beam is {beam}; use 1 or more.")
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
-        self.written = json.dumps(tree)  # what rows depend on, as text: see `ptrun.token_cache`
+        self.written = json.dumps(tree)  # what rows depend on, as text: see `ptrun.run.token_cache`
         inner, self.below = _inner(tree)
         asked = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
         self.nodes = nn.ModuleList(

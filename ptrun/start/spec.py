@@ -14,7 +14,7 @@
 | `run:RUN`         | another run's prompt, by run id or folder (MPT-2); of a run that tuned the  |
 |                   | backbone and learned no prompt, that backbone (supplementary training)      |
 | `pretrained`      | the prompt of a run on another task, found or made first, that PPT has for  |
-|                   | this kind; `pretrained:TASK` names it (`ptrun.start.pretrained`)            |
+|                   | this kind; `pretrained:TASK` names it (`ptrun.run.pretraining`)            |
 
 Random starts and words need a method that learns input vectors; `run` and `pretrained` are for
 every method, and leave that run's head behind, and a backbone that was tuned beside a prompt. Sizes
@@ -26,16 +26,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from ptrun.backbone.tuned import Tuned
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
-from ptrun.method.base import Method
-from ptrun.start import another
-from ptrun.start.pretrained import task_for
-from ptrun.start.tuned import tuned_by
-from ptrun.task.base import Task
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
@@ -97,37 +91,6 @@ def parse(text: str | None) -> Start:
         raise UserError(f"start={text}: nothing may follow; type start={kind}.")
     size = _size(kind, value) if kind in _SIZED and colon else WITH_SIZE.get(kind, 0.0)
     return Start(kind, value.strip() if kind in _NAMED else "", size)
-
-
-def plan_start(
-    config: Mapping[str, Any],
-    method: type[Method],
-    task: Task,
-    bound: Mapping[str, str],
-) -> Start:
-    """Return the start of a run, checked as far as names tell; reads another run's prompt file.
-
-    Raises:
-        UserError: as `parse`; the method or the task cannot begin so; the other run is not there,
-            or has another backbone.
-    """
-    start = parse(config["start"])
-    if start.kind == "run":
-        folder = another.find(start.value, Path(config["outputs"]), config["name"])
-        if tuned := tuned_by(folder, bound):
-            return Start("run", start.value, folder=folder, digest=tuned.digest, tuned=tuned)
-        return Start("run", start.value, folder=folder, digest=another.fingerprint(folder, bound))
-    if start.kind == "pretrained":
-        return Start("pretrained", task_for(task, config["method"], start.value))
-    if start.kind != "random" and not method.learns_vectors(config["method"]):
-        raise UserError(
-            f"start={config['start']}: {method.__name__} as configured learns no input vectors; "
-            "use start=random, start=run:... or start=pretrained:TASK, or method=prompt_tuning\n"
-            "(or method=ptuning method.encoder=plain)."
-        )
-    if start.kind == "labels" and not task.labels and task.kind != "choice":
-        raise UserError(f"start=labels: task={task.name} has no labels; use start=vocabulary.")
-    return start
 
 
 def _size(kind: str, value: str) -> float:

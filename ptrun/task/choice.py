@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.labels import accuracy
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.labels import accuracy
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction

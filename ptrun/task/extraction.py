@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.squad import squad_scores, squad_v2_scores
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.squad import squad_scores, squad_v2_scores
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.ranking import precision_at_1
 from ptrun.task.base import PARTS
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.ranking import precision_at_1
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.multirc import multirc_scores
 from ptrun.task.classification import Classification
 from ptrun.task.dataset import Common
-from ptrun.task.metrics.multirc import multirc_scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 

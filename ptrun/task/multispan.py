@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.drop import drop_scores
 from ptrun.task.dataset import Common
 from ptrun.task.extraction import Answer, InContext, spans
-from ptrun.task.metrics.drop import drop_scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ptrun.errors import UserError
+from ptrun.metrics.labels import accuracy, macro_f1
 from ptrun.task.base import PARTS, Part
-from ptrun.task.metrics.labels import accuracy, macro_f1
 from ptrun.task.own_pattern import entry, place
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.correlation import pearson, pearson_and_spearman, spearman
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction

@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
+from ptrun.metrics.entities import entity_scores
 from ptrun.task.base import PARTS
 from ptrun.task.dataset import Common, Dataset
-from ptrun.task.metrics.entities import entity_scores
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction

@@ -16,7 +16,7 @@ from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
 from tests.backbone import glm_reference
 from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
-from tests.training import sst2
+from tests.small_runs import sst2
 
 HEADS, LAYERS = 2, 3
 

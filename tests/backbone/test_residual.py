@@ -10,16 +10,16 @@ import torch
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.residual import factor, scale_down
 from ptrun.errors import UserError
-from ptrun.hardware.loss_scale import LossScale, ScaledStepper
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.training.loss_scale import LossScale, ScaledStepper
 from tests.backbone.inputs import text
 from tests.readout.reading import pocket
-from tests.training import member, sst2
+from tests.small_runs import member, sst2
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 

@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 
 IMPORTED = (
-    "ptrun.run",
-    "ptrun.check",
-    "ptrun.report",
-    "ptrun.rerun",
+    "ptrun.run.recipe",
+    "ptrun.command.check",
+    "ptrun.ledger.report",
+    "ptrun.command.rerun",
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )

@@ -11,8 +11,8 @@ from ptrun.config.build import check, problems
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, describe, options
 from ptrun.config.schema import GROUPS
+from ptrun.config.typecheck import fits
 from ptrun.errors import UserError
-from ptrun.typecheck import fits
 
 FILES = [(group, option) for group in GROUPS for option in options(group)]
 

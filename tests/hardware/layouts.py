@@ -60,7 +60,12 @@ SHARED += [
     "task.text=text",
     "task.label=label",
 ]
-IMPORTED = ("ptrun.run", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.divided", "deepspeed")
+IMPORTED = (
+    "ptrun.run.recipe",
+    "ptrun.hardware.deepspeed_engine",
+    "ptrun.backbone.divided",
+    "deepspeed",
+)
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
 IMPORTED += ("transformers.models.gpt2.modeling_gpt2", "deepspeed.module_inject.auto_tp")
 IMPORTED += ("transformers.models.qwen3.modeling_qwen3",)
@@ -91,7 +96,7 @@ def cases(layout):
 def work(layout, out, table):
     """Do every case, in the process that this one is among."""
     from ptrun.config.compose import compose_run
-    from ptrun.run import run
+    from ptrun.run.recipe import run
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     for case in cases(layout):
@@ -109,10 +114,10 @@ def idle_heads(*, restarted):
     import torch
 
     from ptrun.config.schema import TrainConfig
-    from ptrun.hardware.optim import make_optimizer
     from ptrun.hardware.ranks import joined
-    from ptrun.hardware.stepper import TorchStepper
     from ptrun.hardware.zero import ZeroStepper
+    from ptrun.training.optim import make_optimizer
+    from ptrun.training.stepper import TorchStepper
 
     world, shapes = joined(1, "cpu"), {"prompt": (3, 2), "readout.a": (2, 3), "readout.b": (2,)}
     train = TrainConfig(weight_decay=0.1, clip=1.0)
@@ -168,7 +173,7 @@ def refused(out, table):
     from ptrun.config.compose import compose_run
     from ptrun.errors import RunFailed, UserError
     from ptrun.hardware.ranks import joined
-    from ptrun.run import run
+    from ptrun.run.recipe import run
 
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
@@ -190,8 +195,8 @@ def refused(out, table):
 def interrupted(name, out, table):
     """Go through the tuned and the frozen run that are cut short; the second rank may be killed."""
     from ptrun.config.compose import compose_run
-    from ptrun.run import run
-    from ptrun.shared_store import SharedStore
+    from ptrun.run.recipe import run
+    from ptrun.run.shared_store import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     save, saves = SharedStore.save, []

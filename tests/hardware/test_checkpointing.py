@@ -15,7 +15,7 @@ from ptrun.method.adapter import Adapter
 from ptrun.method.idpg import IDPG
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.training import member, sst2
+from tests.small_runs import member, sst2
 
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5")
 METHODS = {

@@ -10,7 +10,7 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.training import conll03, member
+from tests.small_runs import conll03, member
 
 METHODS = {
     "fine_tuning": FineTuning,

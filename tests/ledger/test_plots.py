@@ -7,8 +7,8 @@ import pytest
 
 from ptrun.ledger import png, svg
 from ptrun.ledger.canvas import Dot, Path, Scale, ticks
-from ptrun.ledger.command import write
 from ptrun.ledger.experiment import read
+from ptrun.ledger.paper import write
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown

@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.ledger.experiment import read
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
-from ptrun.result import write
+from ptrun.run.result import write
 from ptrun.types import RunResult
 
 TABLE = """

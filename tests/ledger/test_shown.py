@@ -9,10 +9,10 @@ from rich.console import Console
 
 from ptrun.cli import main
 from ptrun.errors import UserError
-from ptrun.ledger.command import report
 from ptrun.ledger.experiment import read
 from ptrun.ledger.latex import latex
 from ptrun.ledger.markdown import markdown
+from ptrun.ledger.paper import report
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import MINUS, duration, gap_text, number, shown, table_name
 from ptrun.ledger.statistics import Interval

@@ -8,10 +8,10 @@ from torch.nn.functional import gelu, linear
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.hardware.join import join
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
-from tests.training import conll03, engine, sst2
+from ptrun.training.join import join
+from tests.small_runs import conll03, engine, sst2
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 

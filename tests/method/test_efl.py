@@ -10,8 +10,8 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.plan import plan
-from tests.training import engine, member, sst2
+from ptrun.run.plan import plan
+from tests.small_runs import engine, member, sst2
 
 EFL = partial(FineTuning, readout="entailment")
 METHODS = {

@@ -18,7 +18,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.training import engine, member
+from tests.small_runs import engine, member
 
 FAMILIES = ["bert", "llama", "t5"]
 WORDS = {"negative": ["bad"], "positive": ["good"]}

@@ -7,7 +7,7 @@ import torch
 
 from ptrun.backbone.glm_tokenizer import add_special, write
 from ptrun.config.compose import compose_run
-from ptrun.run import run
+from ptrun.run.recipe import run
 from tests.prompt.test_glm import ROWS
 
 pytestmark = pytest.mark.shared

@@ -15,9 +15,9 @@ from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.store import RunStore, read_tensors
+from ptrun.run.store import RunStore, read_tensors
 from ptrun.types import Example
-from tests.training import conll03, engine, member, sst2
+from tests.small_runs import conll03, engine, member, sst2
 
 METHODS = {
     "adapter": partial(Adapter, hidden=8),

@@ -10,11 +10,11 @@ from torch.nn.functional import gelu
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.hardware.join import join
 from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
-from tests.training import conll03, engine, sst2
+from ptrun.training.join import join
+from tests.small_runs import conll03, engine, sst2
 
 SMALL = {"hidden": 8, "order": 4}
 ENCODERS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2"]

@@ -8,7 +8,7 @@ import torch
 from ptrun.errors import UserError
 from ptrun.method.idpg import IDPG
 from ptrun.method.instance import FrozenPass, text_of
-from tests.training import engine, member, sst2
+from tests.small_runs import engine, member, sst2
 
 SMALL = {"length": 3, "hidden": 8, "order": 4}
 MAKES = {

@@ -12,7 +12,7 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.ptuning import PTuning
 from tests.facts import facts
 from tests.hardware.test_checkpointing import Kept
-from tests.training import engine, member
+from tests.small_runs import engine, member
 
 KINDS = ("gpt2", "megatron")
 TOLERANCE = {"atol": 1e-5, "rtol": 0}

@@ -15,9 +15,9 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import TARGETS, LoRA
-from ptrun.run import run
+from ptrun.run.recipe import run
 from tests.backbone.inputs import KINDS, LENGTHS, text
-from tests.training import conll03, engine, member, sst2
+from tests.small_runs import conll03, engine, member, sst2
 
 R = 3
 

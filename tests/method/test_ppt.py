@@ -12,19 +12,19 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from ptrun import result
 from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
-from ptrun.hardware.member import Member
 from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.plan import plan
-from ptrun.run import run
-from ptrun.start.pretrained import task_for
+from ptrun.run import result
+from ptrun.run.plan import plan
+from ptrun.run.pretraining import task_for
+from ptrun.run.recipe import run
+from ptrun.training.member import Member
+from tests.small_runs import Memory, engine, sst2
 from tests.task.ppt.corpora import document, write
-from tests.training import Memory, engine, sst2
 
 STILL = ["train.lr=1e-12", "train.weight_decay=0", "train.max_steps=1"]
 FEW = "{train: 16, validation: 4, test: 4}"

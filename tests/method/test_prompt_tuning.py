@@ -16,7 +16,7 @@ from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.prompt.soft import SoftPrompt
 from tests.conftest import CLASSES
-from tests.training import engine, member, sst2
+from tests.small_runs import engine, member, sst2
 
 P = 5
 EQUAL = {"atol": 1e-5, "rtol": 0}

@@ -11,7 +11,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method, check_pair
 from ptrun.method.ptuning import PTuning
 from tests.facts import ROWS, asked, backbone, facts, task
-from tests.training import engine, member
+from tests.small_runs import engine, member
 
 FAMILIES = ["bert", "albert", "roberta", "gpt2", "t5"]
 

@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.prompt.prefix import DeepPrefix, prefix_parameters
-from tests.training import conll03, sst2
+from tests.small_runs import conll03, sst2
 
 
 def published(name):

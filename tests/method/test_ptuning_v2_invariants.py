@@ -11,7 +11,7 @@ import torch
 from ptrun.backbone.base import Prefix
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.prompt.prefix import DeepPrefix
-from tests.training import conll03, engine, member, sst2
+from tests.small_runs import conll03, engine, member, sst2
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 RELATIVE = ["deberta", "t5"]  # Llama's prefix keys are not turned, so its numbers count

@@ -18,7 +18,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests import conftest
 from tests.backbone.inputs import every
-from tests.training import conll03, engine, sst2
+from tests.small_runs import conll03, engine, sst2
 
 peft = pytest.importorskip("peft")
 

@@ -5,7 +5,7 @@ import pytest
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.training import engine, member
+from tests.small_runs import engine, member
 
 KINDS = ["bert", "roberta", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 TASKS = ["rte", "multirc", "wsc", "copa", "record", "conll03", "srl_up_de", "squad", "squad_v2"]

@@ -6,7 +6,7 @@ import torch
 from ptrun.backbone.base import checksum
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.training import engine, member, sst2
+from tests.small_runs import engine, member, sst2
 
 KINDS = ["bert", "roberta", "albert", "deberta", "gpt2", "llama", "t5"]
 kinds = pytest.mark.parametrize("kind", KINDS)

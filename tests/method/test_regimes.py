@@ -10,11 +10,11 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import UserError
-from ptrun.hardware.optim import make_optimizer
-from ptrun.plan import plan
+from ptrun.ledger.report import table
 from ptrun.prompt.pvp import read_pvps
-from ptrun.report import table
-from ptrun.run import run
+from ptrun.run.plan import plan
+from ptrun.run.recipe import run
+from ptrun.training.optim import make_optimizer
 from tests import conftest
 from tests.facts import facts, task
 

@@ -8,9 +8,9 @@ from safetensors.torch import save_file
 
 from ptrun.config.explain import composed
 from ptrun.errors import UserError
-from ptrun.plan import plan
 from ptrun.planning.jobs import expanded, job, planned_on, state_of
 from ptrun.planning.layout import layout_of
+from ptrun.run.plan import plan
 
 SMALL = ["task=pocket_sentiment", "method=prompt_tuning"]
 

@@ -12,7 +12,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.live import Fused, Live, entered
 from ptrun.planning.trace import Case, _deep, _follow, _like, _rows, _trace
 from ptrun.readout.base import collate
-from tests.training import sst2
+from tests.small_runs import sst2
 
 B, T, H, FF = 2, 16, 8, 32
 FP32 = 4

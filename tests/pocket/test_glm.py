@@ -6,9 +6,9 @@ import torch
 from ptrun.backbone.blocklm import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.run import run
+from ptrun.run.recipe import run
 from tests.readout.reading import pocket, task
-from tests.training import engine
+from tests.small_runs import engine
 
 
 @pytest.fixture(scope="module")

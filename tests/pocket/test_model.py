@@ -11,13 +11,13 @@ import torch
 import transformers
 
 import ptrun.pocket
+from ptrun.command.pretrain import read
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.pocket import tasks
 from ptrun.pocket.corpus import documents
 from ptrun.pocket.tasks import VERSION
 from ptrun.pretrain.building import class_of, objective_of, positions_of, stream
-from ptrun.pretrain.command import read
 from ptrun.pretrain.rows import rows
 from ptrun.pretrain.training import Trainer
 from ptrun.pretrain.vocabulary import marks

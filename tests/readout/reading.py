@@ -11,7 +11,7 @@ from ptrun.backbone.base import BackboneInput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.readout.base import collate
-from tests.training import engine
+from tests.small_runs import engine
 
 CONF = Path(__file__).parents[2] / "conf"
 CPU = torch.device("cpu")

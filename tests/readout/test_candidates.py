@@ -8,11 +8,11 @@ import torch
 from ptrun.backbone.base import BackboneOutput
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.parts import divide
 from ptrun.readout.base import Features
+from ptrun.run.parts import divide
 from ptrun.types import Prediction, Split
 from tests.facts import rows_of
-from tests.training import engine
+from tests.small_runs import engine
 
 CLASSES = {"bert": "BertForMaskedLM", "gpt2": "GPT2LMHeadModel", "t5": "T5ForConditionalGeneration"}
 LAST = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"

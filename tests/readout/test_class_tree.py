@@ -19,10 +19,10 @@ from ptrun.readout.choose import readout_for
 from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.tree import paths, read_tree
-from ptrun.token_cache import _key
+from ptrun.run.token_cache import _key
 from ptrun.types import Example
 from tests.readout.reading import CPU, answers, given, read, renamed
-from tests.training import engine, member, sst2
+from tests.small_runs import engine, member, sst2
 
 WORDS = {"dull": ["dull"], "bright": ["bright"], "far": ["xyz"], "oslo": ["Oslo"], "rome": ["Rome"]}
 TREE = {"film": ["dull", "bright"], "saw": {"far": None, "in": ["oslo", "rome"]}}

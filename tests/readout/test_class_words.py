@@ -19,7 +19,7 @@ from ptrun.readout.class_words import ClassWords
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
-from tests.training import sst2
+from tests.small_runs import sst2
 
 TOPICS = {"wide": ["Oslo Rome"], "far": ["xyz"], "near": ["met"]}
 

@@ -7,10 +7,10 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.parts import divide
+from ptrun.run.parts import divide
 from ptrun.types import Split
 from tests.facts import ROWS, backbone, facts, task
-from tests.training import engine
+from tests.small_runs import engine
 
 
 def ranked(method, *words):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from ptrun.method.ptuning import PTuning
-from ptrun.parts import divide
+from ptrun.run.parts import divide
 from ptrun.types import Split
 from tests.facts import rows_of
-from tests.training import engine
+from tests.small_runs import engine
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from ptrun.readout.pooled_head import LabelHead, NumberHead
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
 from tests.readout.reading import CPU, fresh, loss_and_answers, read, task
-from tests.training import conll03, sst2
+from tests.small_runs import conll03, sst2
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 

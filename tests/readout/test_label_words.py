@@ -16,7 +16,7 @@ from ptrun.readout.choose import check
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example
 from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
-from tests.training import sst2
+from tests.small_runs import sst2
 
 TWO = {"negative": ["bad", "dull"], "positive": ["good", "bright"]}
 ONE = {"negative": ["bad"], "positive": ["good"]}

@@ -3,8 +3,8 @@
 import torch
 
 from ptrun.method.ptuning_v2 import PTuningV2
+from tests.small_runs import conll03, engine, member, sst2
 from tests.task.test_multi import both
-from tests.training import conll03, engine, member, sst2
 
 
 def joint(backbone, task):

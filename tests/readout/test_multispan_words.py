@@ -13,13 +13,13 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.parts import usable
 from ptrun.readout.base import collate
 from ptrun.readout.choose import readout_for
 from ptrun.readout.multispan_answers import answers
 from ptrun.readout.multispan_passage import Passage
 from ptrun.readout.multispan_tags import TagHead
 from ptrun.readout.multispan_words import PassageWords
+from ptrun.run.parts import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split
 from tests.readout.reading import CPU, fresh, given, loss_and_answers, read, task

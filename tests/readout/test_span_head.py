@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from ptrun.metrics.squad import squad_scores
 from ptrun.readout.span_head import SpanHead, Window
 from ptrun.task.extraction import Answer
-from ptrun.task.metrics.squad import squad_scores
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import loss_and_answers, task, words_only

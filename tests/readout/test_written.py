@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.parts import divide
 from ptrun.readout.written import Written
+from ptrun.run.parts import divide
 from ptrun.types import Split
 from tests.backbone import glm_reference
 from tests.facts import rows_of
-from tests.training import engine
+from tests.small_runs import engine
 
 START, END, LONGEST = 261, 262, 16
 TEXT = "task.pvps={one: {pattern: '{text} *{span2_text}* {mask}.'}}"

@@ -9,7 +9,7 @@ from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
 from ptrun.task.multi import Multi, member_of
 from ptrun.types import Prediction
-from tests.training import conll03, sst2
+from tests.small_runs import conll03, sst2
 
 
 def both(data_dir):

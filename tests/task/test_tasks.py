@@ -10,7 +10,7 @@ from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
 from ptrun.task.source import Source
 from ptrun.types import Prediction
-from tests.training import conll03, sst2
+from tests.small_runs import conll03, sst2
 
 
 def test_rows_become_examples_in_file_order(data_dir):

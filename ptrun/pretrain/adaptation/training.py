@@ -15,10 +15,10 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneInput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import RunFailed
-from ptrun.hardware.progress import meter
 from ptrun.pretrain.adaptation.continuations import Continuations, Place
 from ptrun.pretrain.adaptation.recipe import Adaptation
 from ptrun.readout.base import Features, collate
+from ptrun.training.progress import meter
 
 _LOG = logging.getLogger(__name__)
 Line = dict[str, float]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_origin, get_type_hints
 
+from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
 from ptrun.task.ppt import pairs, selection
 from ptrun.task.ppt.blocks import Case, Need, cases, part_of
 from ptrun.task.ppt.documents import Document, documents
 from ptrun.task.ppt.labelled import Labelled
 from ptrun.task.ppt.made import SPLITS, Made, check_known
-from ptrun.typecheck import fits, spell
 
 _LOG = logging.getLogger(__name__)
 _TOLD_EVERY = 10.0  # seconds

@@ -1,7 +1,7 @@
 """Lines of a corpus with the labels a classifier gave them: what PPT learns prompts for texts on.
 
-The classifier is another run, named by `task.source.labeller`. `ptrun.labelling` asks it and keeps
-what it says in shards; here is which lines it is asked about, and what is read of the shards.
+The classifier is another run, named by `task.source.labeller`. `ptrun.run.labelling` runs it and
+keeps its answers in shards. This file selects the lines to label and reads the shards.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Labelled(Made):
         thresholds: what a label's probability must be above; by label, or for the `first`, the
             `last` and each `other` of the classifier's. PPT: .95, .7 and .5 of five grades.
         fingerprint: what identifies the classifier, and `shards` the folder of what it said; both
-            are found out by `ptrun.labelling`.
+            are found out by `ptrun.run.labelling`.
 
     Raises:
         UserError: a value is of the wrong form.

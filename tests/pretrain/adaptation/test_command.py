@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.command.adapt import main, read, usage
 from ptrun.errors import RunFailed, UserError
 from ptrun.pocket.corpus import documents
-from ptrun.pretrain.adaptation.command import main, read, usage
 from ptrun.pretrain.adaptation.training import Trainer
 
 

@@ -13,9 +13,9 @@ from safetensors import safe_open
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.command.pretrain import main, usage
 from ptrun.errors import UserError
 from ptrun.importing import staging
-from ptrun.pretrain.command import main, usage
 from ptrun.pretrain.synthetic import folder as made
 from ptrun.pretrain.synthetic import weights
 
@@ -158,7 +158,7 @@ def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
 
 def test_a_run_prompts_a_random_model(model, tmp_path):
     from ptrun.config.compose import compose_run
-    from ptrun.run import run
+    from ptrun.run.recipe import run
 
     given = ["backbone=t5_xxl_lm_adapt", f"backbone.path={model('t5')}", "task=pocket_sentiment"]
     given += ["method=prompt_tuning", "method.readout=verbalizer", "setting=few_shot_32"]

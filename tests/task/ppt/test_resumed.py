@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
-from ptrun.hardware.member import Member
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.plan import plan
-from ptrun.run import run
+from ptrun.run.plan import plan
+from ptrun.run.recipe import run
+from ptrun.training.member import Member
 from tests.task.ppt.corpora import document, write
 
 

@@ -1,0 +1,61 @@
+"""What is typed over what a run was asked for: values in their places, files that are gone."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from ptrun.config.build import plain
+from ptrun.config.compose import loosen
+from ptrun.config.explain import explain
+from ptrun.config.flat import flat
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+
+PLACES = ("data_dir", "backbone.path", "task.train", "task.dev", "task.test", "method.glove")
+
+
+def at(config: Mapping[str, Any], path: str) -> Any:
+    """Return what stands at a path; None where nothing does."""
+    found: Any = config
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value in its place.
+
+    Raises:
+        UserError: there is no such place.
+    """
+    parents, _, last = path.rpartition(".")
+    node = at(config, parents) if parents else config
+    if not isinstance(node, dict):
+        raise UserError(unknown(path, parents.rpartition(".")[2], config))
+    node[last] = value
+
+
+def parsed(typed: str) -> Any:
+    """Return the value of an override as Hydra reads it, a folder's `~` written out."""
+    key, _, text = typed.partition("=")
+    try:
+        value = OverridesParser.create().parse_override(loosen(typed)).value()
+    except HydraException as error:
+        raise explain(error, [typed]) from error
+    return os.path.expanduser(text) if key in PLACES else plain(OmegaConf.create({"": value}))[""]
+
+
+def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the keys and values that name a file or folder which is not there."""
+    for key, value in flat(config).items():
+        if not isinstance(value, str) or not value:
+            continue
+        file = value[1:] if value.startswith("@") else value if key in PLACES else None
+        here = key.startswith(("method.", "task.pattern")) or key in PLACES
+        if file and here and not Path(file).expanduser().exists():
+            yield key, value

@@ -1,0 +1,21 @@
+"""What ptrun prints while it works, and which rank prints it."""
+
+import logging
+import os
+
+
+def is_main_rank() -> bool:
+    """Return whether this is the only process of a run, or the first of its ranks."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
+
+
+def log_to_stderr() -> None:
+    """Print log messages to standard error. Standard output is for results alone."""
+    logger = logging.getLogger("ptrun")
+    logger.addHandler(logging.StreamHandler())
+    logger.setLevel(logging.INFO if is_main_rank() else logging.WARNING)
+    logger.propagate = False
+    # DeepSpeed 0.19 prints this on standard output as soon as a library looks for it.
+    logging.getLogger("DeepSpeed").addFilter(
+        lambda record: "Setting accelerator to CPU" not in record.getMessage()
+    )

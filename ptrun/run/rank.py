@@ -1,0 +1,47 @@
+"""`python -m ptrun.run.rank FILE`: one rank of a run that `ptrun` started on this machine."""
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from ptrun.errors import RunFailed, UserError
+from ptrun.hardware import parent_watch, rank_files
+from ptrun.hardware.messages import log_to_stderr
+
+_QUIET = 3.0  # seconds; a rank that failed since another died is ended before it speaks
+
+
+def main() -> None:
+    """Do this rank's share of the run that FILE describes; leave word of what ends it."""
+    parent_watch.hold(os.environ)
+    log_to_stderr()
+    file = Path(sys.argv[1])
+    try:
+        _run(file)
+    except (UserError, RunFailed) as error:  # told by the launcher, once for all ranks
+        _leave(file.parent, error)
+    except Exception as error:
+        rank_files.tell(file.parent, int(os.environ["RANK"]), error)
+        time.sleep(_QUIET)
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _run(file: Path) -> None:
+    from ptrun.run.recipe import run
+
+    run(rank_files.read(file))
+
+
+def _leave(folder: Path, error: Exception) -> None:
+    """Exit at once: libraries that tidy up first would wait for ranks that are gone."""
+    rank_files.tell(folder, int(os.environ["RANK"]), error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

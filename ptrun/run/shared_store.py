@@ -1,0 +1,109 @@
+"""The run folder of several processes: the first one writes it.
+
+A backbone that is tuned has a state of many gigabytes, so there each process keeps its own part of
+it: `state.step-<n>.rank-<r>-of-<m>.safetensors`. `state.safetensors`, written when all parts are
+there, says which step counts; parts of other steps are then removed.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ptrun.config.compose import Composed
+from ptrun.errors import UserError
+from ptrun.hardware.ranks import Ranks
+from ptrun.run import request
+from ptrun.run.store import RunStore, read_tensors
+from ptrun.types import Example, Prediction, RunResult
+
+
+class SharedStore:
+    """What `RunStore` is, for one of several processes.
+
+    Args:
+        store: the folder; only the first process writes through it.
+        world: the processes.
+        tuned: whether a backbone is, so that several have a part of the state each.
+    """
+
+    def __init__(self, store: RunStore, world: Ranks, *, tuned: bool):
+        self.store, self.world, self.tuned = store, world, tuned
+        self.divided = tuned and world.size > 1
+        self._layout = {"ranks": world.size, "model_parallel": world.model_parallel}
+
+    def part(self, name: str) -> "SharedStore":
+        """Return where one part of the run writes."""
+        return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
+
+    def remember(self, composed: Composed) -> None:
+        """Write what was asked for, so that it can be asked for again."""
+        if self.world.main:
+            request.write(self.store.folder, composed)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a row to `metrics.jsonl`."""
+        if self.world.main:
+            self.store.log(row)
+
+    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Replace the saved state in one step: every process' part, or the first one's whole."""
+        if not self.divided:
+            if self.world.main:
+                self.store.save(tensors, meta)
+            return
+        own = self._own_file(meta["step"])
+        self.store.write_tensors(own, tensors, {})
+        self.world.wait()
+        if self.world.main:
+            self.store.save({}, {**meta, **self._layout})
+        self.world.wait()
+        for file in own.parent.glob(self._own_file("*").name):
+            if file != own:
+                file.unlink()
+
+    def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the saved state, this process' part of it where it is divided.
+
+        Raises:
+            UserError: it is damaged, or was divided among other processes.
+        """
+        saved = self.world.told(self.store.restore() if self.world.main else None)
+        if saved is None or not self.tuned:
+            return saved
+        _, meta = saved
+        layout = {key: meta.get(key, 1) for key in self._layout}
+        if layout != self._layout:
+            raise UserError(
+                f"{self.store.folder}: saved by {layout['ranks']} ranks with hardware."
+                f"model_parallel={layout['model_parallel']}; start as many, or type rerun=true."
+            )
+        if not self.divided:
+            return saved
+        tensors, _ = read_tensors(self._own_file(meta["step"]), self.store.bound)
+        return tensors, meta
+
+    def _own_file(self, step: int | str) -> Path:
+        name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
+        return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")
+
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Write `prompt.safetensors`."""
+        if self.world.main:
+            self.store.write_prompt(tensors, method, task)
+
+    def write_predictions(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> None:
+        """Write the reported split's answers."""
+        if self.world.main:
+            self.store.write_predictions(examples, predictions)
+
+    def close(self, outcome: RunResult) -> None:
+        """Write the result, last of all."""
+        if self.world.main:
+            self.store.close(outcome)
+        self.world.wait()

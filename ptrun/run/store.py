@@ -1,0 +1,177 @@
+"""A run folder: state to resume, prompt to use, figures, predictions, result.
+
+`state.safetensors` holds every learned tensor, the optimizer's moments and the best tensors so
+far; its header holds the plain part as JSON, so that both are replaced in one step.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ptrun.errors import UserError
+from ptrun.run import result
+from ptrun.types import Example, Prediction, RunResult, Tracker
+
+_OF_TRAINING = ("step", "skipped", "dev")
+
+
+class RunStore:
+    """The folder of one run.
+
+    Args:
+        folder: `<outputs>/<name>/<run_id>`.
+        part: which part of the run this is the store of; "" is the whole.
+        bound: what the tensors belong to (backbone name, revision, fingerprint), written into
+            every file and compared on reading.
+        tracker: takes the rows of `metrics.jsonl` too.
+    """
+
+    def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker, part: str = ""):
+        self.folder, self.bound, self.tracker = folder, dict(bound), tracker
+        folder.mkdir(parents=True, exist_ok=True)
+        self._part = part
+        self._metrics = folder / "metrics.jsonl"
+        self.state_file = state_file(folder, part)
+
+    def part(self, name: str) -> "RunStore":
+        """Return where one part of the run writes: its own state, its rows marked as such."""
+        return RunStore(self.folder, self.bound, self.tracker, name) if name else self
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a row to `metrics.jsonl`; it survives a killed process."""
+        own = {**({"part": self._part} if self._part else {}), **row}
+        with self._metrics.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(own) + "\n")
+        self.tracker.log(own)
+
+    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Replace the saved state in one step."""
+        self.write_tensors(self.state_file, tensors, {"state": json.dumps(dict(meta))})
+
+    def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the saved state, and cut `metrics.jsonl` back to it.
+
+        Raises:
+            UserError: the state is damaged or belongs to another backbone.
+        """
+        if not self.state_file.is_file():
+            self._cut_metrics(-1)
+            return None
+        tensors, header = read_tensors(self.state_file, self.bound)
+        meta: dict[str, Any] = json.loads(header["state"])
+        self._cut_metrics(meta["step"])
+        return tensors, meta
+
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Write what is needed to answer: `prompt.safetensors`.
+
+        Its header has the method's configuration, and what the task found in its data.
+        """
+        header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
+        self.write_tensors(self.folder / "prompt.safetensors", tensors, header)
+
+    def write_predictions(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> None:
+        """Write the reported split's answers beside what was right, one example a line."""
+        rows = (
+            {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
+            for e, p in zip(examples, predictions, strict=True)
+        )
+        _write_lines(self.folder / "predictions.jsonl", rows)
+
+    def close(self, outcome: RunResult) -> None:
+        """Write the result, last of all."""
+        result.write(self.folder, outcome)
+        self.tracker.finish(outcome)
+
+    def write_tensors(
+        self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
+    ) -> None:
+        """Write a safetensors file in one step, with what its tensors belong to."""
+        draft = file.with_name(f".{file.name}.{os.getpid()}")
+        kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(kept, draft, {**header, "backbone": json.dumps(self.bound, sort_keys=True)})
+        with draft.open("rb") as opened:
+            os.fsync(opened.fileno())
+        draft.replace(file)
+
+    def _cut_metrics(self, step: int) -> None:
+        """Drop rows of steps that the saved state does not know; they will be made again."""
+        if not self._metrics.is_file():
+            return
+        rows = [json.loads(line) for line in _whole_lines(self._metrics)]
+        _write_lines(self._metrics, [row for row in rows if self._stays(row, step)])
+
+    def _stays(self, row: Mapping[str, Any], step: int) -> bool:
+        """Return whether a row is of a step that was saved, or another part's."""
+        if row["event"] not in _OF_TRAINING:
+            return False
+        return row.get("part", "") != self._part or int(row["step"]) <= step
+
+
+def state_file(folder: Path, part: str = "") -> Path:
+    """Return where a run, or one part of it, keeps its state."""
+    return folder / f"{f'{part}.' if part else ''}state.safetensors"
+
+
+def bound_to(backbone: Any) -> dict[str, str]:
+    """Return what tensors made with a backbone belong to: its name, revision and fingerprint."""
+    return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
+
+
+def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and header of a state or prompt file.
+
+    Raises:
+        UserError: it is damaged, or was made with another backbone.
+    """
+    try:
+        with safe_open(file, "pt") as opened:
+            header: dict[str, str] = opened.metadata()
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file}: damaged ({error}); type rerun=true to start again.") from error
+    made_with = json.loads(header["backbone"])
+    if made_with != dict(bound):
+        raise UserError(
+            f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
+            f"{bound['name']} ({bound['weights']}); use that backbone, or another run."
+        )
+    return tensors, header
+
+
+def _plain(target: Any) -> Any:
+    """Return a target as plain data; those of questions are lists of spans."""
+    if isinstance(target, list):
+        return [_plain(one) for one in target]
+    return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a run folder to `<folder>~<n>`: `rerun=true` loses nothing."""
+    if folder.is_dir():
+        taken = len(list(folder.parent.glob(f"{folder.name}~*")))
+        folder.rename(folder.with_name(f"{folder.name}~{taken + 1}"))
+
+
+def _whole_lines(file: Path) -> list[str]:
+    """Return a file's lines, without a last one that a killed process left unfinished."""
+    text = file.read_text(encoding="utf-8")
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    with draft.open("w", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
+    draft.replace(file)

@@ -1,0 +1,231 @@
+"""One run inside a population: its batches, optimizer, schedule, selection and saved state.
+
+Everything a step does is a pure function of (seed, step): the order of examples, the dropout keys,
+the learning rate. So a resumed member goes on bit for bit, and needs no random-number state.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptrun.backbone.dropout import row_keys
+from ptrun.config.schema import Ties, TrainConfig
+from ptrun.method.base import Method
+from ptrun.readout.base import Features
+from ptrun.training.optim import learning_rate, make_optimizer, total_steps
+from ptrun.training.order import batches
+from ptrun.training.stepper import Stepper, TorchStepper
+from ptrun.types import Journal, Prediction
+
+SAVE_SECONDS = 20.0
+"""A member saves at every evaluation, and between them when this long has passed."""
+
+Score = Callable[[Sequence[Prediction]], Mapping[str, float]]
+
+
+class Member:
+    """A method in training.
+
+    Args:
+        method: what is trained; its learned parameters get `requires_grad`.
+        features: encoded training examples.
+        dev: encoded dev examples, and `score` their metrics.
+        metric: the one of them that selects; higher is better.
+        train: optimisation.
+        seed: the model seed.
+        journal: where it writes.
+        select_best: keep the best evaluation (the first of equals), else the last step.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        features: Sequence[Features],
+        dev: Sequence[Features],
+        score: Score,
+        metric: str,
+        train: TrainConfig,
+        seed: int,
+        journal: Journal,
+        select_best: bool = True,
+    ):
+        self.method, self.features, self.dev = method, features, dev
+        self.score, self.metric, self.train, self.seed = score, metric, train, seed
+        self.journal, self.select_best = journal, select_best
+        self.learned: dict[str, nn.Parameter] = method.learned()
+        for parameter in self.learned.values():
+            parameter.requires_grad_(True)
+        self.optimizer = make_optimizer(train, self.learned)
+        self.stepper: Stepper = TorchStepper(self.optimizer, self.learned)
+        self.per_epoch = len(self._batches(0))
+        self.total = total_steps(train, self.per_epoch) if self.learned else 0
+        self.step, self.stale, self.tokens = 0, 0, 0
+        self.best: dict[str, Tensor] = {}
+        self.best_step, self.best_value = 0, -math.inf
+        self.best_metrics: Mapping[str, float] = {}
+        self.history: list[dict[str, Any]] = []
+        self.failed: str | None = None
+        self.token_budget: int | None = None  # what an end of memory left of the engine's
+        self.saved_at = time.monotonic()
+        self._order: tuple[int, list[list[int]]] = (-1, [])
+
+    @property
+    def active(self) -> bool:
+        """Whether it still trains."""
+        patience = self.train.patience
+        exhausted = patience is not None and self.stale >= patience
+        return self.failed is None and self.step < self.total and not exhausted
+
+    @property
+    def due(self) -> bool:
+        """Whether an evaluation follows the step just made."""
+        every = self.train.eval_every or self.per_epoch
+        return self.failed is None and (self.step % every == 0 or self.step == self.total)
+
+    @property
+    def due_first(self) -> bool:
+        """Whether an evaluation comes before the first step; for those that have none, the one."""
+        first = self.train.eval_first or not self.total
+        return first and self.step == 0 and not self.history and bool(self.dev)
+
+    def batch(self) -> list[Features]:
+        """Return the examples of the coming step."""
+        epoch, place = divmod(self.step, self.per_epoch)
+        if self._order[0] != epoch:
+            self._order = (epoch, self._batches(epoch))
+        return [self.features[index] for index in self._order[1][place]]
+
+    def reads(self) -> Sequence[Features]:
+        """Return the examples that training reads: all, or those of its few steps."""
+        if self.total >= self.per_epoch:
+            return self.features
+        return [self.features[i] for own in self._batches(0)[: self.total] for i in own]
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        size, drop_last = self.train.batch_size, self.train.drop_last
+        return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
+
+    def keys(self, slots: Sequence[int]) -> Tensor:
+        """Return dropout keys for rows of the coming step's batch."""
+        return row_keys(self.seed, self.step, slots)
+
+    def update(self, loss: float, tokens: int) -> None:
+        """Take one optimizer step on the gradients that stand, or fail if they are not finite.
+
+        In fp16 those skip the step first. As in DeepSpeed and PPT a skipped step is one of the
+        run's, with its batch and its evaluation, but the learning rate does not move on.
+        """
+        moved = self.step - self.stepper.skipped
+        rate = learning_rate(self.train, moved, self.total, self.per_epoch)
+        norm = self.stepper.clip(self.train.clip)
+        event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.stepper.step(rate)
+        elif (why := self.stepper.skip()) is None:
+            event, figures = "skipped", {"loss_scale": self.stepper.scale}
+        else:
+            self._fail(f"loss {loss} and gradient norm {norm} at step {self.step + 1}{why}")
+            return
+        self.step += 1
+        self.tokens += tokens
+        self.journal.log({"event": event, "step": self.step, **figures})
+
+    def _fail(self, reason: str) -> None:
+        self.failed = reason
+        self.journal.log({"event": "failed", "step": self.step + 1, "reason": reason})
+
+    def judge(self, answers: Sequence[Prediction]) -> None:
+        """Score answers on dev, and keep the learned tensors if they are the best so far."""
+        metrics = dict(self.score(answers))
+        self.history.append({"step": self.step, **metrics})
+        self.journal.log(
+            {
+                "event": "dev",
+                "step": self.step,
+                "epoch": self.step / max(1, self.per_epoch),
+                **metrics,
+            }
+        )
+        if not math.isfinite(metrics[self.metric]):  # nothing could ever be better than it
+            self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")
+            return
+        progress = self._gains(metrics)
+        self.stale = 0 if progress or not self.select_best else self.stale + 1
+        if not self.select_best or self._keeps(metrics):
+            self.best = {name: p.detach().clone() for name, p in self.learned.items()}
+            self.best_step, self.best_value = self.step, metrics[self.metric]
+            self.best_metrics = metrics
+
+    def _gains(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether an evaluation is progress: better than the best one, by every judge."""
+        if not self.best_metrics:
+            return metrics[self.metric] > self.best_value
+        if self.train.ties is Ties.last_goes_on:
+            return self._keeps(metrics)
+        return all(metrics[name] > self.best_metrics[name] for name in self._judges(metrics))
+
+    def _keeps(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether an evaluation takes the place of the best one."""
+        if not self.best_metrics or self.train.ties is Ties.first:
+            return self._gains(metrics)
+        return all(metrics[name] >= self.best_metrics[name] for name in self._judges(metrics))
+
+    def _judges(self, metrics: Mapping[str, float]) -> list[str]:
+        return list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
+
+    def finish(self) -> None:
+        """Put the selected tensors in place."""
+        with torch.no_grad():
+            for name, tensor in self.best.items():
+                self.learned[name].copy_(tensor)
+
+    @property
+    def late(self) -> bool:
+        """Whether it last saved long ago."""
+        return time.monotonic() - self.saved_at > SAVE_SECONDS
+
+    def save(self) -> None:
+        """Write the state to the journal."""
+        self.journal.save(*self.state())
+        self.saved_at = time.monotonic()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return all that the next step depends on: tensors, and plain data."""
+        tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        moments, counts = self.stepper.state()
+        plain = {
+            "step": self.step,
+            "stale": self.stale,
+            "tokens": self.tokens,
+            "best_step": self.best_step,
+            "best_value": self.best_value if self.best else None,
+            "history": self.history,
+            "token_budget": self.token_budget,
+            **counts,
+        }
+        return tensors | moments, plain
+
+    def resume(self) -> bool:
+        """Go on from the journal's saved state; return whether there was one."""
+        saved = self.journal.restore()
+        if saved is None:
+            return False
+        tensors, plain = saved
+        self.step, self.stale, self.tokens = plain["step"], plain["stale"], plain["tokens"]
+        self.best_step, self.history = plain["best_step"], plain["history"]
+        self.token_budget = plain.get("token_budget")
+        if plain["best_value"] is not None:
+            self.best_value = plain["best_value"]
+            self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)
+        with torch.no_grad():
+            for name, parameter in self.learned.items():
+                parameter.copy_(tensors[f"learned.{name}"])
+                if f"best.{name}" in tensors:
+                    self.best[name] = tensors[f"best.{name}"].to(parameter.device)
+        self.stepper.resume(tensors, plain)
+        return True

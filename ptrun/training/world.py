@@ -1,0 +1,36 @@
+"""The processes of a run, as far as training needs to know them."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class World(Protocol):
+    """The ranks that train one run together. `ptrun.hardware.ranks.Ranks` implements it."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def data_parallel(self) -> int:
+        """Number of ranks, or groups of ranks, that divide the rows of a batch."""
+
+    @property
+    def share(self) -> int:
+        """Index of this rank's share of the rows."""
+
+    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
+        """Return the answers of all shares."""
+
+
+class Alone:
+    """One process that trains a run by itself."""
+
+    size = data_parallel = 1
+    share = 0
+
+    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
+        """Return its own answers."""
+        return dict(own)

@@ -1,0 +1,49 @@
+"""`ptrun check` shows rows as the model reads them: every option, window, vector and decoder."""
+
+from ptrun.command.check import _labels, _marked
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.readout.base import Row
+from ptrun.types import Example
+from tests.prompt import tokenizers
+from tests.readout.reading import pocket, task
+
+
+def lines(method, example):
+    tokenizer = method.backbone.tokenizer()
+    return [_marked(tokenizer, row) for row in method.encode([example])[0].rows]
+
+
+def test_each_option_is_a_row_read_at_its_first_token(tiny, data_dir):
+    data = task("race_middle", data_dir)
+    shown = lines(PTuningV2(tiny(), data, length=2), data.load("train")[0])
+    assert len(shown) == 4
+    assert all(line.startswith("[reverse][CLS][/reverse]") for line in shown)
+    assert all(line.count("reverse") == 2 for line in shown)
+
+
+def test_where_every_token_is_read_none_is_marked(tiny, data_dir):
+    data = task("squad", data_dir)
+    (shown,) = lines(PTuningV2(tiny(), data, length=2), data.load("train")[0])
+    assert "reverse" not in shown and shown.count("SEP") == 2
+
+
+def test_a_learned_vector_that_is_read_is_both():
+    row = Row([5, 5, 6], reads=[1], softs=[0, 1])
+    shown = _marked(tokenizers.bert(), row).split(" ")
+    assert shown[:2] == ["[bold]<soft>[/bold]", "[reverse][bold]<soft>[/bold][/reverse]"]
+
+
+def test_a_decoder_follows_its_text():
+    backbone, data = pocket("pocket_t5"), task("pocket_sentiment")
+    method = ManualPrompt(backbone, data, readout="verbalizer")
+    (shown,) = lines(method, data.load("train")[0])
+    text, decoder = shown.split(" → ")
+    assert "<extra_id_0>" in text and "reverse" not in text
+    both = ["<pad>", "<extra_id_0>"]  # its start learns the sentinel, the sentinel the answer
+    assert decoder.split() == [f"[reverse]{token}[/reverse]" for token in both]
+
+
+def test_questions_without_an_answer_are_counted():
+    examples = [Example(str(i), {}, []) for i in range(3)] + [Example("t", {}, ["O", "B-PER"])]
+    assert _labels(examples) == "no answer 3, O 1, B-PER 1"

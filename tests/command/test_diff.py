@@ -1,0 +1,189 @@
+"""Two results made by hand, and what is told of them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from safetensors.numpy import save_file
+
+from ptrun.difference.report import told
+from ptrun.errors import UserError
+from ptrun.run.find import find
+from tests.command.by_hand import ROWS, array, made, written
+
+
+def lines(a, b):
+    return told(find(str(a), "diff"), find(str(b), "diff")).splitlines()
+
+
+def test_equal_runs_are_equal_to_the_last_bit(tmp_path):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b", manifest={"seconds": 99})
+    assert lines(own, other)[-1] == (
+        "equal to the last bit: metrics, answers, learned tensors, rows of metrics.jsonl"
+    )
+    (other / "prompt.safetensors").unlink()
+    assert lines(own, other)[-1] == "not compared: no prompt.safetensors in B"
+
+
+def test_what_should_be_equal_and_is_not_is_said_with_the_first_step(tmp_path):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b", versions={"torch": "2.9"})
+    rows = [row | {"loss": 0.5000001} if row.get("step") == 2 else row for row in ROWS]
+    written(other / "metrics.jsonl", rows)
+    save_file({"prompt.rows": array(3.0)}, other / "prompt.safetensors")
+    text = "\n".join(lines(own, other))
+    assert "SHOULD BE EQUAL AND ARE NOT: one configuration, but other learned tensors" in text
+    assert "first difference in metrics.jsonl: step 2 (step): loss 0.5 → 0.5000001" in text
+    assert "learned tensors that differ: prompt.rows" in text
+    assert "what differs beside the configuration: versions torch" in text
+
+
+def test_a_row_that_one_run_alone_has_is_named(tmp_path):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b")
+    written(other / "metrics.jsonl", [*ROWS, {"event": "step", "step": 4}])
+    assert "step 4 (step): only B has it" in lines(own, other)[-2]
+
+
+def test_keys_seeds_data_and_metrics_are_told_by_path(tmp_path):
+    changed = {"train": {"lr": 0.2}, "seed": 2, "data": "other", "method": {"length": 5}}
+    data = {"digest": "other", "train": {"count": 2, "ids_hash": "ff", "ids": ["x"]}}
+    own = made(tmp_path / "a")
+    other = made(tmp_path / "b", config=changed, run_id="b", manifest={"data": data}, f1=61.25)
+    text = "\n".join(lines(own, other))
+    assert "configuration\n  train.lr       0.1 → 0.2\n  method.length  - → 5\n" in text
+    assert "seeds\n  seed  1 → 2\n" in text
+    assert "digest          aa → other" in text and "train.ids_hash  ee → ff" in text
+    assert "train.ids " not in text
+    assert "test f1  60.00 → 61.25  +1.25" in text and "dev f1   50.00 → 50.00  equal" in text
+    assert text.splitlines()[-1].startswith("two runs, not one: they differ in train.lr")
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "told_"),
+    [
+        ("yes", "no", "1 right only in A, 0 right only in B"),
+        ("no", "yes", "0 right only in A, 1 right only in B"),
+        ("no", "maybe", "0 right only in A, 0 right only in B, 1 wrong in both"),
+    ],
+)
+def test_answers_are_compared_by_id(tmp_path, own, other, told_):
+    folders = [made(tmp_path / name) for name in "ab"]
+    for folder, answer in zip(folders, (own, other), strict=True):
+        rows = [{"id": "1", "prediction": answer, "target": "yes"}]
+        written(folder / "predictions.jsonl", [*rows, {"id": answer, "prediction": 0, "target": 0}])
+    text = "\n".join(lines(*folders))
+    assert f"  1 answered differently: {told_}" in text
+    assert "1 examples in both, 1 only in A, 1 only in B" in text
+    assert f'1: "{own}" → "{other}" (target "yes")' in text
+
+
+@pytest.mark.parametrize(
+    ("target", "own", "other", "told_"),
+    [
+        ([{"text": "The Mill", "start": 0}], "mill", "dam", "1 right only in A"),
+        ([], "", "dam", "1 right only in A"),
+        ([{"text": "x"}, {"text": "y"}], ["x"], ["y", "x"], "1 right only in B"),
+        ([{"text": "The Mill"}], "mill", "Mill", "1 right in both, in other words"),
+        (2.5, 2.0, 4.0, "1 nearer in A"),
+        (2.5, 2.0, 3.0, "1 as near in both"),
+    ],
+)
+def test_questions_and_numbers_have_rules_of_their_own(tmp_path, target, own, other, told_):
+    folders = [made(tmp_path / name) for name in "ab"]
+    for folder, answer in zip(folders, (own, other), strict=True):
+        row = {"id": "1", "prediction": answer, "target": target}
+        written(folder / "predictions.jsonl", [row])
+    assert told_ in "\n".join(lines(*folders))
+
+
+def test_a_failed_run_is_told_as_such(tmp_path):
+    own = made(tmp_path / "a")
+    other = made(tmp_path / "b", status="failed", reason="loss nan", metrics={})
+    text = "\n".join(lines(own, other))
+    assert "status  finished → failed" in text and "test f1  60.00 → -" in text
+    assert "but other metrics, status" in text
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):
+    outputs = tmp_path / "outputs"
+    first = made(outputs / "runs" / "pt-s1-aa")
+    made(outputs / "reruns" / "pt-s1-aa")
+    made(outputs / "runs" / "pt-s1-aa~1")
+    other = made(outputs / "runs" / "pt-s2-bb")
+    for given in ("pt-s1", "pt-s1-aa", "runs/pt-s1"):
+        assert find(given, "diff", outputs).folder == first
+    assert find("reruns/pt-s1", "diff", outputs).folder.parent.name == "reruns"
+    assert find(str(other / "result.json"), "diff", outputs).folder == other
+    with pytest.raises(UserError, match=r"diff pt: 2 runs are meant; give one: .*pt-s2-bb\."):
+        find("pt", "diff", outputs)
+
+
+def damaged(folder):
+    (folder / "result.json").write_text("{")
+
+
+def no_object(folder):
+    (folder / "result.json").write_text(json.dumps({**json.loads(text(folder)), "config": [1]}))
+
+
+def text(folder):
+    return (folder / "result.json").read_text()
+
+
+def unfinished(folder):
+    (folder / "result.json").unlink()
+
+
+def no_run(folder):
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def bad_line(folder):
+    (folder / "predictions.jsonl").write_text('{"id": "1"}\n{"id"\n')
+
+
+def bad_bytes(folder):
+    (folder / "predictions.jsonl").write_bytes(b"\xff\xfe")
+
+
+def bad_tensors(folder):
+    (folder / "prompt.safetensors").write_bytes(b"x" * 30)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (damaged, r"result\.json: damaged .* delete it to run again"),
+        (no_object, r"result\.json: damaged .* delete it to run again"),
+        (unfinished, "this run has not ended; type its command again to go on"),
+        (no_run, r"not a run: no result\.json or failure\.json in it"),
+        (bad_bytes, r"predictions\.jsonl: damaged"),
+        (bad_line, r"predictions\.jsonl:2: damaged"),
+        (bad_tensors, r"prompt\.safetensors: damaged .* type rerun=true"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_what_to_type(tmp_path, spoil, said):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b")
+    spoil(other)
+    with pytest.raises(UserError, match=said):
+        lines(own, other)
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    made(tmp_path / "runs" / "a")
+    with pytest.raises(UserError, match=r"holds 1 runs; give one, such as .*/runs/a"):
+        find(str(tmp_path / "runs"), "diff")
+    with pytest.raises(UserError, match=r"no such folder, and no run below .* begins so"):
+        find("lost", "diff", tmp_path)
+
+
+def test_no_torch_is_imported(tmp_path):
+    own, other = made(tmp_path / "a"), made(tmp_path / "b")
+    code = (
+        f"import sys; sys.argv = ['ptrun', 'diff', {str(own)!r}, {str(other)!r}]\n"
+        "from ptrun.cli import main\nmain()\n"
+        "assert not {'torch', 'transformers', 'numpy', 'rich'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "equal to the last bit" in done.stdout, done.stderr

@@ -1,0 +1,35 @@
+"""`ptrun grid`: every allowed cell trains and answers, every other is refused by name."""
+
+import pytest
+
+from ptrun.command.grid import BACKBONES, TASKS, cells, methods
+from ptrun.config.paths import options
+
+REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_dir):
+    """Word by word: SuperGLUE's two kinds have six made-up rows each, the others pocket tasks."""
+    for name in ("record", "wsc"):
+        (data_dir / "superglue").mkdir(exist_ok=True)
+        (data_dir / name).rename(data_dir / "superglue" / name)
+    found = list(cells(2, [backbone], overrides=[f"data_dir={data_dir}"]))
+    assert {cell.kind for cell in found} == set(TASKS)
+    for cell in found:
+        if cell.refused:
+            assert any(word in cell.refused for word in REFUSALS), cell
+        else:
+            assert float(cell.outcome) <= 100, cell
+    rows = {cell.method.partition(",")[0] for cell in found}
+    assert rows == {method for method, node in methods().items() if not node.get("pattern")}
+    allowed = [cell for cell in found if not cell.refused]
+    assert len(allowed) > 20, "heads of six kinds for each of the methods that have them"
+
+
+def test_presets_alone_are_left_out():
+    kept = set(methods())
+    presets = set(options("method")) - kept
+    assert {"idpg_s", "idpg_prompt_tuning_134", "ptuning_lama"} <= presets
+    assert {"idpg", "ptuning", "ptuning_v2", "prompt_tuning", "ppt", "compacter"} <= kept
+    assert all(any(option.startswith(f"{one}_") for one in kept) for option in presets)

@@ -1,0 +1,94 @@
+"""The command line of an import."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ptrun.backbone.cpm2_text import SPECIAL, is_cpm2
+from ptrun.command.import_ import main
+from ptrun.errors import UserError
+from tests.importing import glm_shards, megatron_shards
+from tests.importing.gpt2_files import write_gpt2
+from tests.importing.megatron import untied_t5, write_shards
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(untied_t5(), tmp_path_factory.mktemp("shards"), 2)
+
+
+def vocabulary(folder, size):
+    tokens = [*SPECIAL.values(), "▂", "▃"]
+    file = folder / "words.txt"
+    file.write_text("\n".join([*tokens, *(f"w{i}" for i in range(size - len(tokens)))]))
+    return file
+
+
+def test_it_imports_and_says_what_it_made(shards, tmp_path, capsys):
+    main(["cpm2", str(shards), "--out", str(tmp_path / "hf"), "--dtype", "bf16"])
+    out, err = capsys.readouterr()
+    assert "2+3 layers, vocabulary 128" in out and out.count("\n") == 1 and err == ""
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (config["dtype"], config["tie_word_embeddings"]) == ("bfloat16", False)
+    assert (config["pad_token_id"], config["eos_token_id"]) == (5, 7)
+    assert not is_cpm2(tmp_path / "hf")
+
+
+def test_a_vocabulary_is_copied_and_gives_the_special_ids(shards, tmp_path):
+    file = vocabulary(tmp_path, 128)
+    main(["cpm2", str(shards), "--out", str(tmp_path / "hf"), "--tokenizer", str(file)])
+    assert is_cpm2(tmp_path / "hf")
+    assert (tmp_path / "hf" / "vocab.txt").read_bytes() == file.read_bytes()
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (config["pad_token_id"], config["eos_token_id"]) == (4, 2)
+    assert config["decoder_start_token_id"] == 1
+
+
+def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
+    file = vocabulary(tmp_path, 100)
+    with pytest.raises(UserError, match="100 lines, but the model has 128 rows"):
+        main(["cpm2", str(shards), "--out", str(tmp_path / "hf"), "--tokenizer", str(file)])
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required"),
+        (["cpm2", "x"], "--out"),
+        (["gpt", "x", "--out", "y"], "'gpt'"),
+        (["cpm2", "x", "--out", "y", "--dtype", "int8"], "'int8'"),
+        (["cpm2", "x", "--out", "y", "--scale"], "--scale"),
+        (["glm", "x"], "--out"),
+        (["megatron", "x", "--out", "y", "--unscale"], "--unscale is for cpm2"),
+    ],
+)
+def test_bad_arguments_are_user_errors_with_the_usage(arguments, words):
+    with pytest.raises(UserError) as caught:
+        main(arguments)
+    assert words in str(caught.value) and "ptrun import cpm2 SHARDS --out DIR" in str(caught.value)
+
+
+def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
+    glm = glm_shards.write_ranks(glm_shards.whole_state(), tmp_path / "g", 2)
+    words = write_gpt2(tmp_path / "words")
+    main(["glm", str(glm), "--out", str(tmp_path / "glm"), "--tokenizer", str(words)])
+    fairseq = megatron_shards.write_parts(megatron_shards.whole_state(), tmp_path / "m", 2)
+    main(["megatron", str(fairseq), "--out", str(tmp_path / "meg"), "--dtype", "fp16"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("2 layers, vocabulary 320, 0.00 GB")
+    assert "no final norm in the file, no tokenizer (import with --tokenizer FOLDER" in second
+    assert json.loads((tmp_path / "meg" / "config.json").read_text())["dtype"] == "float16"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom ptrun.command.import_ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as done:\n    assert done.code == 0\n"
+        "heavy = {'torch', 'transformers', 'numpy'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "--unscale" in done.stdout, done.stderr
+    assert "ptrun import glm|megatron SOURCE --out DIR" in done.stdout

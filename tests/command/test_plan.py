@@ -1,0 +1,140 @@
+"""`ptrun plan` as it is typed: what it prints, what it refuses, and that nothing is left behind."""
+
+import sys
+
+import pytest
+
+from ptrun.cli import main
+from ptrun.command.plan import Asked, _asked
+from ptrun.config.explain import composed
+from ptrun.errors import UserError
+from ptrun.planning.advice import fits, ranks_here, verdict
+from ptrun.planning.devices import GIB, Device, visible
+from ptrun.planning.jobs import planned_on
+from ptrun.planning.layout import layout_of
+from ptrun.planning.texts import steps, texts
+
+POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
+XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "length=64"]
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys, tmp_path):
+    """Type `ptrun plan …` and return what it prints, or the error."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def type_(*arguments):
+        own = ["ptrun", "plan", *arguments, f"outputs={tmp_path}/outputs"]
+        monkeypatch.setattr(sys, "argv", own)
+        try:
+            main()
+        except SystemExit:
+            return capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return type_
+
+
+def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
+    out = typed("seed=1,2", "task=pocket_sentiment", "method=prompt_tuning,ptuning_v2")
+    assert out.count(" new ") == 4 and "seed=2 method=ptuning_v2" in out
+    assert out.count("prompt_tuning · pocket_bert · pocket_sentiment · full") == 1
+    assert out.count("GiB a rank") == 2, "seeds need the same"
+    assert "longest of 256 training examples" in out and "Steps: " in out
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_eleven_billion_are_planned_without_weights_or_data(typed):
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=20")
+    assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
+    assert "64 tokens, as asked" in out and "Steps: not known without the data" in out
+    assert "GiB too much" in out and "a device of 20 GiB" in out
+    assert "hardware=zero1_mp4  (" in out and "GiB on each of 4)" in out
+    assert "hardware.token_budget=" not in out.split("To make it fit")[1].split("members fit")[0]
+    assert "hardware.checkpointing=true gpu keeps" in out
+
+
+def test_what_fits_nowhere_is_said(typed):
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=4")
+    assert "Nothing that is known makes it fit" in out, "a quarter of the weights alone is more"
+
+
+def test_what_to_type_is_what_was_computed_to_fit(typed):
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=32")
+    assert "To make it fit, type:" in out and "hardware.token_budget=" in out
+    again = typed(
+        *XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=32", "hardware.checkpointing=true"
+    )
+    assert "fits: " in again
+
+
+def test_full_tuning_that_cannot_fit_is_told_to_learn_less(typed):
+    out = typed(
+        "backbone=bert_large_cased",
+        *("task=rte", "method=fine_tuning", "length=64", "hardware=gpu", "device_gib=1"),
+    )
+    assert "method=prompt_tuning: learn a prompt" in out and "members fit" not in out
+
+
+def test_a_probe_takes_real_steps_and_leaves_nothing(typed, tmp_path):
+    out = typed(*POCKET, "probe=2", "setting=few_shot_32", "train.max_steps=4")
+    assert "Probed 2 steps" in out and "All that is left to do" in out
+    assert not [f for f in (tmp_path / "outputs").rglob("*") if f.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["probe=1"], "probe is '1'; use a number, 2 or more"),
+        (["length=many"], "length is 'many'"),
+        (["length=9999"], "length is 9999; pocket_bert reads"),
+        (["device_gib=0"], "device_gib is '0'"),
+        (["--cfg"], "plan takes KEY=VALUE only, not --cfg"),
+        (["method.lenght=3"], "did you mean 'length'"),
+        (["sed=1"], "sed"),
+    ],
+)
+def test_mistakes_end_in_a_line(typed, arguments, said):
+    err = typed(*POCKET, *arguments)
+    assert said in err and "Traceback" not in err
+
+
+def test_own_keys_are_told_from_a_runs():
+    asked, rest = _asked(["seed=1", "length=9", "-m", "device_gib=40", "train.lr=1"])
+    assert asked == Asked(length=9, device_gib=40.0)
+    assert rest == ["seed=1", "train.lr=1"]
+
+
+def test_devices_are_this_machines_and_the_one_asked_about():
+    machine, *_, other = visible(24)
+    assert machine.kind == "cpu" and 0 < machine.free <= machine.total
+    assert (other.kind, other.total, other.free) == ("cuda", 24 * GIB, 24 * GIB)
+    assert len(visible(None)) < len(visible(1))
+
+
+def test_a_verdict_names_both_sizes():
+    own = Device("x", "cpu", 8 * GIB, 4 * GIB)
+    assert verdict(2 * GIB, own) == "fits: 2.0 of 4.0 GiB free"
+    assert verdict(6 * GIB, own) == "fits once other programs leave: 6.0 of 8.0 GiB"
+    assert verdict(9 * GIB, own) == "1.0 GiB too much: 9.0 of 8.0 GiB"
+    assert fits(6 * GIB, own) and not fits(6 * GIB, Device("x", "cuda", 8 * GIB, 4 * GIB))
+
+
+def test_steps_follow_from_the_data_where_they_are():
+    own = composed([*POCKET, "train.epochs=2", "train.batch_size=10"])
+    layout = layout_of("cpu", own.config["hardware"], "fp32", asked=False)
+    planned = planned_on(own, layout)
+    found = texts(planned, None)
+    assert found.train and steps(planned, found) == 2 * -(-found.train // 10)
+    with pytest.raises(UserError, match="length is 5000"):
+        texts(planned, 5000)
+    unknown = composed(["backbone=bert_base_cased", "task=rte", "method=prompt_tuning"])
+    planned = planned_on(unknown, layout)
+    assert texts(planned, None).train is None and steps(planned, texts(planned, None)) is None
+
+
+def test_all_ranks_share_a_cpu_and_each_has_a_cuda_device():
+    node = {"device": "cpu", "precision": "fp32", "token_budget": 9, "checkpointing": False}
+    layout = layout_of("zero1", {**node, "model_parallel": 1, "ranks": 3}, "fp32", asked=False)
+    assert ranks_here(layout, Device("x", "cpu", 1, 1)) == 3
+    assert ranks_here(layout, Device("x", "cuda", 1, 1)) == 1

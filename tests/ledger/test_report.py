@@ -1,0 +1,116 @@
+"""Tables over one more key than the seed: mean and std over patterns, and the best on dev."""
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.ledger.cells import merged
+from ptrun.ledger.report import table
+from ptrun.run.result import write
+from tests.run.test_store import outcome
+
+
+def run(pattern, seed, dev, test, **changes):
+    metrics = {"dev": {"f1": dev} if dev is not None else {}, "test": {"f1": test}}
+    config = {"method": {"pattern": pattern, "length": 1}, "seed": seed}
+    name = f"{pattern}-{seed}-{changes.get('status', '')}"
+    return outcome(run_id=name, group=pattern, seed=seed, metrics=metrics, config=config, **changes)
+
+
+RUNS = [
+    run("a", 1, 50.0, 40.0),
+    run("a", 2, 54.0, 44.0),
+    run("b", 1, 60.0, 30.0),
+    run("c", 1, 10.0, 20.0),
+]
+
+
+def test_values_of_a_key_become_one_row_each_the_mean_of_its_seeds():
+    (row,) = merged(RUNS, "method.pattern")
+    assert {value: cell.values("test") for value, cell in row.cells.items()} == {
+        "a": [40.0, 44.0],
+        "b": [30.0],
+        "c": [20.0],
+    }
+
+
+def test_what_else_differs_keeps_rows_apart():
+    other = outcome(config={"method": {"pattern": "a", "length": 2}, "seed": 1}, group="z")
+    rows = merged([*RUNS, other], "method.pattern")
+    assert [(row.differs, len(row.cells)) for row in rows] == [
+        ("method.length=1", 3),
+        ("method.length=2", 1),
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def put(runs):
+        for own in runs:
+            (tmp_path / own.run_id).mkdir()
+            write(tmp_path / own.run_id, own)
+        return tmp_path
+
+    return put
+
+
+def cells_of(shown):
+    return {str(column.header): list(column.cells) for column in shown.columns}
+
+
+def test_the_row_shows_mean_std_over_patterns_and_the_best_on_dev(folder):
+    """On test 42, 30 and 20: mean 30.67, std 11.02; b is best on dev, not on test."""
+    found = cells_of(table(folder(RUNS), "method.pattern"))
+    assert found["test"] == ["30.67 ± 11.02"] and found["n"] == ["3"]
+    assert found["dev"] == ["40.67 ± 26.86"]
+    assert found["best on dev"] == ["30.00 (b)"]
+
+
+def test_ties_on_dev_are_all_named_and_failures_counted(folder):
+    tied = [run("a", 1, 50.0, 40.0), run("b", 1, 50.0, 30.0)]
+    failed = run("b", 2, None, 0.0, status="failed")
+    found = cells_of(table(folder([*tied, failed]), "method.pattern"))
+    assert found["best on dev"] == ["35.00 (a, b)"] and found["failed"] == ["1"]
+
+
+def test_without_dev_nothing_is_best(folder):
+    found = cells_of(
+        table(folder([run("a", 1, None, 40.0), run("b", 1, None, 30.0)]), "method.pattern")
+    )
+    assert found["best on dev"] == ["-"] and found["test"] == ["35.00 ± 7.07"]
+
+
+def test_an_unknown_key_is_refused_with_those_that_differ(folder):
+    told = (
+        r"over=method.patern: unknown; did you mean 'method.pattern'\? Allowed: method.pattern\.$"
+    )
+    with pytest.raises(UserError, match=told):
+        table(folder(RUNS), "method.patern")
+
+
+COLLAPSED = [20.0, 50.9, 90.0, 22.9, 91.0, 19.0, 92.0, 49.1, 50.9, 89.9]
+
+
+def ten():
+    """Return ten seeds' runs, written in another order than theirs."""
+    return [run("a", seed, 50.0, COLLAPSED[seed - 1]) for seed in (10, *range(1, 10))]
+
+
+def test_the_best_3_of_10_ignore_collapsed_seeds_and_the_rest_stands_beside_them(folder):
+    found = cells_of(table(folder(ten()), best=3))
+    assert found["best 3"] == ["91.00"] and found["n"] == ["10"]
+    assert found["test"] == ["57.57 ± 31.02"] and found["min"] == ["19.00"]
+    assert found["within 2"] == ["3 of 10"]
+    assert found["tests by seed"] == [" ".join(f"{score:.2f}" for score in COLLAPSED)]
+
+
+def test_too_few_seeds_have_no_mean_of_the_best(folder):
+    failed = run("a", 3, None, 0.0, status="failed")
+    found = cells_of(table(folder([*ten()[:2], failed]), best=3))
+    assert found["best 3"] == ["-"] and found["tests by seed"] == ["20.00 89.90"]
+    assert found["failed"] == ["1"] and found["within 2"] == ["1 of 2"]
+
+
+@pytest.mark.parametrize("keys", [{"best": 0}, {"best": 3, "over": "method.pattern"}])
+def test_the_best_of_no_seeds_or_of_patterns_is_refused(folder, keys):
+    with pytest.raises(UserError, match=r"use 1 or more, and without over="):
+        table(folder(RUNS), **keys)

@@ -1,0 +1,74 @@
+import pytest
+
+from ptrun.metrics.drop import drop_scores, normalise
+from tests.metrics import reference
+from tests.metrics.corruption import corrupt, phrase, rounds
+
+
+def test_gold_scores_100_in_any_order():
+    golds = [["the Ore", "tin sea"], ["12 gulfs"]]
+    assert drop_scores([["tin sea", "ore"], ["12.0 gulfs"]], golds) == {"em": 100.0, "f1": 100.0}
+
+
+def test_scores_equal_a_search_over_all_pairings():
+    for rng in rounds():
+        golds = [[phrase(rng, 3) for _ in range(rng.randint(1, 4))] for _ in range(3)]
+        guesses = []
+        for spans in golds:
+            kept = [corrupt(rng, span) for span in spans if rng.random() < 0.8]
+            guesses.append([*kept, *(phrase(rng, 3) for _ in range(rng.randint(0, 1)))])
+        pairs = list(zip(guesses, golds, strict=True))
+        scores = drop_scores(guesses, golds)
+        em = 100 * sum(reference.drop_em(*pair) for pair in pairs) / 3
+        f1 = 100 * sum(reference.drop_f1(*pair) for pair in pairs) / 3
+        assert scores["em"] == pytest.approx(em, abs=1e-9)
+        assert scores["f1"] == pytest.approx(f1, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The well-made ORE.", "well made ore"),
+        ("1,200 tins", "1200.0 tins"),
+        ("12 a 12.50", "12.0 12.5"),
+        ("$7 -3", "7.0 3.0"),
+        ("an a the", ""),
+    ],
+)
+def test_normalisation_splits_on_hyphens_and_writes_numbers_as_floats(text, expected):
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("guesses", "golds", "em", "f1"),
+    [
+        (["ore"], ["ore", "tin"], 0, 50),
+        (["ore", "tin", "sea"], ["ore"], 0, 33),
+        (["7 tins"], ["8 tins"], 0, 0),
+        (["8 red tins"], ["8 tins"], 0, 80),
+        (["tins"], ["red tins"], 0, 67),
+        (["ore", "ore"], ["ore", "tin"], 0, 50),
+        (["ore", "ore", "tin"], ["ore", "tin", "tin"], 100, 67),
+        ([], ["ore"], 0, 0),
+        (["b c d v w"], ["b c d e f", *"ghijklm"], 0, 8),
+    ],
+    ids=[
+        "missing",
+        "extra",
+        "number",
+        "shared_number",
+        "part",
+        "double",
+        "em_by_set",
+        "none",
+        "numpys_half",
+    ],
+)
+def test_cases_of_the_rules(guesses, golds, em, f1):
+    scores = drop_scores([guesses], [golds])
+    assert (scores["em"], scores["f1"]) == (pytest.approx(em), pytest.approx(f1))
+
+
+def test_a_question_without_gold_spans_is_refused():
+    with pytest.raises(ValueError, match="no gold span"):
+        drop_scores([["ore"]], [[]])

@@ -1,0 +1,54 @@
+import pytest
+from seqeval.metrics import classification_report
+
+from ptrun.metrics.entities import entity_scores
+from tests.metrics.corruption import labels, rounds
+
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+
+
+def chunks(tags):
+    """Read chunks tag by tag, as conlleval's rules say."""
+    found, opened = [], None
+    for place, tag in enumerate([*tags, "O"]):
+        kind = tag[2:]
+        if opened and (tag[0] in "OB" or kind != opened[0]):
+            found.append((*opened, place))
+            opened = None
+        if tag != "O" and opened is None:
+            opened = (kind, place)
+    return set(found)
+
+
+def test_scores_equal_seqevals_report_and_a_count_by_hand():
+    for rng in rounds():
+        golds = [labels(rng, TAGS, rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]
+        golds.append(["B-PER"])
+        guesses = [[rng.choice(TAGS) if rng.random() < 0.3 else t for t in row] for row in golds]
+        scores = entity_scores(guesses, golds)
+        report = classification_report(golds, guesses, output_dict=True, zero_division=0)
+        micro = report["micro avg"]
+        assert scores["f1"] == pytest.approx(100 * micro["f1-score"], abs=1e-9)
+        assert scores["precision"] == pytest.approx(100 * micro["precision"], abs=1e-9)
+        assert scores["recall"] == pytest.approx(100 * micro["recall"], abs=1e-9)
+        sides = [[chunks(row) for row in rows] for rows in (guesses, golds)]
+        right = sum(len(a & b) for a, b in zip(*sides, strict=True))
+        total = sum(len(side) for rows in sides for side in rows)
+        assert scores["f1"] == pytest.approx(200 * right / total, abs=1e-9)
+
+
+def test_a_stray_inside_tag_opens_a_chunk():
+    assert entity_scores([["O", "I-PER"]], [["O", "B-PER"]])["f1"] == 100.0
+
+
+def test_srl_tags_count_the_predicate_and_parts_as_their_own_types():
+    golds = [["B-A1", "B-V", "B-C-A1", "B-R-A0"]]
+    scores = entity_scores([["O", "B-V", "B-C-A1", "B-R-A0"]], golds)
+    assert (scores["precision"], scores["recall"]) == (100.0, 75.0)
+
+
+def test_sentences_of_unequal_length_and_none_at_all_are_refused():
+    with pytest.raises(ValueError, match="inconsistent"):
+        entity_scores([["O"]], [["O", "B-PER"]])
+    with pytest.raises(ValueError, match="no targets"):
+        entity_scores([], [])

@@ -1,0 +1,86 @@
+"""Small pieces that tests of training share: a task of six rows, an engine, a member."""
+
+from pathlib import Path
+
+import torch
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.schema import Schedule, TrainConfig
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.task.classification import Classification
+from ptrun.task.tagging import Tagging
+from ptrun.training.member import Member
+
+SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+class Memory:
+    """A journal that keeps rows and states in memory."""
+
+    def __init__(self, saved=None):
+        self.rows, self.saved = [], saved
+
+    def log(self, row):
+        self.rows.append(row)
+
+    def save(self, tensors, meta):
+        self.saved = ({k: v.clone() for k, v in tensors.items()}, dict(meta))
+
+    def restore(self):
+        return self.saved
+
+    def losses(self):
+        return [row["loss"] for row in self.rows if row["event"] == "step"]
+
+
+def sst2(data_dir: Path, pattern: str | None = None) -> Classification:
+    """Return six opinions, with a pattern and the words bad and good."""
+    words = {"negative": ["bad"], "positive": ["good"]}
+    return Classification(
+        str(data_dir),
+        name="sst2",
+        version=1,
+        source={"hub": "none"},
+        splits=SPLITS,
+        fields=["sentence"],
+        label="label",
+        labels={"negative": 0, "positive": 1},
+        pvps={"own": {"pattern": pattern, "words": words}} if pattern else None,
+    )
+
+
+def conll03(data_dir: Path) -> Tagging:
+    return Tagging(
+        str(data_dir),
+        name="conll03",
+        version=1,
+        source={"hub": "none"},
+        splits=SPLITS,
+        tokens="tokens",
+        tags="ner_tags",
+        entities=["PER", "LOC"],
+    )
+
+
+def engine(backbone: PretrainedBackbone, budget: int = 40) -> TorchEngine:
+    return TorchEngine(
+        backbone, device="cpu", precision="fp32", token_budget=budget, checkpointing=False
+    )
+
+
+def member(make, backbone, task, seed=1, journal=None, **train) -> Member:
+    """Return a member whose method `make(backbone, task)` starts from the seed."""
+    settings = {"max_steps": 20, "batch_size": 4, "lr": 1e-2, "schedule": Schedule.linear}
+    torch.manual_seed(seed)
+    method = make(backbone, task)
+    features, examples = method.encode(task.load("train")), task.load("dev")
+    return Member(
+        method,
+        features,
+        method.encode(examples),
+        lambda answers: task.score(answers, examples),
+        task.metric,
+        TrainConfig(**{**settings, **train}),
+        seed,
+        journal or Memory(),
+    )

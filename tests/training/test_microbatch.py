@@ -1,0 +1,51 @@
+"""Micro-batches: every row once, within the budget, and the least padded tokens."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from ptrun.training.microbatch import OVERHEAD, cut, padding
+
+
+def price(lengths, parts):
+    return sum(len(p) * max(lengths[r] for r in p) + OVERHEAD for p in parts)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_comes_once_and_no_part_breaks_the_budget(seed):
+    rng = random.Random(seed)
+    lengths = [rng.randint(1, 60) for _ in range(rng.randint(1, 80))]
+    budget = rng.choice([1, 50, 300, 10_000])
+    parts = cut(lengths, budget)
+    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    for part in parts:
+        assert len(part) == 1 or len(part) * max(lengths[row] for row in part) <= budget
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_cuts_are_the_cheapest_of_all(seed):
+    rng = random.Random(seed)
+    lengths = [rng.choice([3, 9, 40, 90, 200]) for _ in range(12)]
+    ordered = sorted(lengths)
+    edges = [i for i in range(1, 12) if ordered[i] != ordered[i - 1]]
+    best = min(
+        price(ordered, _parts(12, [e for k, e in enumerate(edges) if chosen >> k & 1]))
+        for chosen in range(2 ** len(edges))
+    )
+    assert price(lengths, cut(lengths, 10_000)) == best
+
+
+def test_equal_lengths_keep_their_order_and_have_no_padding():
+    assert cut([5] * 6, 15) == [[0, 1, 2], [3, 4, 5]]
+    assert padding([5] * 6, cut([5] * 6, 15)) == 0
+    assert padding([1, 3], [[0, 1]]) == pytest.approx(1 / 3)
+
+
+def _parts(count, starts):
+    edges = [0, *starts, count]
+    return [list(range(a, b)) for a, b in pairwise(edges)]
+
+
+def test_no_rows_make_no_part():
+    assert cut([], 100) == []

@@ -1,0 +1,50 @@
+"""What the optimizer is made with, against torch's own Adam."""
+
+import pytest
+import torch
+
+from ptrun.config.compose import compose_run
+from ptrun.config.schema import TrainConfig, train_config
+from ptrun.errors import UserError
+from ptrun.training.optim import check_train, make_optimizer
+
+
+def moved(optimizer, weight):
+    for step in range(1, 4):
+        weight.grad = torch.tensor([[1.0, -2.0]]) * step
+        optimizer.step()
+    return weight.detach()
+
+
+@pytest.mark.parametrize("own", [{}, {"betas": (0.9, 0.98), "eps": 1e-2}])
+def test_a_step_is_torchs_with_the_same_betas_and_eps(own):
+    mine, theirs = (torch.nn.Parameter(torch.ones(1, 2)) for _ in range(2))
+    made = make_optimizer(TrainConfig(lr=0.1, **own), {"prompt.w": mine})
+    wanted = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.0, **own)
+    assert torch.equal(moved(made, mine), moved(wanted, theirs))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "betas", "eps"),
+    [
+        (["method=idpg"], [0.9, 0.98], 1e-6),
+        (["method=ptuning_v2"], [0.9, 0.999], 1e-8),
+        (["method=ptuning_v2", "train.betas=[0.8,0.9]", "train.eps=1e-3"], [0.8, 0.9], 1e-3),
+    ],
+)
+def test_methods_set_them_and_so_does_the_command_line(overrides, betas, eps):
+    train = train_config(compose_run(overrides).config["train"])
+    assert (train.betas, train.eps) == (betas, eps)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"betas": [0.9]}, r"train.betas is \[0.9\]; use two numbers"),
+        ({"betas": [0.9, 1.0]}, r"train.betas is \[0.9, 1.0\]; use two numbers"),
+        ({"eps": 0.0}, "train.eps is 0.0; use more than 0"),
+    ],
+)
+def test_values_out_of_range_are_refused(own, message):
+    with pytest.raises(UserError, match=message):
+        check_train(TrainConfig(**own))

@@ -1,0 +1,129 @@
+"""A step that does not fit is done again in halves, once, and changes no number but by rounding."""
+
+import logging
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.small_runs import Memory, conll03, engine, member
+
+MAKE = partial(PTuningV2, length=3)
+DEVICE = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't ...")
+HOST = RuntimeError(str(HOST).replace("...", "allocate memory: you tried to allocate 9 bytes."))
+
+
+def members(backbone, data_dir, seeds=(1, 2), journals=(None, None)):
+    data = conll03(data_dir)
+    return [
+        member(MAKE, backbone, data, seed, journal=journal, max_steps=8, eval_every=4)
+        for seed, journal in zip(seeds, journals, strict=True)
+    ]
+
+
+class Scarce:
+    """A device with room for so many tokens in training, from a pass of it on."""
+
+    def __init__(self, backbone, room, start=0, error=DEVICE):
+        self.run, self.room, self.left, self.error = backbone.forward, room, start, error
+        backbone.forward = self.forward
+
+    def forward(self, given):
+        output = self.run(given)  # as a rule memory ends in the midst of a pass
+        self.left -= torch.is_grad_enabled()
+        if torch.is_grad_enabled() and self.left < 0 and given.mask.numel() > self.room:
+            raise self.error
+        return output
+
+
+def fitted(backbone, own, budget=60):
+    fit = engine(backbone, budget)
+    fit.place([one.method for one in own])
+    fit.fit(own)
+    return fit
+
+
+def same(own, others, tolerance):
+    for one, other in zip(own, others, strict=True):
+        assert one.step == other.step == 8 and one.failed is None
+        losses = (torch.tensor(m.journal.losses()) for m in (one, other))
+        torch.testing.assert_close(*losses, **tolerance)
+        for name, tensor in one.learned.items():
+            torch.testing.assert_close(tensor, other.learned[name], **tolerance)
+
+
+@pytest.mark.parametrize("error", [DEVICE, HOST], ids=["device", "host"])
+def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
+    tiny, data_dir, caplog, error
+):
+    """Dropout is on, and the step fails after some of its passes have left gradients."""
+    backbone = tiny()
+    own = members(backbone, data_dir)
+    Scarce(backbone, room=20, start=8, error=error)
+    with caplog.at_level(logging.WARNING):
+        fit = fitted(backbone, own)
+    (line,) = [r.getMessage() for r in caplog.records if "out of memory" in r.getMessage()]
+    assert f"{fit.token_budget} tokens at most, not 60" in line and fit.token_budget <= 20
+    step = int(line.split("step ")[1].split(":")[0])
+    assert step > 1
+    backbone = tiny()
+    reference = members(backbone, data_dir)
+    plain = engine(backbone, 60)
+    accumulate = plain._accumulate
+
+    def smaller(active):
+        if active[0].step == step - 1:
+            plain.token_budget = fit.token_budget
+        return accumulate(active)
+
+    plain._accumulate = smaller
+    plain.place([one.method for one in reference])
+    plain.fit(reference)
+    same(own, reference, {"atol": 0, "rtol": 0})
+    backbone = tiny()
+    whole = members(backbone, data_dir)
+    fitted(backbone, whole)
+    same(own, whole, {"atol": 1e-5, "rtol": 0})
+
+
+def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(tiny, data_dir):
+    backbone, journals = tiny(), (Memory(), Memory())
+    own = members(backbone, data_dir, journals=journals)
+    scarce = Scarce(backbone, room=20, start=8)
+    fit = engine(backbone, 60)
+    fit.place([one.method for one in own])
+    accumulate = fit._accumulate
+
+    def scarcer(active):
+        scarce.room = 0 if active[0].step == 5 else 20
+        return accumulate(active)
+
+    fit._accumulate = scarcer
+    with pytest.raises(UserError, match="out of memory at step 6") as caught:
+        fit.fit(own)
+    for part in ("hardware.checkpointing=true", "hardware.token_budget=", "hardware.population=1"):
+        assert part in str(caught.value)
+    assert all(p.grad is None for one in own for p in one.learned.values())
+    assert [one.journal.saved[1]["step"] for one in own] == [5, 5]
+    backbone = tiny()
+    again = members(backbone, data_dir, journals=[Memory(j.saved) for j in journals])
+    Scarce(backbone, room=20)
+    assert fitted(backbone, again).token_budget == fit.token_budget  # saved, so as before
+    backbone = tiny()
+    whole = members(backbone, data_dir)
+    Scarce(backbone, room=20, start=8)
+    fitted(backbone, whole)
+    for one, other in zip(again, whole, strict=True):
+        assert one.journal.losses() == other.journal.losses()[5:]
+        assert all(torch.equal(p, other.learned[name]) for name, p in one.learned.items())
+
+
+def test_another_error_is_not_taken_for_an_end_of_memory(tiny, data_dir):
+    backbone = tiny()
+    own = members(backbone, data_dir)
+    Scarce(backbone, room=0, error=RuntimeError("shapes do not fit"))
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        fitted(backbone, own)

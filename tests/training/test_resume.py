@@ -1,0 +1,100 @@
+"""An interrupted member goes on bit for bit: tensors, optimizer moments, losses, selection."""
+
+from contextlib import suppress
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.config.schema import Optimizer, Ties
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.idpg import IDPG
+from ptrun.method.lora import LoRA
+from ptrun.method.ptuning import PTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.facts import facts
+from tests.small_runs import Memory, conll03, engine, member
+from tests.task.test_multi import both
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
+        FineTuning,
+        partial(LoRA, rank=3, dropout=0.3),
+        partial(IDPG, length=3, hidden=8, order=4),
+    ],
+    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "idpg"],
+)
+@pytest.mark.parametrize("stop", [1, 7, 12])
+def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):
+    whole = _run(tiny(), data_dir, make, Memory())
+    first = _run(tiny(), data_dir, make, Memory(), stop=stop)
+    first.save()
+    second = _run(tiny(), data_dir, make, Memory(first.journal.saved))
+    assert whole.journal.losses()[stop:] == second.journal.losses()
+    assert whole.history == second.history and whole.best_step == second.best_step
+    for (name, a), (other, b) in zip(
+        sorted(whole.state()[0].items()), sorted(second.state()[0].items()), strict=True
+    ):
+        assert name == other and torch.equal(a, b), name
+
+
+TWO_RATES = {"lr": 1e-3, "backbone_lr": 1e-4, "backbone_weight_decay": 0.1, "drop_last": True}
+
+
+@pytest.mark.parametrize("optimizer", Optimizer)
+def test_two_rates_resume_bit_equal_after_an_evaluation_before_the_first_step(
+    tiny, tmp_path, optimizer
+):
+    """P-tuning's regimes: an encoder beside a tuned backbone, Adam as on LAMA."""
+    task = facts(tmp_path, "task.vocabulary=null")
+    make = partial(PTuning, tune_backbone=True)
+    train = {"task": task, "optimizer": optimizer, "eval_first": True, "ties": Ties.last}
+    train |= TWO_RATES
+    whole = _run(tiny(), tmp_path, make, Memory(), **train)
+    first = _run(tiny(), tmp_path, make, Memory(), stop=7, **train)
+    first.save()
+    second = _run(tiny(), tmp_path, make, Memory(first.journal.saved), **train)
+    assert whole.journal.losses()[7:] == second.journal.losses()
+    assert whole.history == second.history and whole.best_step == second.best_step
+    assert all(torch.equal(whole.learned[name], p) for name, p in second.learned.items())
+
+
+class _Cut(Exception):
+    pass
+
+
+def _run(backbone, data_dir, make, journal, stop=None, task=None, **train):
+    task = task or conll03(data_dir)
+    one = member(make, backbone, task, seed=5, journal=journal, **{"eval_every": 3, **train})
+    fit = engine(backbone)
+    fit.place([one.method])
+    if stop is not None:
+        evaluate = fit._evaluate
+
+        def cut(due):
+            evaluate(due)
+            if one.step == stop:
+                raise _Cut
+
+        fit._evaluate = cut
+    with suppress(_Cut):
+        fit.fit([one])
+    return one
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, data_dir, stop):
+    """MPT-2: Adam's bias correction counts a head's own updates, not the run's steps."""
+    task = both(data_dir)
+    make = partial(PTuningV2, length=3, pooler="none")
+    whole = _run(tiny(), data_dir, make, Memory(), task=task)
+    first = _run(tiny(), data_dir, make, Memory(), stop=stop, task=task)
+    first.save()
+    second = _run(tiny(), data_dir, make, Memory(first.journal.saved), task=task)
+    counts = {float(state["step"]) for state in whole.optimizer.state.values()}
+    assert len(counts) > 1  # else this would test nothing
+    assert whole.journal.losses()[stop:] == second.journal.losses()
+    assert all(torch.equal(whole.learned[name], p) for name, p in second.learned.items())

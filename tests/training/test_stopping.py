@@ -1,0 +1,65 @@
+"""Which evaluation is kept and when training stops, as P-tuning's few-shot runs do it."""
+
+from functools import partial
+
+import pytest
+
+from ptrun.config.schema import Ties
+from ptrun.method.fine_tuning import FineTuning
+from tests.small_runs import engine, member, sst2
+
+
+def judged(tiny, data_dir, scores, **train):
+    """Return a member that stops by itself; its evaluations score `scores`, the last for ever."""
+    backbone = tiny()
+    one = member(
+        partial(FineTuning),
+        backbone,
+        sst2(data_dir),
+        **{"max_steps": 60, "eval_every": 2, "patience": 10, **train},
+    )
+    told = iter(scores)
+    last = dict(scores[-1])
+    one.score = lambda answers: next(told, last)
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    return one
+
+
+@pytest.mark.parametrize(("ties", "best"), [(Ties.last, 22), (Ties.first, 2)])
+def test_a_constant_score_stops_at_the_eleventh_check(tiny, data_dir, ties, best):
+    """The first check is a gain over nothing; ties move the kept checkpoint, or do not."""
+    one = judged(tiny, data_dir, [{"accuracy": 50.0}], ties=ties)
+    assert len(one.history) == 11 and one.step == 22 and one.best_step == best
+
+
+def test_on_lama_a_tie_goes_on_and_only_what_is_worse_stops(tiny, data_dir):
+    """P-tuning §2a: stop after 20 epochs without a dev score as good as the best."""
+    scores = [{"accuracy": value} for value in (50.0, 50.0, 40.0, 50.0, 30.0)]
+    one = judged(tiny, data_dir, scores, ties=Ties.last_goes_on, patience=2)
+    assert len(one.history) == 6 and one.best_step == 8
+    same = judged(tiny, data_dir, [{"accuracy": 50.0}], ties=Ties.last_goes_on, patience=2)
+    assert same.step == same.best_step == 60
+
+
+def test_a_gain_starts_the_count_anew(tiny, data_dir):
+    scores = [{"accuracy": value} for value in (50.0, 50.0, 40.0, 60.0)]
+    one = judged(tiny, data_dir, [*scores, {"accuracy": 30.0}], ties=Ties.last, patience=3)
+    assert [row["accuracy"] for row in one.history][3:] == [60.0, 30.0, 30.0, 30.0]
+    assert one.best_step == 8
+
+
+def test_with_all_metrics_a_trade_is_not_kept_and_only_a_gain_in_all_is_progress(tiny, data_dir):
+    """CB and MultiRC: as good in accuracy and F1 is kept, better in both resets the count."""
+    told = [(50, 50), (60, 40), (60, 50), (60, 60), (70, 70), (70, 70)]
+    scores = [{"accuracy": float(a), "f1": float(f)} for a, f in told]
+    one = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=4)
+    assert one.best_step == one.step == 2 * (5 + 4)
+    short = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=3)
+    assert len(short.history) == 4 and short.best_step == 8
+
+
+def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
+    one = judged(tiny, data_dir, [{"accuracy": float("nan")}])
+    assert one.failed == "dev accuracy is nan at step 2" and not one.active
