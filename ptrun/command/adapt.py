@@ -1,152 +1,41 @@
-"""`ptrun adapt backbone=t5_v1_1_base corpus=DIR [KEY=VALUE ...]`: LM adaptation (Lester et al.).
+"""Train an encoder-decoder on as a language model (LM adaptation).
 
-What it makes is a folder like any other: `ptrun backbone.path=FOLDER method.pattern=ppt_lm ...`.
+Lester et al. 2021, section 3.1. Writes a model folder that every run can use, with backbone.path=
+and method.pattern=ppt_lm. The same command resumes an interrupted adaptation.
 """
 
 import inspect
 import json
-import logging
 from collections.abc import Sequence
-from dataclasses import asdict
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from ptrun.config.arguments import Parser
 
-from ptrun.backbone import tokenizers
-from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build
-from ptrun.config.paths import options
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
-from ptrun.pretrain import folder
-from ptrun.pretrain.adaptation import state
-from ptrun.pretrain.adaptation.continuations import Continuations, encoder
-from ptrun.pretrain.adaptation.recipe import Adaptation
-from ptrun.pretrain.adaptation.training import Trainer
-from ptrun.prompt.spelling import mask_ids
-from ptrun.readout.head import decoder_start
-from ptrun.task.ppt.documents import digest
+EXAMPLES = """\
+  ptrun adapt corpus=pocket steps=200 out=DIR                    pocket_t5, offline, in minutes
+  ptrun adapt backbone=t5_v1_1_base corpus=DIR device=cuda       T5 v1.1 on your own text
+"""
 
-_LOG = logging.getLogger(__name__)
-_TARGET = f"{Adaptation.__module__}.Adaptation"
-_FREE = ("corpus", "out", "steps", "device", "token_budget", "log_every", "save_every")
-"""Keys that may change before an adaptation goes on; the corpus counts by its content."""
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("adapt", __doc__, EXAMPLES)
+    made.overrides("backbone=NAME, backbone.path=FOLDER, corpus=DIR, and the keys below")
+    return made
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Adapt one backbone, or go on with it, and write its folder.
+    """Adapt one backbone and print its figures.
 
     Raises:
         UserError: a name, key or value is wrong, or the folder is taken.
     """
-    backbone, recipe = read(arguments)
-    out = Path(recipe.out or f"outputs/adapt/{backbone.name}_lm")
-    if out.exists():
-        raise UserError(f"out={out} is taken; give another folder, or remove it first.")
-    try:
-        figures = _run(backbone, recipe, out)
-    except UserError as error:  # the stream of documents names the keys of a task
-        raise UserError(str(error).replace("task.source.", "")) from error
-    print(json.dumps({"folder": str(out), **figures}))
+    made = parser()
+    if {"-h", "--help"} & set(arguments):
+        from ptrun.pretrain.adaptation.recipe import Adaptation
 
+        keys = inspect.cleandoc(Adaptation.__doc__ or "").split("Args:\n", 1)[1]
+        made.epilog = f"keys:\n{keys}\n\n{made.epilog}"
+    overrides = made.parse(arguments).overrides
+    from ptrun.pretrain.adaptation.adapting import adapt
 
-def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
-    """Return the backbone and the recipe that a command line names.
-
-    Raises:
-        UserError: a name, key or value is wrong, or the backbone has no decoder.
-    """
-    if wrong := [a for a in arguments if "=" not in a]:
-        raise UserError(f"adapt {wrong[0]}: expected KEY=VALUE, as in backbone=t5_v1_1_base.")
-    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
-    name = named[-1] if named else "pocket_t5"
-    if name not in (known := options("backbone")):
-        raise UserError(unknown("backbone", name, known))
-    try:
-        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
-        own = OmegaConf.merge(OmegaConf.load(known[name]), given.pop("backbone", {}))
-    except OmegaConfBaseException as error:
-        raise UserError(f"adapt: {str(error).splitlines()[0]}") from error
-    nodes = {
-        "backbone": build.plain(own),  # type: ignore[arg-type]
-        "adapt": {"_target_": _TARGET, **build.plain(given)},
-    }
-    build.check(nodes)
-    backbone: PretrainedBackbone = build.build(nodes["backbone"])
-    if backbone.family != "seq2seq":
-        raise UserError(
-            f"backbone={backbone.name} is {backbone.family}; LM adaptation is for "
-            "encoder-decoders: type backbone=t5_v1_1_base, or backbone=pocket_t5."
-        )
-    return backbone, build.build(nodes["adapt"])
-
-
-def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[str, Any]:
-    """Train, write the folder and return its figures."""
-    source = _source(backbone, recipe)
-    held_out = source.held_out()
-    backbone.load()
-    trainer = Trainer(backbone, recipe, source, _device(recipe.device))
-    plan, file = _plan(backbone, recipe), out.with_name(f"{out.name}.state.safetensors")
-    if saved := state.read(file, plan):
-        trainer.resume(*saved)
-        _LOG.info("going on from step %d of %d", trainer.step, recipe.steps)
-    before = saved[1]["before"] if saved else trainer.evaluate(held_out)
-    _LOG.info("held out, before: %s", before)
-
-    def save() -> None:
-        tensors, plain = trainer.state()
-        state.write(file, plan, tensors, {**plain, "before": before})
-
-    trainer.train(save)
-    figures = {"before": before, "after": trainer.evaluate(held_out)}
-    told = {"steps": trainer.step, "held_out": len(held_out), **figures}
-    told["seconds"] = round(trainer.seconds, 1)
-    result = {"plan": plan, **told, "versions": folder.versions()}
-    assert backbone.folder is not None
-    copy = partial(tokenizers.copy, backbone.folder)
-    folder.save(out, backbone.model, copy, result, trainer.log)
-    file.unlink(missing_ok=True)
-    return told
-
-
-def _source(backbone: PretrainedBackbone, recipe: Adaptation) -> Continuations:
-    """Return what a backbone reads of the corpus."""
-    tokenizer = backbone.tokenizer()
-    marks, spans = mask_ids(tokenizer, 1) if recipe.sentinel else ([], True)
-    if not spans:
-        raise UserError(f"sentinel=true: backbone={backbone.name} has none; type sentinel=false.")
-    return Continuations(recipe, encoder(tokenizer), decoder_start(backbone), *marks)
-
-
-def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
-    """Return all that decides the weights, and names for readers; no paths."""
-    plan = {key: value for key, value in asdict(recipe).items() if key not in _FREE}
-    return {
-        "backbone": backbone.name,
-        "weights": backbone.weights,
-        "tokenizer": backbone.tokenizer_digest(),
-        "corpus": Path(recipe.corpus).name,
-        "corpus_digest": digest(recipe.corpus),
-        **plan,
-    }
-
-
-def _device(wanted: str) -> str:
-    """Return the device that `auto` stands for, or the one asked for."""
-    import torch
-
-    cuda = torch.cuda.is_available()
-    if wanted == "cuda" and not cuda:
-        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
-    return "cuda" if cuda and wanted != "cpu" else "cpu"
-
-
-def usage() -> str:
-    """Return what `ptrun adapt --help` prints."""
-    keys = inspect.cleandoc(Adaptation.__doc__ or "").split("Args:\n", 1)[1]
-    head = "ptrun adapt backbone=NAME [backbone.path=FOLDER] corpus=DIR [KEY=VALUE ...]"
-    return "\n".join([head, "", "Keys:", keys])
+    print(json.dumps(adapt(overrides)))

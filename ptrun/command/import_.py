@@ -1,4 +1,8 @@
-"""`ptrun import cpm2|glm|megatron SOURCE --out DIR [options]`."""
+"""Convert a checkpoint of CPM-2, GLM or Megatron-11B into a model folder.
+
+Reads the authors' files without running their code and writes safetensors. Use the folder with
+backbone=NAME backbone.path=DIR.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -10,9 +14,10 @@ from ptrun.config.arguments import Parser
 if TYPE_CHECKING:
     from ptrun.importing.convert import Imported
 
-_USAGE = """\
-ptrun import cpm2 SHARDS --out DIR [options]
-       ptrun import glm|megatron SOURCE --out DIR [options]"""
+EXAMPLES = """\
+  ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2              GLM-2B or GLM-10B
+  ptrun import cpm2 SHARDS --out DIR --tokenizer vocab.txt          CPM-2
+"""
 _KINDS = """\
 what SOURCE holds, each a folder:
   cpm2      Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt
@@ -27,10 +32,10 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: the arguments are wrong, or the checkpoint cannot be imported.
     """
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    made = parser()
+    given = made.parse(arguments)
     if given.unscale and given.kind != "cpm2":
-        parser.error("--unscale is for cpm2 alone")
+        made.error("--unscale is for cpm2 alone")
     print(_import(given).line())
 
 
@@ -55,23 +60,20 @@ def _import(given: argparse.Namespace) -> "Imported":
     return import_megatron(given.source, given.out, dtype=given.dtype, tokenizer=given.tokenizer)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="ptrun import",
-        usage=_USAGE,
-        epilog=_KINDS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("kind", choices=["cpm2", "glm", "megatron"], help="whose checkpoint it is")
-    parser.add_argument("source", type=Path, help="folder of the checkpoint")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    parser.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
-    parser.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
-    parser.add_argument(
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("import", __doc__, EXAMPLES)
+    made.epilog = f"{_KINDS}\n\n{made.epilog}"
+    made.add_argument("kind", choices=["cpm2", "glm", "megatron"], help="whose checkpoint it is")
+    made.add_argument("source", type=Path, help="folder of the checkpoint")
+    made.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    made.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
+    made.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
+    made.add_argument(
         "--tokenizer",
         type=Path,
         metavar="FROM",
         help="cpm2: its vocab.txt; glm: folder with GPT-2's tokenizer.json (or vocab.json and "
         "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
     )
-    return parser
+    return made

@@ -1,166 +1,52 @@
-"""`ptrun plan [KEY=VALUE ...]`: jobs and their state, parameters, memory and time, before any run.
+"""Show jobs and their state, parameters, memory on each engine, and what fits.
 
-Needs no weights, no data and no network; `probe=N` needs the first two.
+Needs no weights, data or network. With --probe it takes some real steps on this machine, to tell
+the time of a run; that needs both.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import gc
+import sys
+from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.markup import escape
+from ptrun.config.arguments import Parser
 
-from ptrun.config.compose import Composed
-from ptrun.config.explain import composed
-from ptrun.config.paths import options
-from ptrun.errors import UserError
-from ptrun.planning import table
-from ptrun.planning.costs import Costs, costs
-from ptrun.planning.devices import visible
-from ptrun.planning.jobs import Job, expanded, job
-from ptrun.planning.layout import Layout, layout_of
-from ptrun.planning.probe import probe
-from ptrun.planning.texts import Texts, steps, texts
-
-_OWN = {"length": int, "probe": int, "device_gib": float}
-_BESIDE_MEMORY = ("seed", "data_seed", "name", "outputs", "rerun", "tracking", "expected", "start")
+EXAMPLES = """\
+  ptrun plan method=ptuning_v2 seed=1,2,3                three jobs, their state and memory
+  ptrun plan backbone=t5_xxl_lm_adapt method=prompt_tuning --device-gib 80   does it fit there?
+"""
+_LEAST = {"length": 1, "probe": 2, "device_gib": 1}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Keys of the command's own, which no run has."""
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("plan", __doc__, EXAMPLES)
+    made.overrides("what is typed for the runs; commas make several, as in a sweep")
+    made.add_argument("-m", "--multirun", action="store_true", help="accepted, and not needed")
+    made.add_argument("--length", type=int, metavar="N", help="tokens of a text")
+    made.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
+    made.add_argument("--probe", type=int, metavar="N", help="take N steps to tell the time")
+    return made
 
-    length: int | None = None
-    """Tokens of a text."""
-    probe: int | None = None
-    """Steps to take, to know the time."""
-    device_gib: float | None = None
-    """Memory of a device that is not here."""
 
-
-def shown(arguments: Sequence[str]) -> Group:
-    """Return what to print.
+def main(arguments: Sequence[str]) -> None:
+    """Print jobs and what they need.
 
     Raises:
-        UserError: a key or value is wrong; a job of several that is refused is a line instead.
+        UserError: a key or value is wrong, or the only job is rejected.
     """
-    asked, overrides = _asked(arguments)
-    if asked.probe is None:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    jobs = [_job(own, title, asked) for own, title in expanded(overrides)]
-    if all(own.planned is None for own in jobs):
-        raise UserError(jobs[0].state.removeprefix("refused: "))
-    groups = _alike([own for own in jobs if own.planned])
-    parts = [_group(own, asked) for own in groups]
-    seconds = {id(own): found for g, (_, found) in zip(groups, parts, strict=True) for own in g}
-    took = [seconds.get(id(own)) for own in jobs]
-    head: list[RenderableType] = [table.jobs_table(jobs, took)]
-    left = [s for own, s in zip(jobs, took, strict=True) if s is not None and not own.done]
-    if asked.probe:
-        head.append(f"All that is left to do: {table.duration(sum(left))}, one after another.")
-    return Group(*head, *(line for lines, _ in parts for line in lines))
-
-
-def _asked(arguments: Sequence[str]) -> tuple[Asked, list[str]]:
-    """Return the command's own keys, and the others.
-
-    Raises:
-        UserError: a value is no number, or out of range.
-    """
-    found: dict[str, Any] = {}
-    rest = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if key in _OWN and equals:
-            found[key] = _number(key, value)
-        elif argument.startswith("-") and argument not in ("-m", "--multirun"):
-            raise UserError(f"plan takes KEY=VALUE only, not {argument}: ptrun plan seed=1,2,3")
-        elif not argument.startswith("-"):
-            rest.append(argument)
-    return Asked(**found), rest
-
-
-def _number(key: str, value: str) -> float:
-    least = 2 if key == "probe" else 1
+    made = parser()
+    given = made.parse(arguments)
+    for key, least in _LEAST.items():
+        value = getattr(given, key)
+        if value is not None and not value >= least:
+            made.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
+    gc.disable()  # looking again and again through all that is imported takes a second
     try:
-        number: float = _OWN[key](value)
-    except ValueError:
-        number = 0
-    if number < least:
-        raise UserError(f"{key} is {value!r}; use a number, {least} or more: {key}=80")
-    return number
+        from rich.console import Console
 
+        from ptrun.planning.overview import Asked, overview
 
-def _job(overrides: tuple[str, ...], title: str, asked: Asked) -> Job:
-    own = composed(overrides)
-    return job(title, overrides, own, _layout(own, asked))
-
-
-def _layout(own: Composed, asked: Asked) -> Layout:
-    """Return the layout of a run's own engine."""
-    node = own.config["hardware"]
-    dtype = own.config["backbone"].get("dtype", "bf16")
-    return layout_of(own.names["hardware"], node, dtype, asked=asked.device_gib is not None)
-
-
-def _others(first: Job, asked: Asked) -> Iterator[Layout]:
-    """Yield the layouts of the other engines, with what was typed for the chosen one."""
-    for option in options("hardware"):
-        if option != first.composed.names["hardware"]:
-            typed = [o for o in first.overrides if not o.startswith("hardware=")]
-            yield _layout(composed([*typed, f"hardware={option}"]), asked)
-
-
-def _alike(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Return jobs in groups that need the same."""
-    groups: dict[str, list[Job]] = {}
-    for own in jobs:
-        groups.setdefault(_needs(own.composed.config), []).append(own)
-    return list(groups.values())
-
-
-def _needs(config: Mapping[str, Any]) -> str:
-    kept = {key: value for key, value in config.items() if key not in _BESIDE_MEMORY}
-    train = {key: kept["train"][key] for key in ("batch_size", "max_steps", "epochs")}
-    return repr({**kept, "train": train})
-
-
-def _group(alike: Sequence[Job], asked: Asked) -> tuple[list[RenderableType], float | None]:
-    """Return the lines of jobs that need the same, and the seconds of each, if probed."""
-    first = alike[0]
-    assert first.planned is not None
-    found = texts(first.planned, asked.length)
-    own = costs(first.planned, found.length)
-    layouts = [_layout(first.composed, asked), *_others(first, asked)]
-    own.memory(layouts[0])  # refused here if it cannot be
-    devices = visible(asked.device_gib)
-    names = first.composed.names
-    lines: list[RenderableType] = [
-        "",
-        escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),
-        table.counts_table(own),
-        table.memory_table(own, layouts),
-        f"Text: {found.length} tokens, {found.origin}; the prompt's own come on top.",
-        table.file_line(own),
-        *table.fit_lines(own, layouts, devices),
-        *table.population_line(own, layouts[0], devices),
-        _told_steps(own, found),
-    ]
-    if not asked.probe:
-        return lines, None
-    took = probe(first.planned, layouts[0], asked.probe)
-    lines.append(
-        f"Probed {asked.probe} steps: {took.step:.3f} s a step, {took.answer:.4f} s an answer; "
-        f"{table.duration(took.run)} a run, loading aside."
-    )
-    return lines, took.run
-
-
-def _told_steps(own: Costs, found: Texts) -> str:
-    count = steps(own.planned, found)
-    if count is None:
-        return (
-            "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
-        )
-    return f"Steps: {count:,} of {own.batch_size} examples; probe=20 takes 20 to tell the time."
+        shown = overview(given.overrides, Asked(given.length, given.probe, given.device_gib))
+    finally:
+        gc.enable()
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)

@@ -1,6 +1,8 @@
-"""`ptrun pretrain backbone=pocket_t5 [corpus=DIR] [KEY=VALUE ...]`: make a small backbone.
+"""Pretrain a small backbone, on the pocket world or on your own text.
 
-MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the environment save time on a CPU.
+Writes a model folder. With --random it writes a folder of any backbone's full shape with random
+weights, to try a machine with. MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the
+environment save time on a CPU.
 """
 
 import inspect
@@ -16,25 +18,43 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import build
+from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain.recipe import Recipe
-from ptrun.pretrain.synthetic import command as synthetic
 
 _LOG = logging.getLogger(__name__)
+EXAMPLES = """\
+  ptrun pretrain backbone=pocket_t5 corpus=DIR out=FOLDER              a small T5 on your text
+  ptrun pretrain --random backbone=t5_xxl_lm_adapt out=FOLDER          11B random weights
+"""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("pretrain", __doc__, EXAMPLES)
+    made.overrides("backbone=NAME and the keys below; model.KEY=VALUE goes deeper")
+    made.add_argument("--random", action="store_true", help="write random weights, train nothing")
+    return made
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pre-train one model and write its folder; with `--random` write one that nobody trained.
+    """Write the folder of one model and print its figures.
 
     Raises:
         UserError: a recipe or a key is unknown, a value does not fit, or the folder is taken.
     """
-    if synthetic.FLAG in arguments:
-        synthetic.main(arguments)
+    made = parser()
+    if {"-h", "--help"} & set(arguments):
+        made.epilog = f"{_keys()}\n\n{made.epilog}"
+    given = made.parse(arguments)
+    if given.random:
+        from ptrun.pretrain.synthetic.command import main as write_random
+
+        write_random(given.overrides)
         return
-    recipe = read(arguments)
+    recipe = read(given.overrides)
     out = Path(recipe.out or f"outputs/pretrain/{recipe.name}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UserError(f"out={out} is taken; give another folder, or remove it first.")
@@ -43,9 +63,6 @@ def main(arguments: Sequence[str]) -> None:
 
 def read(arguments: Sequence[str]) -> Recipe:
     """Return the recipe that the command line names, with its overrides."""
-    wrong = [a for a in arguments if "=" not in a]
-    if wrong:
-        raise UserError(f"pretrain {wrong[0]}: expected KEY=VALUE, as in backbone=pocket_t5.")
     named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
     name = named[-1] if named else "pocket_bert"
     recipes = options("pretrain")
@@ -58,7 +75,7 @@ def read(arguments: Sequence[str]) -> Recipe:
         raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
     content = build.plain(node)  # type: ignore[arg-type]
     build.check({"pretrain": content})
-    made: Recipe = build.build(content)
+    made: Recipe = build.build("pretrain", content)
     return made
 
 
@@ -94,10 +111,13 @@ def _device(wanted: str, cuda: bool) -> Literal["cpu", "cuda"]:
     return "cuda" if cuda and wanted != "cpu" else "cpu"
 
 
-def usage() -> str:
-    """Return what `ptrun pretrain --help` prints, `--random` included."""
+def _keys() -> str:
+    """Return the recipes and their keys, with and without `--random`."""
+    from ptrun.pretrain.synthetic.recipe import Synthetic
+
     recipes = [f"  {name:<16}{describe(file)}" for name, file in options("pretrain").items()]
-    keys = inspect.cleandoc(Recipe.__doc__ or "").split("Args:\n", 1)[1]
-    told = "Keys, with the defaults of conf/pretrain/NAME.yaml (model.KEY=VALUE goes deeper):"
-    head = "ptrun pretrain backbone=NAME [KEY=VALUE ...]"
-    return "\n".join([head, "", *recipes, "", told, keys, "", synthetic.usage()])
+    keys, random = (
+        inspect.cleandoc(made.__doc__ or "").split("Args:\n", 1)[1] for made in (Recipe, Synthetic)
+    )
+    head = "keys (defaults: conf/pretrain/NAME.yaml):"
+    return "\n".join(["backbones:", *recipes, "", head, keys, "", "keys with --random:", random])

@@ -1,15 +1,51 @@
-"""The parser of commands that have options of their own."""
+"""The parser of commands: overrides are `key=value`, a command's own options `--flag value`."""
 
 import argparse
+from collections.abc import Sequence
 from typing import NoReturn
 
 from ptrun.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are shown like all others; `prog` is `ptrun COMMAND`."""
+    """A parser whose errors are shown like all others.
+
+    Args:
+        command: its name, as typed after `ptrun`.
+        description: what the command does; the first line is its summary.
+        examples: two command lines or more, each with what it does.
+    """
+
+    def __init__(self, command: str, description: str | None, examples: str):
+        super().__init__(
+            prog=f"ptrun {command}",
+            description=(description or "").strip(),
+            epilog=f"examples:\n{examples.rstrip()}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.command = command
+
+    def overrides(self, text: str) -> None:
+        """Accept overrides of the configuration; `text` says which ones."""
+        self.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=text)
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return what was typed; overrides and options may be mixed.
+
+        Raises:
+            UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
+        """
+        given = self.parse_intermixed_args(arguments)
+        flags = {flag for action in self._actions for flag in action.option_strings}
+        for override in getattr(given, "overrides", []):
+            key, equals, value = override.partition("=")
+            if f"--{key}" in flags:
+                self.error(f"{override} is an option of the command: type --{key} {value}".rstrip())
+            if not equals and not override.startswith("~"):
+                self.error(f"expected KEY=VALUE, got {override!r}")
+        return given
 
     def error(self, message: str) -> NoReturn:
         """Raise what the command line shows."""
-        command = self.prog.removeprefix("ptrun ")
-        raise UserError(f"{command}: {message}.\n{self.format_usage().strip()}")
+        raise UserError(f"{self.command}: {message}.\nSee ptrun {self.command} --help.")

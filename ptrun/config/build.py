@@ -1,66 +1,72 @@
 """From a YAML node to an object: the constructor's signature is the schema.
 
 Positional parameters of a component come from the run, keyword-only ones from YAML. All problems
-of all nodes are found before anything is built, and reported together.
+of all nodes are collected and reported together before anything is built.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptrun.config.components import TARGET, component, targets
 from ptrun.config.suggest import did_you_mean
 from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
 
-_TARGET = "_target_"
+
+@dataclass(frozen=True)
+class Component:
+    """A checked node of a group, to be built when its runtime arguments are there."""
+
+    group: str
+    node: Mapping[str, Any]
+
+    @property
+    def target(self) -> Any:
+        """The class it names."""
+        return target(self.group, self.node)
+
+    def build(self, *runtime: Any) -> Any:
+        """Return the object, given what the run passes by position."""
+        return build(self.group, self.node, *runtime)
 
 
-def target(node: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the class or function that a component node names.
+def target(group: str, node: Mapping[str, Any]) -> Any:
+    """Return the class that a component node of a group names.
 
     Raises:
-        UserError: the node has no `_target_`, or it cannot be imported.
+        UserError: it names none, or one that may not be imported (`ptrun.config.components`).
     """
-    path = node.get(_TARGET)
-    if not isinstance(path, str):
-        raise UserError(f"_target_ is {path!r}; give the dotted path of a ptrun component.")
-    module, _, name = path.rpartition(".")
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"_target_ {path!r} cannot be imported: {error}.") from error
-    return found  # type: ignore[no-any-return]
+    return component(group, node.get(TARGET))
 
 
-def problems(group: str, node: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a component node, one line each; empty if it can be built."""
-    made = target(node)
-    allowed, hints, needed = _schema(made)
-    given = {str(key): value for key, value in node.items() if key != _TARGET}
-    found = [
-        f"{group}.{key}: unknown{did_you_mean(key, allowed) or '.'} "
+def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
+    """Return what is wrong with a component node, one line each; empty if it can be built.
+
+    `path` is where the node is in the configuration, if it is inside another one.
+    """
+    path = path or group
+    allowed, hints, needed = _schema(target(group, node))
+    given = {str(key): value for key, value in node.items() if key != TARGET}
+    lines = [
+        f"{path}.{key}: unknown{did_you_mean(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
         for key in given.keys() - set(allowed)
     ]
-    found += [
-        line
-        for key, value in given.items()
-        for name, inner in _components(value).items()
-        for line in problems(f"{group}.{key}.{name}", inner)
-    ]
-    found += [
-        f"{group}.{key}: expected {spell(hints[key])}, got {value!r}."
-        for key, value in given.items()
-        if key in hints and not fits(value, hints[key])
-    ]
-    found += [
-        f"{group}.{key}: missing; type {group}.{key}=..." for key in needed if key not in given
-    ]
-    return sorted(found)
+    for key, value in given.items():
+        inner = _components(value)
+        for name, own in inner.items():
+            lines += problems(group, own, f"{path}.{key}.{name}")
+        if not inner and any(True for _ in targets(value)):
+            lines.append(f"{path}.{key}: no component may be here. Remove its {TARGET}.")
+        if key in hints and not fits(value, hints[key]):
+            lines.append(f"{path}.{key}: expected {spell(hints[key])}, got {value!r}.")
+    lines += [f"{path}.{key}: missing; type {path}.{key}=..." for key in needed if key not in given]
+    return sorted(lines)
 
 
 def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
@@ -99,7 +105,7 @@ def plain(node: DictConfig) -> dict[str, Any]:
 
 
 def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse component nodes that cannot be built, all problems at once.
+    """Refuse component nodes, by group, that cannot be built.
 
     Raises:
         UserError: one line a problem, each with the key, what is allowed and the value given.
@@ -109,20 +115,20 @@ def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
         raise UserError("\n".join(found))
 
 
-def build(node: Mapping[str, Any], *runtime: Any) -> Any:
+def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:
     """Return the component a checked node describes, given what the run passes by position.
 
     Components inside it, by name, are built first and given the same.
     """
-    keys = {k: v for k, v in node.items() if k != _TARGET}
+    keys = {k: v for k, v in node.items() if k != TARGET}
     for key, value in keys.items():
         if inner := _components(value):
-            keys[key] = {name: build(own, *runtime) for name, own in inner.items()}
-    return target(node)(*runtime, **keys)
+            keys[key] = {name: build(group, own, *runtime) for name, own in inner.items()}
+    return target(group, node)(*runtime, **keys)
 
 
 def _components(value: Any) -> dict[str, Mapping[str, Any]]:
     """Return the components a value holds by name; a value holds them alone or not at all."""
     nodes = value if isinstance(value, Mapping) else {}
-    inner = {k: v for k, v in nodes.items() if isinstance(v, Mapping) and _TARGET in v}
+    inner = {k: v for k, v in nodes.items() if isinstance(v, Mapping) and TARGET in v}
     return inner if len(inner) == len(nodes) else {}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -16,9 +16,10 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ptrun.config import schema
-from ptrun.config.build import plain
+from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, user_dirs
 from ptrun.config.suggest import unknown
+from ptrun.config.user_files import check_user_files
 from ptrun.errors import UserError
 
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
@@ -28,8 +29,9 @@ class UserFolders(SearchPathPlugin):
     """Puts `./ptrun_conf` and `$PTRUN_CONFIG_DIR` before the shipped files: the user's win."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Prepend the folders that exist."""
+        """Prepend the folders that exist, once their files were checked."""
         for folder in reversed(user_dirs()):
+            check_user_files(folder)
             search_path.prepend(provider="ptrun-user", path=folder.as_uri(), anchor="main")
 
 
@@ -38,10 +40,75 @@ Plugins.instance().register(UserFolders)
 
 @dataclass(frozen=True)
 class Composed:
-    """A run's configuration as plain data, and which option of each group it chose."""
+    """A run's configuration as plain data, and which option of each group it chose.
+
+    `ptrun.run.plan` turns it into a `Plan`. Other modules use the properties below.
+    """
 
     config: dict[str, Any]
     names: dict[str, str]
+
+    @property
+    def outputs(self) -> Path:
+        """The folder of all runs."""
+        return Path(self.config["outputs"])
+
+    @property
+    def name(self) -> str:
+        """The name of the group of runs, a folder below `outputs`."""
+        return str(self.config["name"])
+
+    @property
+    def data_dir(self) -> str | None:
+        """The folder of local data."""
+        return self.config["data_dir"]  # type: ignore[no-any-return]
+
+    @property
+    def train(self) -> schema.TrainConfig:
+        """How the run is trained."""
+        return schema.train_config(self.config["train"])
+
+    @property
+    def rerun(self) -> bool:
+        """Whether a finished run is repeated."""
+        return bool(self.config["rerun"])
+
+    @property
+    def hardware(self) -> schema.HardwareConfig:
+        """The devices and processes that are requested.
+
+        Raises:
+            UserError: a key or value of `hardware` is wrong.
+        """
+        check({"hardware": self.config["hardware"]})
+        return schema.hardware_config(self.config["hardware"])
+
+    @property
+    def dtype(self) -> str:
+        """The precision in which the backbone's preset is meant to run."""
+        return str(self.config["backbone"].get("dtype", "bf16"))
+
+    @property
+    def backbone_source(self) -> str | None:
+        """How to get the backbone's weights, if they are neither shipped, local nor on the hub."""
+        node = self.config["backbone"]
+        here = any(node.get(key) for key in ("hub", "shipped", "path"))
+        return None if here else str(node["source"])
+
+    @property
+    def backbone_name(self) -> str:
+        """The backbone's own name, whatever its option is called."""
+        return str(self.config["backbone"]["name"])
+
+    def components(self) -> dict[str, Component]:
+        """Return the component of each group.
+
+        Raises:
+            UserError: a key or value is wrong.
+        """
+        nodes = {group: self.config[group] for group in schema.GROUPS}
+        check(nodes)
+        return {group: Component(group, node) for group, node in nodes.items()}
 
 
 def loosen(override: str) -> str:
@@ -73,6 +140,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     known = {field.name for field in fields(schema.RunConfig)}
     for key in content.keys() - known:
         raise UserError(unknown(key, key, known))
+    _check_name(str(content["name"]))
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # a shell leaves `a=~/b` alone
@@ -87,6 +155,17 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     if isinstance(task.get("train"), str):
         names["task"] = _own_name(names["task"], str(task.get("name") or task["train"]))
     return Composed(content, names)
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that is not a path below `outputs`.
+
+    Raises:
+        UserError: it is absolute, empty, or leads out of the folder.
+    """
+    parts = PurePath(name).parts
+    if not parts or PurePath(name).is_absolute() or ".." in parts:
+        raise UserError(f"name={name}: expected a folder below outputs, such as name=my_runs.")
 
 
 def _own_name(option: str, given: str) -> str:

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 _BESIDE_THE_NUMBERS = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
+_LONGEST = 120  # bytes of one name in a path
 _BY_START = ("pretraining",)  # `start` names the run that it describes
 
 
@@ -54,7 +57,18 @@ def _names_file(key: str, value: Any) -> bool:
 def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:
     """Return `method-backbone-task-setting-s<seed>-<8 hex>`."""
     parts = [names[group] for group in ("method", "backbone", "task", "setting")]
-    return "-".join([*parts, f"s{content['seed']}", _digest(content)])
+    return "-".join([*map(file_name, parts), f"s{int(content['seed'])}", _digest(content)])
+
+
+def file_name(text: str) -> str:
+    """Return text as one part of a path; signs that have a meaning in paths are encoded.
+
+    A long text is cut and ends in a hash, because file systems allow 255 bytes.
+    """
+    name = re.sub(r"[^\w.+,=@~ -]", lambda sign: quote(sign[0], safe=""), text)
+    if len(name.encode()) > _LONGEST:
+        name = f"{name[: _LONGEST // 4]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return name if name.strip(".") else name.replace(".", "%2E")
 
 
 def group_id(content: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The typed root of a run's configuration: plain data only, behaviour lives in the components."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -86,6 +86,32 @@ def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
     kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties}
     return TrainConfig(**{**node, **{key: kind(node[key]) for key, kind in kinds.items()}})
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """What a run asks for: device, precision, memory and processes.
+
+    `model_parallel` and `ranks` are None where the engine is a single process.
+    """
+
+    device: str
+    precision: str
+    token_budget: int
+    checkpointing: bool
+    model_parallel: int | None = None
+    ranks: int | None = None
+
+    @property
+    def divides(self) -> bool:
+        """Whether several processes do the run together."""
+        return self.model_parallel is not None
+
+
+def hardware_config(node: Mapping[str, Any]) -> HardwareConfig:
+    """Return the typed form of a plain node."""
+    known = [field.name for field in fields(HardwareConfig)]
+    return HardwareConfig(**{key: node[key] for key in known if key in node})
 
 
 @dataclass

@@ -1,38 +1,17 @@
-"""What differs between two runs, told: facts, numbers, answers, and whether that may be.
-
-ptrun diff A B        # run folders, or run ids or their beginnings below `outputs`
-"""
+"""The text that `ptrun diff` prints: facts, metrics, predictions, and whether they may differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ptrun.difference.answers import FILE, Answers
 from ptrun.difference.facts import Fact, differing
 from ptrun.difference.verdict import lacks, measured, verdict
-from ptrun.errors import UserError
-from ptrun.run.find import Run, find
+from ptrun.run.find import Run
 
 _WIDTH = 72
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print what differs between two runs.
-
-    Raises:
-        UserError: there are not two, or one is not there, has not ended or is damaged.
-    """
-    outputs = [a.partition("=")[2] for a in arguments if a.startswith("outputs=")]
-    given = [a for a in arguments if not a.startswith("outputs=")]
-    if len(given) != 2 or len(outputs) > 1:
-        raise UserError("diff takes two runs: ptrun diff A B [outputs=DIR]; run folders or ids.")
-    own, other = (find(one, "diff", Path(*outputs or ["outputs"])) for one in given)
-    if own.folder.resolve() == other.folder.resolve():
-        raise UserError(f"diff: {own.folder} is both of the two; give another run.")
-    print(told(own, other))
-
-
-def told(a: Run, b: Run) -> str:
+def difference(a: Run, b: Run) -> str:
     """Return what differs, a line each; the last lines say whether the two should be equal."""
     facts, found = differing(a, b), measured(a, b)
     lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b), "answers"]

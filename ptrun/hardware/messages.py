@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 
 
 def is_main_rank() -> bool:
@@ -19,3 +20,9 @@ def log_to_stderr() -> None:
     logging.getLogger("DeepSpeed").addFilter(
         lambda record: "Setting accelerator to CPU" not in record.getMessage()
     )
+
+
+def print_error(error: Exception) -> None:
+    """Print the message of an error, and which rank it is from if there are several."""
+    rank = "" if is_main_rank() else f"rank {os.environ['RANK']}: "
+    print(f"ptrun: {rank}{error}", file=sys.stderr)

@@ -1,61 +1,54 @@
 """How many ranks this machine gets when a user starts a run without a launcher."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 
 
-def divides(hardware: Mapping[str, Any]) -> bool:
-    """Return whether a run's hardware is several processes that each hold a part of it."""
-    return "model_parallel" in hardware
-
-
-def local_ranks(hardware: Mapping[str, Any], gpus: int) -> int:
+def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
     """Return how many ranks to start, given how many GPUs are visible.
 
     Raises:
         UserError: they cannot be divided into copies of the model, or there are too few GPUs.
     """
-    width, cuda = hardware["model_parallel"], _on_gpus(hardware, gpus)
-    ranks = hardware.get("ranks") or (gpus if cuda else width)
+    width, cuda = hardware.model_parallel or 1, _on_gpus(hardware, gpus)
+    ranks = hardware.ranks or (gpus if cuda else width)
     if cuda and ranks > gpus:
         raise UserError(
             f"hardware.ranks is {ranks}, but {gpus} GPUs are visible; each rank needs one: type "
             f"hardware.ranks={_fits(gpus, width)}, or hardware.device=cpu."
         )
     if ranks % width:
-        origin = "hardware.ranks is" if hardware.get("ranks") else "visible GPUs:"
+        origin = "hardware.ranks is" if hardware.ranks else "visible GPUs:"
         raise UserError(
             f"{origin} {ranks}, but the model is divided over {width} ranks "
             f"(hardware.model_parallel); type hardware.ranks={_fits(ranks, width)}."
         )
-    return int(ranks)
+    return ranks
 
 
-def check_world(hardware: Mapping[str, Any], world: int) -> None:
+def check_world(hardware: HardwareConfig, world: int) -> None:
     """Refuse a world that a launcher made and this hardware cannot fill.
 
     Raises:
         UserError: its ranks would all do the same run, or do not make whole copies of the model.
     """
-    if not divides(hardware):
+    if not hardware.divides:
         if world > 1:
             raise UserError(
                 f"a launcher started {world} processes, which would all do the same run; type "
                 "hardware=zero1 to share it, or start one process."
             )
         return
-    if world % hardware["model_parallel"]:
-        width = hardware["model_parallel"]
+    width = hardware.model_parallel or 1
+    if world % width:
         raise UserError(
             f"a launcher started {world} ranks, but the model is divided over {width} "
             f"(hardware.model_parallel); start {_fits(world, width)}, or type hardware=zero1."
         )
 
 
-def _on_gpus(hardware: Mapping[str, Any], gpus: int) -> bool:
-    return hardware["device"] == "cuda" or (hardware["device"] == "auto" and gpus > 0)
+def _on_gpus(hardware: HardwareConfig, gpus: int) -> bool:
+    return hardware.device == "cuda" or (hardware.device == "auto" and gpus > 0)
 
 
 def _fits(ranks: int, width: int) -> int:

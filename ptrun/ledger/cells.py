@@ -62,7 +62,7 @@ def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
     if not any(key in own for own in flats):
         varied = {k for own in flats for k in own if len({str(f.get(k)) for f in flats}) > 1}
         beside = {k for k in varied if k.split(".")[0] == key.split(".")[0]}
-        raise UserError(unknown(f"report over={key}", key, beside or varied))
+        raise UserError(unknown(f"report --over {key}", key, beside or varied))
 
     def rest(run: RunResult) -> str:
         own = {name: value for name, value in flat(run.config).items() if name not in (key, "seed")}

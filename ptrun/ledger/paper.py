@@ -1,4 +1,4 @@
-"""`ptrun report paper=NAME`: every printed number beside ours, here or in a folder of files."""
+"""`ptrun report --paper NAME`: every printed number beside ours, printed or written to files."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,30 +21,27 @@ from ptrun.ledger.shown import PAPERS, Shown, count_text, shown, total
 from ptrun.ledger.tabular import tabular
 from ptrun.ledger.terminal import terminal
 
-KEYS = ("paper", "outputs", "table", "to")
 
-
-def report(arguments: Sequence[str]) -> RenderableType:
-    """Return what to print: the tables, or with `to=` which files were written.
+def report(paper: str, table: str | None, outputs: Path, to: Path | None) -> RenderableType:
+    """Return what to print: the tables of a paper, or with `to` the names of the files written.
 
     Raises:
-        UserError: a key, paper, table or folder is unknown, or nothing can be written there.
+        UserError: a paper, table or folder is unknown, or nothing can be written there.
     """
-    asked = _asked(arguments)
-    outputs = Path(asked.get("outputs", "outputs")).expanduser()
-    if "outputs" in asked and not outputs.is_dir():
-        raise UserError(f"report outputs={asked['outputs']}: no such folder.")
-    found = [experiments.load(name) for name in _names(asked["paper"], asked.get("table"))]
+    outputs = outputs.expanduser()
+    if outputs != Path("outputs") and not outputs.is_dir():
+        raise UserError(f"report --outputs {outputs}: no such folder.")
+    found = [experiments.load(name) for name in _names(paper, table)]
     tables = [shown(own, rows(own, outputs)) for own in found]
-    if "to" not in asked:
+    if to is None:
         return terminal(tables)
-    folder = Path(asked["to"]).expanduser()
+    folder = to.expanduser()
     try:
         files = write(tables, folder)
     except OSError as error:
-        raise UserError(f"report to={asked['to']}: cannot be written: {error.strerror}.") from error
-    told = "" if png.possible() else "\nPNG files too: pip install 'ptrun[figures]'"
-    return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}{told}")
+        raise UserError(f"report --to {to}: cannot be written: {error.strerror}.") from error
+    hint = "" if png.possible() else "\nFor PNG files too: pip install 'ptrun[figures]'"
+    return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}{hint}")
 
 
 def write(tables: Sequence[Shown], folder: Path) -> list[str]:
@@ -76,27 +73,15 @@ def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list
     return names
 
 
-def _asked(arguments: Sequence[str]) -> dict[str, str]:
-    asked = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if key not in KEYS or not equals:
-            raise UserError(unknown(f"report {argument}", key, KEYS))
-        if not value:
-            raise UserError(f"report {key}=: needs a value.")
-        asked[key] = value
-    return asked
-
-
 def _names(paper: str, table: str | None) -> list[str]:
     """Return the experiments meant."""
     known = [(own, name) for own, _, name in (n.partition("/") for n in experiments.names())]
     papers = {own for own, _ in known} | {"all"}
     if paper not in papers:
-        raise UserError(unknown(f"report paper={paper}", paper, papers))
+        raise UserError(unknown(f"report --paper {paper}", paper, papers))
     mine = [(own, name) for own, name in known if paper in ("all", own)]
     if table is not None and table not in (name for _, name in mine):
-        raise UserError(unknown(f"report table={table}", table, {name for _, name in mine}))
+        raise UserError(unknown(f"report --table {table}", table, {name for _, name in mine}))
     mine.sort(key=_rank)
     return [f"{own}/{name}" for own, name in mine if table in (None, name)]
 

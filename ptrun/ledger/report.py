@@ -1,15 +1,14 @@
 """Result files to one table: mean, standard deviation and number of seeds for each cell.
 
 ptrun report outputs
-ptrun report outputs over=method.pattern      # mean and std over patterns, and the best on dev
-ptrun report outputs best=3                   # DPT's rule: the mean of the best 3 of 10 seeds
-ptrun report outputs vote=true                # and the score of what the seeds answer together
+ptrun report outputs --over method.pattern    # mean and std over patterns, and the best on dev
+ptrun report outputs --best 3                 # DPT's rule: the mean of the best 3 of 10 seeds
+ptrun report outputs --vote                   # and the score of the seeds' majority
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import RenderableType
 from rich.table import Table
 
 from ptrun.errors import UserError
@@ -35,24 +34,6 @@ _BEST = (
 )
 
 
-def report(arguments: Sequence[str]) -> RenderableType:
-    """Return the table that a command line asks for.
-
-    Raises:
-        UserError: it names no folder, or more, or a value is wrong; or as `table` does.
-    """
-    given = dict(a.split("=", 1) for a in arguments if a.startswith(("over=", "best=", "vote=")))
-    folders = [a for a in arguments if not a.startswith(("over=", "best=", "vote="))]
-    best, vote = given.get("best", "1"), given.get("vote", "true")
-    if len(folders) != 1 or len(arguments) > 2 or not best.isdigit() or vote != "true":
-        raise UserError(
-            "report takes one folder: ptrun report outputs [over=method.pattern | best=3 | "
-            "vote=true]"
-        )
-    best_of = int(best) if "best" in given else None
-    return table(Path(folders[0]), given.get("over"), best=best_of, vote="vote" in given)
-
-
 def table(
     root: Path, over: str | None = None, *, best: int | None = None, vote: bool = False
 ) -> Table:
@@ -69,7 +50,7 @@ def table(
         UserError: the folder is not there, or holds no result, or no result has the key.
     """
     if best is not None and (best < 1 or over is not None):
-        raise UserError(f"report best={best}: use 1 or more, and without over=.")
+        raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are below `outputs`.")
     results = result.read_all(root)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
+from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.ledger.experiment import Experiment, load
@@ -50,7 +50,7 @@ def _check_backbone(experiment: Experiment, wanted: Asked) -> None:
     if not typed or wanted.scale is not None:
         return
     printed = jobs(experiment, replace(wanted, overrides=()))
-    own = {job.key: str(_backbone_of(job)["name"]) for job in printed}
+    own = {job.key: _backbone_of(job).backbone_name for job in printed}
     if len(names := sorted(set(own.values()))) > 1:
         raise UserError(
             f"{typed[-1]} would stand for all of these cells: {', '.join(names)}.\n"
@@ -71,12 +71,12 @@ def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     kept: list[Job] = []
     absent: dict[str, dict[str, str]] = {}
     for job in todo:
-        node = _backbone_of(job)
-        if any(node.get(key) for key in ("hub", "shipped", "path")):
+        composed = _backbone_of(job)
+        if composed.backbone_source is None:
             kept.append(job)
         else:
-            told = f"{node['name']}, which is not here: {node['source']}"
-            absent.setdefault(told, {})[job.key] = str(node["name"])
+            reason = f"{composed.backbone_name}, which is not here: {composed.backbone_source}"
+            absent.setdefault(reason, {})[job.key] = composed.backbone_name
     return kept, [
         f"left out: {len(own)} cells of {told}; in this table: "
         f"cell='{_pattern(own)}' backbone.path=DIR"
@@ -84,21 +84,20 @@ def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     ]
 
 
-def _backbone_of(job: Job) -> Mapping[str, Any]:
+def _backbone_of(job: Job) -> Composed:
     return _backbone(tuple(o for o in job.overrides if o.startswith("backbone")))
 
 
 @cache
-def _backbone(typed: tuple[str, ...]) -> Mapping[str, Any]:
-    node: Mapping[str, Any] = composed(typed).config["backbone"]
-    return node
+def _backbone(typed: tuple[str, ...]) -> Composed:
+    return composed(typed)
 
 
 def _after(experiment: Experiment, wanted: Asked) -> str:
     """Return where what was run is seen."""
     if wanted.scale:
         return "tried small, which the report does not show"
-    return f"ptrun report paper={experiment.paper} shows them beside the paper"
+    return f"ptrun report --paper {experiment.paper} shows them beside the paper"
 
 
 def _cost(experiment: Experiment, wanted: Asked) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from ptrun.config import build
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.planning.layout import Layout
@@ -31,12 +30,6 @@ class Costs:
     length: int
     counts: Parameters
     traces: dict[Case, tuple[int, Trace]] = field(default_factory=dict)
-
-    @property
-    def node(self) -> dict[str, Any]:
-        """The method's configuration."""
-        own: dict[str, Any] = self.planned.composed.config["method"]
-        return own
 
     @property
     def batch_size(self) -> int:
@@ -66,7 +59,7 @@ class Costs:
         if case not in self.traces:
             own = replace(case, rows=rows)
             backbone, task = self.planned.backbone, self.planned.task
-            self.traces[case] = rows, trace(self.node, backbone, task, own)
+            self.traces[case] = rows, trace(self.planned.method, backbone, task, own)
         followed, found = self.traces[case]
         return found.scaled(rows / followed)
 
@@ -79,9 +72,7 @@ def costs(planned: Plan, length: int) -> Costs:
 def method_of(planned: Plan) -> Method:
     """Return the method on the meta device; needs no weights and no tokenizer."""
     with torch.device("meta"):
-        method: Method = build.build(
-            planned.composed.config["method"], planned.backbone, planned.task
-        )
+        method: Method = planned.method.build(planned.backbone, planned.task)
     return method
 
 

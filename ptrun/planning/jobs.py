@@ -1,7 +1,7 @@
 """The jobs of a sweep, and what their run folders say of them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -10,7 +10,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from safetensors import SafetensorError, safe_open
 
-from ptrun.config import build
 from ptrun.config.compose import Composed, loosen
 from ptrun.config.explain import explain
 from ptrun.errors import UserError
@@ -75,18 +74,17 @@ def planned_on(own: Composed, layout: Layout) -> Plan:
     Raises:
         UserError: as `plan`.
     """
-    return plan(own, engine=lambda _node, _backbone: Elsewhere(layout))
+    return plan(own, engine=lambda _backbone: Elsewhere(layout))
 
 
-def job(title: str, overrides: tuple[str, ...], own: Composed, layout: Layout) -> Job:
+def job(title: str, overrides: tuple[str, ...], own: Composed, layout: Callable[[], Layout]) -> Job:
     """Return a job and its state."""
     try:
-        build.check({"hardware": own.config["hardware"]})
-        planned = planned_on(own, layout)
+        planned = planned_on(own, layout())
         state = state_of(planned.folder)
     except UserError as error:
         return Job(title, overrides, own, None, f"refused: {error}")
-    again = ", to be done again" if own.config["rerun"] and state != "new" else ""
+    again = ", to be done again" if own.rerun and state != "new" else ""
     return Job(title, overrides, own, planned, state + again)
 
 

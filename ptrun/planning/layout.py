@@ -1,11 +1,11 @@
 """What an engine option says about memory: device, precision, and over how many it is divided."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
+from ptrun.config.schema import HardwareConfig
 from ptrun.hardware.torch_engine import has_bf16
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -52,33 +52,32 @@ class Layout:
         return f"{self.option} ({self.device}, {self.precision}{shared})"
 
 
-def layout_of(option: str, node: Mapping[str, Any], dtype: str, *, asked: bool) -> Layout:
+def layout_of(option: str, config: HardwareConfig, dtype: str, *, elsewhere: bool) -> Layout:
     """Return the layout of an option's configuration.
 
     Args:
         option: its name.
-        node: its keys; those that only some engines have may be missing.
+        config: device, precision and processes that are requested.
         dtype: the backbone's default precision.
-        asked: whether it is planned for a device that is not here: `device: auto` is then one.
+        elsewhere: plan for a device that is not here; `device: auto` is then `cuda`.
     """
-    found = torch.cuda.device_count()
-    device = node["device"]
+    visible = torch.cuda.device_count()
+    device = config.device
     if device == "auto":
-        device = "cuda" if asked or found else "cpu"
-    wanted = node["precision"]
-    if wanted == "auto":  # a CUDA device that is not here is taken to have bf16
-        has = has_bf16(device) if device == "cpu" or found else True
-        wanted = "bf16" if dtype == "bf16" and has else "fp32"
-    parallel = node.get("model_parallel") or 1
-    zero = "model_parallel" in node
-    visible = found if zero and device == "cuda" else 0
+        device = "cuda" if elsewhere or visible else "cpu"
+    precision = config.precision
+    if precision == "auto":  # a CUDA device that is not here is assumed to have bf16
+        has = has_bf16(device) if device == "cpu" or visible else True
+        precision = "bf16" if dtype == "bf16" and has else "fp32"
+    parallel = config.model_parallel or 1
+    gpus = visible if config.divides and device == "cuda" else 0
     return Layout(
         option=option,
-        device=device,
-        precision=wanted,
-        token_budget=node["token_budget"],
-        checkpointing=node["checkpointing"],
-        zero=zero,
+        device="cuda" if device == "cuda" else "cpu",
+        precision=precision,
+        token_budget=config.token_budget,
+        checkpointing=config.checkpointing,
+        zero=config.divides,
         model_parallel=parallel,
-        ranks=node.get("ranks") or max(visible, parallel),
+        ranks=config.ranks or max(gpus, parallel),
     )

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-import torch
-
-from ptrun.config import build
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.planning.layout import Layout
@@ -63,10 +60,10 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
             f"{layout.ranks} ranks;\nleave probe out, or type hardware={alone}."
         )
     gc.enable()  # the command does without; a training should not
-    planned = replace(planned, engine=_engine(planned))
+    planned = replace(planned, engine=planned.engine_component.build(planned.backbone))
     split = split_of(planned)[0]
-    parts = divide(_method(planned), split)
-    methods = [_method(planned) for _ in parts[: _population(planned)]]
+    parts = divide(planned.build_method(), split)
+    methods = [planned.build_method() for _ in parts[: _population(planned)]]
     learns = bool(methods[0].learned())
     tuned = methods[0].tunes_backbone
     planned.engine.load(tuned=tuned)
@@ -80,18 +77,8 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
     return Probe(seconds, answer, _whole(planned, parts, members, seconds, answer))
 
 
-def _engine(planned: Plan) -> Any:
-    return build.build(planned.composed.config["hardware"], planned.backbone)
-
-
 def _population(planned: Plan) -> int:
     return int(getattr(planned.engine, "population", 1))
-
-
-def _method(planned: Plan) -> Method:
-    torch.manual_seed(planned.composed.config["seed"])
-    method: Method = build.build(planned.composed.config["method"], planned.backbone, planned.task)
-    return method
 
 
 def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
@@ -105,7 +92,7 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
         lambda _: {method.task.metric: 0.0},
         method.task.metric,
         train,
-        planned.composed.config["seed"],
+        planned.seed,
         _Clock(),
     )
 

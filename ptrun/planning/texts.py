@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.planning.costs import method_of
 from ptrun.run.parts import usable
 from ptrun.run.plan import Plan, split_of
-from ptrun.task.source import Source
 from ptrun.training.optim import total_steps
 from ptrun.types import Example, Split
 
@@ -68,15 +66,10 @@ def _split(planned: Plan) -> Split | None:
 
 
 def _here(planned: Plan) -> bool:
-    config: dict[str, Any] = planned.composed.config
-    task = config["task"]
-    origin = task.get("source")
-    if origin is None:
-        return isinstance(task.get("train"), str)
-    if "corpus" in origin:
-        return False
-    source = Source(str(task.get("name")), origin, config["data_dir"], planned.variant)
-    return "pocket" in origin or source.exists("train")
+    source = planned.source
+    if source is None:
+        return planned.task.kind != "multi"
+    return not planned.of_corpus and ("pocket" in source.origin or source.exists("train"))
 
 
 def _some(examples: Sequence[Example]) -> list[Example]:

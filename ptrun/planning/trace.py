@@ -18,7 +18,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.dropout import row_keys
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build
+from ptrun.config.build import Component
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.planning.live import Cast, Fused, Live, entered, recomputed
@@ -81,13 +81,13 @@ class Trace:
 Made = Callable[[PretrainedBackbone], Method]
 
 
-def trace(node: dict[str, Any], backbone: PretrainedBackbone, task: Task, case: Case) -> Trace:
-    """Return what a case keeps; `node` is the method's configuration.
+def trace(component: Component, backbone: PretrainedBackbone, task: Task, case: Case) -> Trace:
+    """Return what a case keeps; `component` is the method's.
 
     Raises:
         UserError: the method cannot be made of this backbone.
     """
-    made = partial(_made, node, task)
+    made = partial(_made, component, task)
     shape = backbone.shape
     if shape.decoder_layers and shape.layers + shape.decoder_layers > _DEEP:
         try:
@@ -97,9 +97,9 @@ def trace(node: dict[str, Any], backbone: PretrainedBackbone, task: Task, case: 
     return _trace(_follow(made(_like(backbone, case.narrow)), case))
 
 
-def _made(node: dict[str, Any], task: Task, backbone: PretrainedBackbone) -> Method:
+def _made(component: Component, task: Task, backbone: PretrainedBackbone) -> Method:
     with torch.device("meta"):
-        method: Method = build.build(node, backbone, task)
+        method: Method = component.build(backbone, task)
     return method
 
 

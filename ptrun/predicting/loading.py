@@ -40,7 +40,7 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
     backbone = _backbone(run, config, "backbone.path" in keys.values())
     tensors, found = learned(run.folder, run.result, backbone)
     task = _task(run, config, found)
-    engine = build.build(config["hardware"], backbone)
+    engine = build.build("hardware", config["hardware"], backbone)
     return Finished(run.folder, run.result, task, backbone, engine, config["method"], tensors)
 
 
@@ -80,7 +80,7 @@ def _asked(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
         if key not in _WHOLE:
             put(config, key, parsed(one))
     build.check({"hardware": config["hardware"]})
-    if build.target(config["hardware"]) is not TorchEngine:
+    if build.target("hardware", config["hardware"]) is not TorchEngine:
         raise UserError(
             f"predict {run.folder}: it ran on several processes (hardware="
             f"{kept.names['hardware']}), one answers; type hardware=gpu or hardware=cpu."
@@ -101,7 +101,7 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
                 f"predict {run.folder}: gone from here: {key}={place}; type {key}="
                 f"{'@FILE' if place.startswith('@') else 'PATH'}, where it is now."
             )
-    made: type[Method] = build.target(node)  # type: ignore[assignment]
+    made: type[Method] = build.target("method", node)
     parts = {"backbone": {}, "task": {}, "method": made.told(node)}
     if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
         raise UserError(

@@ -73,7 +73,7 @@ class Finished:
     def _made(self) -> Method:
         """Return the method as the run made it, whatever of it is drawn and never learned."""
         torch.manual_seed(self.done.seed)
-        made: Method = build.build(self.method, self.backbone, self.task)
+        made: Method = build.build("method", self.method, self.backbone, self.task)
         return made
 
 
@@ -85,7 +85,9 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     """
     node = {key: value for key, value in done.config["backbone"].items() if key != "weights"}
     path = path or done.manifest["backbone"].get("path")
-    backbone: PretrainedBackbone = build.build({**node, **({"path": path} if path else {})})
+    backbone: PretrainedBackbone = build.build(
+        "backbone", {**node, **({"path": path} if path else {})}
+    )
     return backbone
 
 
@@ -124,14 +126,14 @@ def recalled(
             "made before prompts kept the labels of their task; type its command again with "
             "rerun=true."
         )
-    task: Task = build.build(_without_files(node, found or {}), data_dir, None)
+    task: Task = build.build("task", _without_files(node, found or {}), data_dir, None)
     _tell(task, found or {})
     return task
 
 
 def _finds(node: Mapping[str, Any]) -> bool:
     """Return whether a task looks into its files for what its labels are."""
-    made = build.target(node)
+    made = build.target("task", node)
     if made is Multi:
         return any(_finds(own) for own in node["tasks"].values())
     return made is Own or (made is Tagging and node.get("entities") is None)
@@ -143,7 +145,7 @@ def _without_files(node: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping
             name: _without_files(node["tasks"][name], own) for name, own in found["tasks"].items()
         }
         return {**node, "tasks": inner}
-    if build.target(node) is Own:
+    if build.target("task", node) is Own:
         return {**node, **dict.fromkeys(_FILES), "labels": found["labels"]}
     return node
 

@@ -11,11 +11,11 @@ whole shard.
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.config import build
+from ptrun.config.build import Component, build, target
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
@@ -31,7 +31,7 @@ from ptrun.types import Example, RunResult
 
 _LOG = logging.getLogger(__name__)
 _FEWEST, _LONGEST = 5, 256  # tokens: more than, and cut to
-_TOLD_EVERY = 10.0  # seconds
+_REPORT_EVERY = 10.0  # seconds
 _KEY = "task.source.labeller"
 
 
@@ -63,86 +63,102 @@ class Labeller(Finished):
         return {label: list(found[label]) for label in self.task.labels}
 
 
-def settled(composed: Composed) -> Composed:
-    """Return a configuration whose task has the labels of its labeller, if it has one.
+@dataclass(frozen=True)
+class Labelling:
+    """Lines to be labelled, and the run that labels them.
+
+    Args:
+        lines: the corpus and what is wanted of it.
+        outputs, name: where runs are.
+        hardware: the engine that runs the labeller.
+    """
+
+    lines: Labelled
+    outputs: Path
+    name: str
+    hardware: Component
+
+    def labeller(self) -> Labeller:
+        """Return the labeller with its task and backbone.
+
+        Raises:
+            UserError: there is no such run, or its task does not label one text.
+        """
+        kind, _, run = self.lines.labeller.partition(":")
+        if kind != "run":
+            typed = f"{_KEY}={self.lines.labeller}"
+            raise UserError(f"{typed}: type {_KEY}=run:RUN_ID, a finished run.")
+        folder = saved_prompt.find(run, self.outputs, self.name, key=_KEY).resolve()
+        done = result.read(folder)
+        if done is None or done.status != "finished":
+            raise UserError(f"{_KEY}=run:{run}: {folder} is no finished run; run it to its end.")
+        task, backbone = _task(done), backbone_of(done)
+        tensors, _ = learned(folder, done, backbone)
+        engine = self.hardware.build(backbone)
+        return Labeller(folder, done, task, backbone, engine, done.config["method"], tensors)
+
+
+def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
+    """Return the labelling that a task asks for, and a configuration with the labeller's labels.
 
     Raises:
         UserError: the labeller is not there, or cannot label lines.
     """
     task = composed.config["task"]
-    labelled = _labelled(composed)
-    if labelled is None or not labelled.labeller.removeprefix("run:"):
-        return composed
-    labeller = _found(labelled.labeller, composed.config)
+    lines = _lines(task, composed.config["data_dir"])
+    if lines is None:
+        return composed, None
+    labelling = Labelling(lines, composed.outputs, composed.name, hardware)
+    if not lines.labeller.removeprefix("run:"):  # `label` refuses it; a plan needs none
+        return composed, labelling
+    labeller = labelling.labeller()
     labels = list(labeller.task.labels)
-    own = replace(
-        labelled,
+    lines = replace(
+        lines,
         labeller=f"run:{labeller.folder}",
         fingerprint=labeller.fingerprint(),
-        thresholds=_thresholds(labelled.thresholds, labels),
+        thresholds=_thresholds(lines.thresholds, labels),
     )
-    shards = Path(composed.config["outputs"]) / ".labels" / own.folder_name()
-    source = {**vars(own), "shards": str(shards)}
+    lines = replace(lines, shards=str(composed.outputs / ".labels" / lines.folder_name()))
     pvps = {name: _worded(pvp, labels, labeller) for name, pvp in task["pvps"].items()}
-    told = {**task, "source": source, "labels": {label: label for label in labels}, "pvps": pvps}
-    return replace(composed, config={**composed.config, "task": told})
+    task = {**task, "source": vars(lines), "labels": {own: own for own in labels}, "pvps": pvps}
+    settled = replace(composed, config={**composed.config, "task": task})
+    return settled, replace(labelling, lines=lines)
 
 
-def label(composed: Composed) -> None:
-    """Ask the labeller of a settled configuration what no shard has yet, if it has one."""
-    labelled = _labelled(composed)
-    if labelled is None or labelled.full():
+def label(labelling: Labelling) -> None:
+    """Label the lines that no shard has yet."""
+    lines = labelling.lines
+    if lines.full():
         return
-    labeller = _found(labelled.labeller, composed.config)
+    labeller = labelling.labeller()
     method = labeller.load()[""]
-    _LOG.info("labelling %s with %s", labelled.corpus, labeller.folder)
-    told = time.monotonic()
-    for number, lines in labelled.waiting():
-        labelled.kept.write(number, len(lines), _sure(labelled, lines, method, labeller.engine))
-        if time.monotonic() - told > _TOLD_EVERY:
-            told = time.monotonic()
-            _LOG.info("%s", labelled.progress())
-        if labelled.full():
+    _LOG.info("labelling %s with %s", lines.corpus, labeller.folder)
+    reported = time.monotonic()
+    for number, some in lines.waiting():
+        lines.kept.write(number, len(some), _sure(lines, some, method, labeller.engine))
+        if time.monotonic() - reported > _REPORT_EVERY:
+            reported = time.monotonic()
+            _LOG.info("%s", lines.progress())
+        if lines.full():
             return
 
 
-def _labelled(composed: Composed) -> Labelled | None:
-    """Return what the task says of labelled lines; None where it has files, or none are made."""
-    task = composed.config["task"]
+def _lines(task: Mapping[str, Any], data_dir: str | None) -> Labelled | None:
+    """Return what a task says of labelled lines; None where it has files, or no labeller."""
     origin = task.get("source") or {}
-    if "labeller" not in origin:
-        return None
-    if Source(task["name"], origin, composed.config["data_dir"]).exists("train"):
+    if "labeller" not in origin or Source(task["name"], origin, data_dir).exists("train"):
         return None
     made = read(origin)
     assert isinstance(made, Labelled)
     return made
 
 
-def _found(given: str, config: Mapping[str, Any]) -> Labeller:
-    """Return the labeller, its task and backbone as its run had them.
-
-    Raises:
-        UserError: there is no such run, or its task is not to label a text.
-    """
-    kind, _, run = given.partition(":")
-    if kind != "run":
-        raise UserError(f"{_KEY}={given}: type {_KEY}=run:RUN_ID, a finished run.")
-    folder = saved_prompt.find(run, Path(config["outputs"]), config["name"], key=_KEY).resolve()
-    done = result.read(folder)
-    if done is None or done.status != "finished":
-        raise UserError(f"{_KEY}=run:{run}: {folder} is no finished run; run it to its end.")
-    task, backbone = _task(done), backbone_of(done)
-    tensors, _ = learned(folder, done, backbone)
-    engine = build.build(config["hardware"], backbone)
-    return Labeller(folder, done, task, backbone, engine, done.config["method"], tensors)
-
-
 def _task(done: RunResult) -> Task:
     node = dict(done.config["task"])
-    if build.target(node) is Classification:
+    if target("task", node) is Classification:
         node.setdefault("source", {"pocket": node["name"]})  # made of a corpus: not needed here
-        task: Task = build.build(node, None, None)
+        task: Task = build("task", node, None, None)
         if len(task.fields) == 1:
             task.max_tokens = min(task.max_tokens or _LONGEST, _LONGEST)
             return task

@@ -1,4 +1,7 @@
-"""What a run is, before it runs: checked, named, and its examples at hand."""
+"""A run before it runs: its configuration is checked, every part is built or named.
+
+`plan` is the last place that reads the composed dictionary. What a later stage needs is in `Plan`.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -6,16 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ptrun.config import build, identity, schema
+import torch
+
+from ptrun.config import identity, schema
+from ptrun.config.build import Component
+from ptrun.config.components import own_code
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.method.base import check_pair
+from ptrun.method.base import Method, check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.run import result
-from ptrun.run.labelling import label, settled
-from ptrun.run.pretraining import as_typed, composed_for, made, of_corpus
+from ptrun.run.labelling import Labelling, label, labelling_of
+from ptrun.run.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.run.starting import plan_start
 from ptrun.run.store import bound_to
 from ptrun.setting.base import Setting
@@ -31,72 +38,125 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that was checked and named, before anything large is read."""
+    """A run that was checked and named, before weights or examples are read.
 
-    composed: Composed
+    Args:
+        names: the option of each group; `task` and `backbone` name local files.
+        seed, data_seed, rerun, train, content: as configured; `content` is what the id covers.
+        outputs, folder: the folder of all runs, and of this one.
+        task, protocol, setting, backbone, engine: built.
+        backbone_path: the backbone's local folder, if one was given.
+        method, tracking, engine_component: built later, where they are needed.
+        hardware: devices and processes that are requested.
+        variant: the folder of the setting's own files, if it has some.
+        source: where the task's rows come from; None for a table of the user's.
+        start, start_typed: where the prompt begins, and how that was typed.
+        pretraining: the plan of the prerequisite run, if there is one.
+        labelling: the labeller of a corpus, if there is one.
+        of_corpus: whether examples are made of a corpus without labels.
+        own_code: the classes of the user's own that it uses.
+        request: the configuration as it was composed, to be written beside the result.
+    """
+
+    names: Mapping[str, str]
+    seed: int
+    data_seed: int
+    rerun: bool
+    outputs: Path
     train: schema.TrainConfig
     task: Task
     protocol: ClaimProtocol
     setting: Setting
     variant: str | None
+    source: Source | None
     backbone: Any
+    backbone_path: str | None
+    method: Component
+    hardware: schema.HardwareConfig
     engine: TorchEngine
+    engine_component: Component
+    tracking: Component
     start: Start
+    start_typed: str
     pretraining: "Plan | None"
-    """The run whose prompt this one begins as, where `start` asks for one."""
+    labelling: Labelling | None
+    of_corpus: bool
+    own_code: list[str]
     content: dict[str, Any]
     run_id: str
     folder: Path
+    request: Composed
+
+    def build_method(self) -> Method:
+        """Return the method; the seed alone decides its random values."""
+        torch.manual_seed(self.seed)
+        method: Method = self.method.build(self.backbone, self.task)
+        return method
 
 
-def plan(composed: Composed, engine: Callable[..., Any] = build.build) -> Plan:
-    """Check a configuration and give it its name; read no weights and no examples.
+def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
+    """Check a configuration and name its run; read no weights and no examples.
 
-    `engine` makes the engine of its configuration and the backbone: `ptrun plan` names runs of
-    other machines, whose devices are not here.
+    `engine` makes an engine of the backbone in place of the configured one: `ptrun plan` names
+    runs of machines whose devices are not here.
 
     Raises:
-        UserError: anything is misspelt, misfit, impossible together, or not there.
+        UserError: a key, a value, a combination or a file is wrong.
     """
-    build.check({group: composed.config[group] for group in schema.GROUPS})
-    composed = settled(composed)
+    request, components = composed, composed.components()
+    composed, labelling = labelling_of(composed, components["hardware"])
     config, names = composed.config, composed.names
+    components["task"] = Component("task", config["task"])
     train = schema.train_config(config["train"])
     check_train(train)
-    setting = build.build(config["setting"])
+    setting = components["setting"].build()
     variant = _variant(setting, config)
-    task = build.build(config["task"], config["data_dir"], variant)
-    backbone = build.build(config["backbone"])
-    method: Any = build.target(config["method"])
+    task = components["task"].build(config["data_dir"], variant)
+    backbone = components["backbone"].build()
+    method: Any = components["method"].target
     check_pair(method, config["method"], backbone, task)
-    start = plan_start(config, method, task, bound_to(backbone))
+    start = plan_start(composed, method, task, bound_to(backbone))
     backbone.tuned = start.tuned
     pretraining = None
     if start.kind == "pretrained":
         pretraining = _pretraining(composed_for(composed, start.value), engine)
-        folder = made(pretraining.folder, Path(config["outputs"]))
+        folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
-    made_engine = engine(config["hardware"], backbone)
+    made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
     hardware = _telling(config["hardware"], made_engine)
     telling = {**config, "hardware": hardware, "start": str(start)}
     telling["method"] = method.told(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
-    folder = Path(config["outputs"]) / config["name"] / run_id
     return Plan(
-        composed=composed,
+        names=names,
+        seed=config["seed"],
+        data_seed=config["data_seed"],
+        rerun=composed.rerun,
+        outputs=composed.outputs,
         train=train,
         task=task,
-        protocol=build.build(config["protocol"]),
+        protocol=components["protocol"].build(),
         setting=setting,
         variant=variant,
+        source=_source(config, variant),
         backbone=backbone,
+        backbone_path=config["backbone"].get("path"),
+        method=components["method"],
+        hardware=composed.hardware,
         engine=made_engine,
+        engine_component=components["hardware"],
+        tracking=components["tracking"],
         start=start,
+        start_typed=config["start"] or "random",
         pretraining=pretraining,
+        labelling=labelling,
+        of_corpus=of_corpus(config),
+        own_code=own_code({group: own.node for group, own in components.items()}),
         content=content,
         run_id=run_id,
-        folder=folder,
+        folder=composed.outputs / composed.name / run_id,
+        request=request,
     )
 
 
@@ -113,8 +173,8 @@ def _telling(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
     return telling
 
 
-def _pretraining(composed: Composed, engine: Callable[..., Any]) -> Plan:
-    """Return the plan of the run that another begins as.
+def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
+    """Return the plan of a prerequisite run.
 
     Raises:
         UserError: as `plan`; keys are named as they are typed in the run that asks for it.
@@ -122,18 +182,21 @@ def _pretraining(composed: Composed, engine: Callable[..., Any]) -> Plan:
     try:
         return plan(composed, engine)
     except UserError as error:
-        raise UserError(as_typed(error)) from error
+        raise UserError(typed_keys(error)) from error
 
 
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
     """Return the folder of a setting's own files, if it needs them or they are there."""
     if setting.variant is None or setting.required:
         return setting.variant
+    source = _source(config, setting.variant)  # the user's own files have no variants
+    return setting.variant if source and source.exists("train") else None
+
+
+def _source(config: Mapping[str, Any], variant: str | None) -> Source | None:
+    """Return where a task's rows come from; None for a table of the user's own."""
     name, origin = config["task"].get("name"), config["task"].get("source")
-    if origin is None:  # the user's own files have no variants
-        return None
-    there = Source(name, origin, config["data_dir"], setting.variant).exists("train")
-    return setting.variant if there else None
+    return None if origin is None else Source(str(name), origin, config["data_dir"], variant)
 
 
 def split_of(planned: Plan) -> tuple[Split, Overlaps]:
@@ -142,8 +205,9 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     They are what the protocol hands out, as the setting cuts it; the user's own pattern fits them.
     Lines that another run labels are labelled first.
     """
-    task, data_seed = planned.task, planned.composed.config["data_seed"]
-    label(planned.composed)
+    task, data_seed = planned.task, planned.data_seed
+    if planned.labelling:
+        label(planned.labelling)
     split = planned.protocol.split(task, data_seed)
     if planned.variant:
         own = f"files of {planned.variant}"
@@ -177,7 +241,7 @@ def _compare_start(planned: Plan) -> None:
     folder = planned.start.folder
     before = result.read(folder) if folder and planned.protocol.disjoint else None
     own, first = planned.content, planned.pretraining
-    if first and of_corpus(first.composed.config):  # it has no examples of this task
+    if first and first.of_corpus:  # it has no examples of this task
         return
     for key in ("protocol", "data_seed") if before else ():
         if before and before.config.get(key) != own[key]:

@@ -6,7 +6,6 @@ run, whose id tells all that shapes its prompt; runs that differ in what they tu
 learning rate, share it. PPT's mapping from tasks to pre-training tasks: Gu et al. 2022 §3.
 """
 
-import fcntl
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -90,7 +90,7 @@ def composed_for(own: Composed, task: str) -> Composed:
     return Composed(base.config, {**base.names, **{group: own.names[group] for group in _SHARED}})
 
 
-def as_typed(told: object) -> str:
+def typed_keys(told: object) -> str:
     """Return what is told of a pre-training, its keys as they are typed in the run."""
     return _OWN.sub(r"pretraining.\1", str(told))
 
@@ -126,7 +126,7 @@ def of_corpus(config: Mapping[str, Any]) -> bool:
     return "corpus" in (config["task"].get("source") or {})
 
 
-def made(folder: Path, outputs: Path) -> Path:
+def finished_folder(folder: Path, outputs: Path) -> Path:
     """Return where a run was finished, under any name; else the folder it will have."""
     if result.read(folder) is not None:
         return folder
@@ -136,12 +136,15 @@ def made(folder: Path, outputs: Path) -> Path:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time make a run; the lock goes with the process that holds it."""
+    """Let one process at a time do a run. The lock is released when its process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f".{folder.name}.lock").open("w") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _LOG.info("another process pre-trains this prompt; waiting for it: %s", folder)
-            fcntl.flock(opened, fcntl.LOCK_EX)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        _LOG.info("waiting for another process that pre-trains this prompt: %s", folder)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()

@@ -30,9 +30,10 @@ def main() -> None:
 
 
 def _run(file: Path) -> None:
+    from ptrun.run.plan import plan
     from ptrun.run.recipe import run
 
-    run(rank_files.read(file))
+    run(plan(rank_files.read(file)))
 
 
 def _leave(folder: Path, error: Exception) -> None:

@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ptrun.backbone.base import checksum
-from ptrun.config import build, identity
-from ptrun.config.compose import Composed
+from ptrun.config import identity
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -19,8 +16,8 @@ from ptrun.run import manifest, result
 from ptrun.run.begin import begin
 from ptrun.run.finished import found_by
 from ptrun.run.parts import Part, divide
-from ptrun.run.plan import Plan, plan, split_of
-from ptrun.run.prerequisite import with_forerunner
+from ptrun.run.plan import Plan, split_of
+from ptrun.run.prerequisite import with_prerequisite
 from ptrun.run.saved_prompt import fingerprint_of
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
@@ -46,32 +43,31 @@ class Trained:
         return self.member.method
 
 
-def run(composed: Composed) -> RunResult:
-    """Do one run, or return what it left if it was done before.
+def run(planned: Plan) -> RunResult:
+    """Do one run, or return its result if it is finished.
 
     Raises:
         UserError: the user can fix it; nothing is left behind.
-        RunFailed: training failed; `failure.json` says why.
+        RunFailed: training failed; `failure.json` has the reason.
     """
-    planned = plan(composed)
     world = planned.engine.connect()
-    done = world.told(None if composed.config["rerun"] else result.read(planned.folder))
+    done = world.told(None if planned.rerun else result.read(planned.folder))
     if done is not None:
-        _LOG.info("done before; rerun=true repeats it")
+        _LOG.info("already finished; rerun=true repeats it")
         return known(done, planned.folder)
-    with world.main_first():  # lines that it labels are found by the others
+    with world.main_first():  # the others find the lines that it labels
         split, shared = split_of(planned)
-    parts = divide(_method(planned), split)
-    methods = [_method(planned) for _ in parts]
+    parts = divide(planned.build_method(), split)
+    methods = [planned.build_method() for _ in parts]
     _check_learns(planned, methods[0], split)
-    planned = with_forerunner(planned, methods[0], run)
+    planned = with_prerequisite(planned, methods[0], run)
     tuned, engine = methods[0].tunes_backbone, planned.engine
     engine.load(tuned=tuned)
     engine.place(methods)
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
     store = _open(planned, tuned=tuned)
-    store.remember(composed)
+    store.remember(planned.request)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
     all_ = [
@@ -92,13 +88,6 @@ def run(composed: Composed) -> RunResult:
     return known(replace(outcome, manifest=facts), planned.folder)
 
 
-def _method(planned: Plan) -> Method:
-    """Return the method, its start decided by the seed alone."""
-    torch.manual_seed(planned.composed.config["seed"])
-    made: Method = build.build(planned.composed.config["method"], planned.backbone, planned.task)
-    return made
-
-
 def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
     """Put every prompt where it begins."""
     splits = {part.name: part.split for part in parts}
@@ -108,8 +97,7 @@ def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> N
         return [f for es in (own.train, own.dev) for f in encoded(method, es, _tokens(planned))]
 
     named = dict(zip(splits, methods, strict=True))
-    seed = planned.composed.config["seed"]
-    begin(planned.start, named, bound_to(planned.backbone), seed, rows)
+    begin(planned.start, named, bound_to(planned.backbone), planned.seed, rows)
 
 
 def _check_learns(planned: Plan, method: Method, split: Split) -> None:
@@ -118,7 +106,7 @@ def _check_learns(planned: Plan, method: Method, split: Split) -> None:
     Raises:
         UserError: the setting or the protocol gives none.
     """
-    names = planned.composed.names
+    names = planned.names
     if method.learned() and not split.train:
         raise UserError(
             f"setting={names['setting']} leaves nothing to learn from, but "
@@ -133,7 +121,7 @@ def _check_learns(planned: Plan, method: Method, split: Split) -> None:
 
 def _tokens(planned: Plan) -> Path:
     """Return the folder of tokenized examples, which runs share."""
-    return Path(planned.composed.config["outputs"]) / ".tokens"
+    return planned.outputs / ".tokens"
 
 
 def known(done: RunResult, folder: Path) -> RunResult:
@@ -150,12 +138,11 @@ def known(done: RunResult, folder: Path) -> RunResult:
 def _open(planned: Plan, *, tuned: bool) -> SharedStore:
     """Make the run folder; from here on there is something to lose."""
     world = planned.engine.world
-    if planned.composed.config["rerun"] and world.main:
+    if planned.rerun and world.main:
         set_aside(planned.folder)
     world.wait()
     told = (planned.folder, planned.run_id, planned.content)
-    wanted = planned.composed.config["tracking"]
-    tracker = build.build(wanted, *told) if world.main else NoTracker(*told)
+    tracker = planned.tracking.build(*told) if world.main else NoTracker(*told)
     store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
     return SharedStore(store, world, tuned=tuned)
 
@@ -183,7 +170,7 @@ def _member(
         lambda answers: task.score(answers, dev),
         task.metric,
         planned.train,
-        planned.composed.config["seed"],
+        planned.seed,
         store.part(part.name),
         planned.protocol.select_best,
     )
@@ -196,8 +183,8 @@ def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
         run_id=planned.run_id,
         group=identity.group_id(planned.content),
         status="failed" if reasons else "finished",
-        names=planned.composed.names,
-        seed=planned.composed.config["seed"],
+        names=planned.names,
+        seed=planned.seed,
         metric=planned.task.metric,
         learned_parameters={key: sum(own[key] for own in counts) for key in counts[0]},
         config=planned.content,
@@ -214,7 +201,7 @@ def _report(
     store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
     parts = [(one.part.prefix, planned.engine.whole(one.method)) for one in all_]
     prompts = {start + name: tensor for start, own in parts for name, tensor in own.items()}
-    store.write_prompt(prompts, planned.composed.config["method"], found_by(planned.task))
+    store.write_prompt(prompts, planned.method.node, found_by(planned.task))
     dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
     answers = _answers(planned, all_, "test")
     examples = [e for one in all_ for e in one.part.split.test]
@@ -252,7 +239,7 @@ def _luck(planned: Plan, one: Trained) -> float | None:
 
 def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
     engine, backbone = planned.engine, planned.backbone
-    path = planned.composed.config["backbone"].get("path")
+    path = planned.backbone_path
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
@@ -269,7 +256,8 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         },
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
-        "start": planned.composed.config["start"] or "random",
+        "own_code": planned.own_code,
+        "start": planned.start_typed,
         "started_from": planned.start.record(),
         "start_takes": planned.start.takes,
         "prompt": fingerprint_of({one.part.name: one.method for one in all_}),

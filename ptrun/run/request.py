@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.compose import Composed
-from ptrun.config.schema import GROUPS
+from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
 
 FILE = "run.yaml"
@@ -50,12 +52,25 @@ def read(folder: Path) -> Composed | None:
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
         told = str(error).splitlines()[0]
         raise UserError(f"{file}: damaged ({told}); type the run's own command again.") from error
-    parts = (composed.config, composed.names)
-    if not all(isinstance(part, Mapping) for part in parts):
+    if not all(isinstance(part, Mapping) for part in (composed.config, composed.names)):
         raise UserError(f"{file}: damaged; type the run's own command again.")
     groups = [group for group in GROUPS if group not in _NOT_KEPT]
     wanted = ((composed.config, (*groups, *_ALWAYS)), (composed.names, groups))
     if lost := [key for part, keys in wanted for key in keys if key not in part]:
-        told = ", ".join(dict.fromkeys(lost))  # a default in its place would be another run
-        raise UserError(f"{file}: damaged ({told} lost); type the run's own command again.")
+        missing = ", ".join(dict.fromkeys(lost))  # a default in its place would be another run
+        raise UserError(f"{file}: damaged ({missing} lost); type the run's own command again.")
+    if wrong := _wrong(composed):
+        raise UserError(f"{file}: damaged ({wrong}); type the run's own command again.")
     return composed
+
+
+def _wrong(composed: Composed) -> str | None:
+    """Return which value has a type that no run writes."""
+    for name in composed.names.values():
+        if not isinstance(name, str):
+            return f"name {name!r}"
+    try:
+        OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)
+    except OmegaConfBaseException as error:
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
+    return None

@@ -1,9 +1,8 @@
 """Where the prompt of a run begins: `start=` checked against its method, task and other runs."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
+from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.run import saved_prompt
@@ -14,7 +13,7 @@ from ptrun.task.base import Task
 
 
 def plan_start(
-    config: Mapping[str, Any],
+    composed: Composed,
     method: type[Method],
     task: Task,
     bound: Mapping[str, str],
@@ -25,9 +24,10 @@ def plan_start(
         UserError: as `parse`; the method or the task cannot begin so; the other run is not there,
             or has another backbone.
     """
+    config = composed.config
     start = parse(config["start"])
     if start.kind == "run":
-        folder = saved_prompt.find(start.value, Path(config["outputs"]), config["name"])
+        folder = saved_prompt.find(start.value, composed.outputs, composed.name)
         if tuned := tuned_by(folder, bound):
             return Start("run", start.value, folder=folder, digest=tuned.digest, tuned=tuned)
         return Start(

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ptrun.config.identity import file_name
 from ptrun.errors import UserError
 from ptrun.run import result
 from ptrun.types import Example, Prediction, RunResult, Tracker
@@ -120,8 +121,11 @@ class RunStore:
 
 
 def state_file(folder: Path, part: str = "") -> Path:
-    """Return where a run, or one part of it, keeps its state."""
-    return folder / f"{f'{part}.' if part else ''}state.safetensors"
+    """Return the state file of a run, or of one part of it.
+
+    A part is named by the data (a relation of LAMA), so its name is encoded.
+    """
+    return folder / f"{f'{file_name(part)}.' if part else ''}state.safetensors"
 
 
 def bound_to(backbone: Any) -> dict[str, str]:

@@ -1,14 +1,12 @@
-"""The few lines a run ends with on the terminal."""
+"""What a finished run prints."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ptrun.types import RunResult
 
 
-def summary(result: RunResult, config: Mapping[str, Any]) -> str:
-    """Return what a result says, in four lines: who, test, dev, where."""
+def summary(result: RunResult, folder: Path) -> str:
+    """Return the lines that a run prints when it is finished; `folder` holds its run folder."""
     names, learned = result.names, result.learned_parameters
     parts = ", ".join(f"{part} {learned[part]:,}" for part in ("prompt", "head", "backbone"))
     facts = result.manifest
@@ -24,8 +22,8 @@ def summary(result: RunResult, config: Mapping[str, Any]) -> str:
             f"seed {result.seed}",
             f"  test {result.metric} {test[result.metric]:.2f}  {others}".rstrip(),
             f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
-            f"  learned {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s · "
+            f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s · "
             f"{facts['tokens_per_second']:,.0f} tokens/s · {facts['precision']}",
-            f"  {Path(config['outputs']) / config['name'] / result.run_id}",
+            f"  {folder / result.run_id}",
         ]
     )

@@ -3,7 +3,6 @@
 For what needs a model of that size and not what it knows: memory, speed, engines, formats.
 """
 
-import inspect
 import json
 import time
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain.synthetic.recipe import Synthetic
 
-FLAG = "--random"
 _TARGET = f"{Synthetic.__module__}.Synthetic"
 
 
@@ -29,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: a name, key or value is wrong, `out` is taken, or the disk is too full.
     """
-    config, recipe = read([a for a in arguments if a != FLAG])
+    config, recipe = read(arguments)
     from ptrun.pretrain.synthetic.folder import write  # torch starts here, not with --help
 
     began = time.perf_counter()
@@ -44,8 +42,6 @@ def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
     Raises:
         UserError: a name, key or value is wrong.
     """
-    if wrong := [a for a in arguments if "=" not in a]:
-        raise UserError(f"pretrain {wrong[0]}: expected KEY=VALUE, as in out=FOLDER.")
     named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
     try:
         given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
@@ -53,7 +49,7 @@ def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
         raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
     node = {"_target_": _TARGET, **build.plain(given)}
     build.check({"pretrain": node})
-    recipe: Synthetic = build.build(node)
+    recipe: Synthetic = build.build("pretrain", node)
     return {**(_published(named[-1]) if named else {}), **recipe.model}, recipe
 
 
@@ -66,11 +62,3 @@ def _published(name: str) -> dict[str, Any]:
     node = build.plain(OmegaConf.load(known[name]))  # type: ignore[arg-type]
     shipped = files.locate(node.get("shipped"), None)
     return files.read_config(shipped) if shipped else dict(node["config"])
-
-
-def usage() -> str:
-    """Return what `ptrun pretrain --random --help` prints."""
-    keys = inspect.cleandoc(Synthetic.__doc__ or "").split("Args:\n", 1)[1]
-    head = f"ptrun pretrain {FLAG} backbone=NAME out=DIR [KEY=VALUE ...]"
-    said = "Writes a model folder of that backbone's shape, its weights random. Keys:"
-    return "\n".join([head, "", said, keys])

@@ -1,0 +1,39 @@
+"""List the options of each group: methods, backbones, tasks, settings, hardware.
+
+Your own options stand beside them: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
+"""
+
+from collections.abc import Sequence
+
+from ptrun.config.arguments import Parser
+from ptrun.config.paths import describe, options
+from ptrun.config.schema import GROUPS
+from ptrun.config.suggest import unknown
+from ptrun.errors import UserError
+
+EXAMPLES = """\
+  ptrun list              every option of every group
+  ptrun list task         the tasks alone
+"""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("list", __doc__, EXAMPLES)
+    made.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(GROUPS)}")
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the options of some groups or all, a line each.
+
+    Raises:
+        UserError: there is no such group.
+    """
+    groups = parser().parse(arguments).groups or list(GROUPS)
+    for group in groups:
+        if group not in GROUPS:
+            raise UserError(unknown(f"list {group}", group, GROUPS))
+    for group in groups:
+        for option, file in options(group).items():
+            print(f"{f'{group}={option}':<34}{describe(file)}")

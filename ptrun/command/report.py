@@ -1,0 +1,68 @@
+"""Show a table of results over seeds, or a paper's numbers beside ours.
+
+`ptrun report DIR` reads every result below a folder and prints mean and standard deviation for each
+method and task. `ptrun report --paper NAME` prints every number of a paper beside ours.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptrun.config.arguments import Parser
+
+EXAMPLES = """\
+  ptrun report outputs                          mean, standard deviation and n of each cell
+  ptrun report outputs --over method.pattern    over the values of a key, and the best on dev
+  ptrun report outputs --best 3                 also the mean of the best 3 seeds, as DPT does
+  ptrun report --paper dpt --to ledger          the paper beside ours: a page, CSV, LaTeX, figures
+"""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("report", __doc__, EXAMPLES)
+    made.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of results")
+    rows = made.add_mutually_exclusive_group()
+    rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
+    rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
+    rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
+    made.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
+    made.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
+    made.add_argument(
+        "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
+    )
+    made.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
+    )
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the table of a folder of results, or the ledger of a paper.
+
+    Raises:
+        UserError: a name or folder is wrong, or options do not go together.
+    """
+    made = parser()
+    given = made.parse(arguments)
+    of_folder = [given.folder, given.over, given.best, given.vote or None]
+    of_paper = [given.table, given.outputs, given.to]
+    if (given.paper is None) == (given.folder is None):
+        made.error("give a folder of results or --paper NAME")
+    if given.paper and any(value is not None for value in of_folder):
+        made.error("--over, --best and --vote are for a folder of results, not for --paper")
+    if given.folder and any(value is not None for value in of_paper):
+        made.error("--table, --outputs and --to go with --paper")
+
+    import sys
+
+    from rich.console import Console
+
+    if given.paper:
+        from ptrun.ledger.paper import report
+
+        shown = report(given.paper, given.table, given.outputs or Path("outputs"), given.to)
+    else:
+        from ptrun.ledger.report import table
+
+        shown = table(given.folder, given.over, best=given.best, vote=given.vote)
+    Console(width=None if sys.stdout.isatty() else 200).print(shown)

@@ -1,0 +1,128 @@
+"""Do one run, a sweep (-m), or all runs of a paper's table (experiment=).
+
+This is the default command: `ptrun KEY=VALUE` is `ptrun run KEY=VALUE`. A finished run is skipped,
+an interrupted one resumes, rerun=true repeats a run and keeps the old one.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ptrun.config.arguments import Parser
+from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.hardware.messages import is_main_rank, print_error
+
+if TYPE_CHECKING:
+    from ptrun.config.compose import Composed
+
+EXAMPLES = """\
+  ptrun method=ptuning_v2 task=conll03 data_dir=DIR      train a deep prompt on CoNLL-2003
+  ptrun -m method=fine_tuning,dpt seed=1,2,3             six runs, one after another
+  ptrun experiment=dpt/table1 cell='roberta*' seeds=1    runs of a table; check=true only checks
+"""
+OFTEN = """\
+often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, train.lr,
+  train.epochs, train.max_steps, train.batch_size, method.length, hardware.precision,
+  allow_code=true (imports your own components)
+
+"""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("run", __doc__, EXAMPLES)
+    made.epilog = OFTEN + str(made.epilog)
+    made.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
+    made.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
+    made.add_argument(
+        "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
+    )
+    made.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
+    made.add_argument("--package", metavar="PATH", help="with --cfg: print this part alone")
+    made.add_argument("--info", metavar="WHAT", help="print how the configuration is composed")
+    made.add_argument("--config-dir", metavar="DIR", help="another folder of configuration files")
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do the runs that a command line describes.
+
+    Raises:
+        UserError: something is misspelt or does not fit, or some runs of a table failed.
+        RunFailed: training failed.
+    """
+    given = parser().parse(arguments)
+    if given.cfg and given.info:
+        raise UserError(f"run: --cfg {given.cfg} and --info {given.info} exclude each other.")
+    if any(override.startswith("experiment=") for override in given.overrides):
+        from ptrun.ledger.running import main as run_table
+
+        run_table(given.overrides)
+    elif any(argument.startswith("-") for argument in arguments):
+        _hydra(arguments)
+    else:
+        _one(given.overrides)
+
+
+def _one(overrides: Sequence[str]) -> None:
+    """Do one run.
+
+    Raises:
+        UserError: a setting of Hydra's own was typed, which would have no effect.
+    """
+    from ptrun.config.explain import composed
+
+    for override in overrides:
+        if override.lstrip("+~").split("=")[0].startswith(("hydra.", "hydra/")):
+            raise UserError(
+                f"{override}: Hydra's settings are for sweeps (-m) and have no effect on one run. "
+                "Leave it out; outputs=DIR and name=NAME say where the run goes."
+            )
+    _do(composed(overrides))
+
+
+def _do(composed: "Composed") -> None:
+    """Do a run and print its summary; of several ranks the first prints."""
+    from ptrun.run.launch import launch
+    from ptrun.run.summary import summary
+
+    done = launch(composed)
+    if is_main_rank():
+        print(summary(done, composed.outputs / composed.name))
+
+
+def _hydra(arguments: Sequence[str]) -> None:
+    """Let Hydra do sweeps, launchers, `--cfg` and `--info`."""
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from ptrun.config.compose import loosen, resolve
+    from ptrun.config.explain import explain
+    from ptrun.config.paths import conf_dir
+
+    printed: set[int] = set()
+
+    def job(config: DictConfig) -> None:
+        choices = OmegaConf.to_container(HydraConfig.get().runtime.choices)
+        assert isinstance(choices, dict)
+        try:
+            _do(resolve(config, {str(key): value for key, value in choices.items()}))
+        except (UserError, RunFailed, RankLost) as error:  # the sweep continues with the next run
+            print_error(error)
+            printed.add(id(error))
+            raise
+
+    sys.argv = [sys.argv[0], *map(loosen, arguments)]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, arguments) from error
+    except (UserError, RunFailed, RankLost) as error:
+        if id(error) not in printed:
+            raise
+        sys.exit(1)

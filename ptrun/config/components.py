@@ -1,0 +1,121 @@
+"""Which classes a `_target_` may name: the shipped components of its group, or the user's own code.
+
+A configuration can come from somebody else: a run folder, a downloaded project, a preset. So a
+`_target_` outside ptrun is imported only if the user allows it for this project:
+
+    ptrun allow_code=true ...                          on the command line, or
+    allow_code: [/path/of/project]                     in ~/.config/ptrun/config.yaml
+
+Nothing in a run folder, a model folder, a data file or `ptrun_conf` can allow it.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ptrun.config.paths import conf_dir
+from ptrun.errors import UserError
+
+TARGET = "_target_"
+_KEY = "allow_code"
+_ENVIRONMENT = "PTRUN_ALLOW_CODE"  # the ranks of a run inherit it
+_INTERNAL = {
+    "pretrain": ("ptrun.pretrain.synthetic.recipe.Synthetic",),
+    "adapt": ("ptrun.pretrain.adaptation.recipe.Adaptation",),
+}
+
+
+def component(group: str, path: Any) -> Any:
+    """Return the class that a `_target_` of a group names.
+
+    Raises:
+        UserError: it is not a component of the group and the user's own code is not allowed, or it
+            cannot be imported.
+    """
+    if not isinstance(path, str):
+        raise UserError(f"{group}.{TARGET} is {path!r}. Give the dotted path of a component.")
+    if path not in shipped(group):
+        _check_allowed(group, path)
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"{group}.{TARGET}={path!r} cannot be imported: {error}.") from error
+
+
+@cache
+def shipped(group: str) -> frozenset[str]:
+    """Return the `_target_`s that ptrun's own files of a group name."""
+    files = (conf_dir() / group).glob("*.yaml")
+    text = "\n".join(file.read_text("utf-8") for file in files)
+    return frozenset([*re.findall(rf"{TARGET}: *([\w.]+)", text), *_INTERNAL.get(group, ())])
+
+
+def targets(node: Any) -> Iterator[Any]:
+    """Yield every `_target_` in a node, at any depth."""
+    if isinstance(node, Mapping):
+        yield from (value for key, value in node.items() if key == TARGET)
+    inner = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+    for value in inner:
+        yield from targets(value)
+
+
+def own_code(nodes: Mapping[str, Any]) -> list[str]:
+    """Return the `_target_`s of component nodes, by group, that are not part of ptrun."""
+    found = {str(path) for group in nodes for path in targets(nodes[group])}
+    return sorted(found - {path for group in nodes for path in shipped(group)})
+
+
+def without_permission(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without `allow_code=`, which is recorded for this process.
+
+    Raises:
+        UserError: the value is neither true nor false.
+    """
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key == _KEY:
+            if value not in ("true", "false"):
+                raise UserError(f"{argument}: expected true or false. Type {_KEY}=true.")
+            os.environ[_ENVIRONMENT] = value
+    return [a for a in arguments if a.partition("=")[0] != _KEY]
+
+
+def _check_allowed(group: str, path: str) -> None:
+    """Refuse code from outside ptrun, unless the user allowed it; then make it importable.
+
+    Raises:
+        UserError: it is not allowed.
+    """
+    if not code_allowed():
+        raise UserError(
+            f"{group}.{TARGET} is {path!r}, which is not a {group} of ptrun. It was not imported.\n"
+            f"If this is your own code and you trust it, type {_KEY}=true."
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def code_allowed() -> bool:
+    """Return whether the user allows own code in the current folder."""
+    return os.environ.get(_ENVIRONMENT) == "true" or _listed(Path.cwd())
+
+
+def _listed(folder: Path) -> bool:
+    """Return whether the user's own configuration allows code for a project folder."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    file = Path(home).expanduser() / "ptrun" / "config.yaml"
+    if not file.is_file():
+        return False
+    try:
+        listed = [Path(name).expanduser() for name in yaml.safe_load(file.read_text("utf-8"))[_KEY]]
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        raise UserError(f"{file}: expected a list of folders, `{_KEY}: [/path]`.") from error
+    return any(folder.resolve().is_relative_to(own.resolve()) for own in listed)

@@ -1,0 +1,204 @@
+"""Which method can be combined with which backbone and kind of task, for `ptrun grid`."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import torch
+from rich.console import Group
+from rich.table import Table
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.build import Component
+from ptrun.config.compose import Composed, compose_run
+from ptrun.config.paths import options
+from ptrun.config.schema import TrainConfig
+from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import Method, check_pair
+from ptrun.readout.choose import KINDS
+from ptrun.run.parts import usable
+from ptrun.task.base import Task
+from ptrun.training.member import Member
+from ptrun.types import Example, Split
+
+BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
+TASKS = {
+    "classification": "pocket_sentiment",
+    "regression": "pocket_similarity",
+    "choice": "pocket_choice",
+    "tagging": "pocket_ner",
+    "extraction": "pocket_qa",
+    "facts": "pocket_facts",
+    "multi": "pocket_multi",
+    "entity_choice": "record",
+    "span_check": "wsc",
+    "multispan": "pocket_multispan",
+}
+_FEW, _SOME = 4, 100  # examples that are learned from, and of which they are chosen
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination: `refused` says why it is not allowed, `outcome` what became of it."""
+
+    method: str
+    backbone: str
+    kind: str
+    refused: str | None
+    outcome: str
+
+
+class _Nowhere:
+    """A journal that keeps nothing."""
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Forget a row."""
+
+    def save(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+    def restore(self) -> None:
+        """Return nothing."""
+
+
+def cells(
+    steps: int = 0,
+    backbones: Sequence[str] = BACKBONES,
+    tasks: Mapping[str, str] = TASKS,
+    overrides: Sequence[str] = (),
+) -> Iterator[Cell]:
+    """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
+    rows = [row for method, node in methods().items() for row in _rows(method, node)]
+    own = {kind: _task([f"task={task}", *overrides]) for kind, task in tasks.items()}
+    examples = {kind: cache(partial(_examples, task)) for kind, task in own.items()}
+    for backbone in backbones:
+        for title, row in rows:
+            composed = compose_run([f"backbone={backbone}", *row, *overrides])
+            for kind, task in own.items():
+                refused = _refusal(composed, task)
+                tried = (
+                    _tried(composed, task, examples[kind], steps) if steps and not refused else ""
+                )
+                yield Cell(title, backbone, kind, refused, tried or ("-" if refused else "yes"))
+
+
+def methods() -> dict[str, Mapping[str, Any]]:
+    """Return the methods' configurations, presets aside.
+
+    A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
+    which decide what it can answer.
+    """
+    nodes = {option: _nodes([f"method={option}"])["method"].node for option in options("method")}
+    form = {option: (node["_target_"], node.get("readout")) for option, node in nodes.items()}
+
+    def is_preset(option: str) -> bool:
+        return any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
+
+    return {option: node for option, node in nodes.items() if not is_preset(option)}
+
+
+def _task(overrides: Sequence[str]) -> Task:
+    composed = compose_run(overrides)
+    task: Task = composed.components()["task"].build(composed.data_dir, None)
+    return task
+
+
+def _nodes(overrides: Sequence[str]) -> dict[str, Component]:
+    return compose_run(overrides).components()
+
+
+def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return a method's rows: one a read-out, where its file leaves that open.
+
+    A file that names a pattern is for the tasks that have it: no method of its own.
+    """
+    if node.get("pattern"):
+        return []
+    if node.get("readout", "head") != "head":
+        return [(method, [f"method={method}"])]
+    chosen = [f"method={method}", "method.readout="]
+    return [(f"{method}, {r}", [chosen[0], chosen[1] + r]) for r in KINDS]
+
+
+def _refusal(composed: Composed, task: Task) -> str | None:
+    """Return why a cell is refused, if it is."""
+    components = composed.components()
+    own: PretrainedBackbone = components["backbone"].build()
+    method = _sharing(components["method"], task)
+    try:
+        check_pair(method.target, method.node, own, task)
+    except UserError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _sharing(method: Component, task: Task) -> Component:
+    """Return a method; on several data sets with a pooler that they can share."""
+    shares = task.kind == "multi" and "pooler" in method.node
+    return Component("method", {**method.node, "pooler": "none"}) if shares else method
+
+
+def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps: int) -> str:
+    """Train a few steps and answer; return the metric's value, or that there are no data."""
+    try:
+        split = examples()
+    except UserError:
+        return "no data"
+    torch.manual_seed(1)
+    components = composed.components()
+    backbone: PretrainedBackbone = components["backbone"].build()
+    method: Method = _sharing(components["method"], task).build(backbone, task)
+    engine: TorchEngine = components["hardware"].build(backbone)
+    engine.load(tuned=method.tunes_backbone)
+    engine.place([method])
+    kept = usable(method, split)
+    few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))
+    member = _member(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
+    engine.fit([member])
+    return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
+
+
+def _examples(task: Task) -> Split:
+    """Return some examples to learn from and some to answer."""
+    dev = _some(task.load("dev"), _SOME)
+    return Split(_some(task.load("train"), _SOME), dev, dev, {})
+
+
+def _member(method: Method, split: Split, train: TrainConfig) -> Member:
+    return Member(
+        method,
+        method.encode(split.train),
+        method.encode(split.dev),
+        lambda answers: method.task.score(answers, split.dev),
+        method.task.metric,
+        train,
+        1,
+        _Nowhere(),
+    )
+
+
+def _some(examples: Sequence[Example], count: int) -> list[Example]:
+    """Return so many examples from all over, so that each data set of several has one."""
+    return list(examples[:: max(1, len(examples) // count)][:count])
+
+
+def table(steps: int) -> Group:
+    """Return the table of combinations, and the reasons why some are rejected."""
+    found = list(cells(steps))
+    shown = Table("method", "backbone", *TASKS, title=_title(steps), title_justify="left")
+    for title, backbone in dict.fromkeys((c.method, c.backbone) for c in found):
+        row = {c.kind: c.outcome for c in found if (c.method, c.backbone) == (title, backbone)}
+        shown.add_row(title, backbone, *(row[kind] for kind in TASKS))
+    allowed = sum(cell.refused is None for cell in found)
+    count = f"{allowed} of {len(found)} combinations are valid. The others are rejected because:"
+    return Group(shown, count, *dict.fromkeys(c.refused for c in found if c.refused))
+
+
+def _title(steps: int) -> str:
+    if not steps:
+        return "valid combinations (`ptrun grid --steps 2` tries each)"
+    return (
+        f"each valid combination: {steps} steps on {_FEW} examples, then its score on {_FEW} others"
+    )

@@ -1,0 +1,139 @@
+"""What a run would read, rendered for `ptrun check`: counts, lengths, labels, examples."""
+
+from collections import Counter
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.prompt.encoding import Encoder
+from ptrun.prompt.pvp import PVP, read_pvps
+from ptrun.readout.base import Features, Row
+from ptrun.run.parts import usable
+from ptrun.run.plan import Plan, split_of
+from ptrun.types import Example
+
+_SHOWN, _CLASSES = 3, 12
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a split, as examples and as tokens."""
+
+    name: str
+    origin: str
+    examples: Sequence[Example]
+    features: Sequence[Features]
+    whole: Sequence[Features]
+    """The same without a limit on length."""
+
+    def cut(self) -> int:
+        """Return how many rows lose tokens."""
+        pairs = zip(self.features, self.whole, strict=True)
+        return sum(own.tokens < all_.tokens for own, all_ in pairs)
+
+
+def preview(planned: Plan) -> Group:
+    """Return what `ptrun check` prints.
+
+    Raises:
+        UserError: as a run would.
+    """
+    method = planned.method.build(planned.backbone, planned.task)
+    split = usable(method, split_of(planned)[0])
+    free = copy(planned.task)
+    free.max_tokens = None
+    unlimited = planned.method.build(planned.backbone, free).readout
+    parts = []
+    for name in ("train", "dev", "test"):
+        examples = getattr(split, name)
+        features = method.encode(examples) if examples else []
+        whole = unlimited.encode(examples, 10**6) if examples else []
+        parts.append(Part(name, split.origin.get(name, ""), examples, features, whole))
+    title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
+    part = parts[0] if parts[0].examples else parts[2]
+    return Group(title, _counts(parts), *_rendered(method, part), *_patterns(method, part))
+
+
+def _counts(parts: Sequence[Part]) -> Table:
+    table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
+    for part in parts:
+        lengths = [len(row.ids) for f in part.features for row in f.rows] or [0]
+        table.add_row(
+            part.name,
+            f"{len(part.examples):,}",
+            f"{median(lengths):.0f}, {max(lengths)}",
+            f"{part.cut():,}",
+            _labels(part.examples),
+            part.origin,
+        )
+    return table
+
+
+def _labels(examples: Sequence[Example]) -> str:
+    """Return the most frequent targets with their counts."""
+    targets = [e.target if isinstance(e.target, list) else [e.target] for e in examples]
+    counts = Counter(str(t) for own in targets for t in own if isinstance(t, str | int))
+    counts.update(["no answer"] * targets.count([]))
+    told = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
+    return escape(", ".join(told)) + (" …" if len(counts) > _CLASSES else "")
+
+
+def _rendered(method: Method, part: Part) -> list[str]:
+    """Return a few examples as the model reads them: tokens, and where the answer is read."""
+    tokenizer = method.backbone.tokenizer()
+    return [
+        _line(tokenizer, features, example)
+        for example, features in zip(part.examples[:_SHOWN], part.features, strict=False)
+    ]
+
+
+def _line(tokenizer: Any, features: Features, example: Example) -> str:
+    head = f"\n{escape(example.id)} → {escape(str(example.target))}"
+    return "\n".join([head, *(_marked(tokenizer, row) for row in features.rows)])
+
+
+def _marked(tokenizer: Any, row: Row) -> str:
+    """Return a row's tokens, those that are read reversed, learned vectors as such.
+
+    A decoder's tokens follow behind an arrow. Where every token of a text is read none is marked.
+    """
+    tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
+    for place in row.softs:
+        tokens[place] = "[bold]<soft>[/bold]"
+    if row.decoder is None:
+        return _reversed(tokens, row.reads if len(row.reads) < len(tokens) else [])
+    decoder = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.decoder)]
+    return f"{' '.join(tokens)} → {_reversed(decoder, row.reads)}"
+
+
+def _reversed(tokens: list[str], reads: Sequence[int]) -> str:
+    return " ".join(f"[reverse]{t}[/reverse]" if i in reads else t for i, t in enumerate(tokens))
+
+
+def _patterns(method: Method, part: Part) -> list[str]:
+    """Return the first example under each of the task's patterns: tokens, and where slots are."""
+    task = method.task
+    pvps = read_pvps(task.pvps, task.labels) if task.pvps and part.examples else {}
+    tokenizer, left_to_right = method.backbone.tokenizer(), method.backbone.family == "causal"
+    encoder = Encoder(tokenizer, left_to_right=left_to_right) if pvps else None
+    return [
+        _pattern(tokenizer, encoder, pvp, part.examples[0], method.room()) for pvp in pvps.values()
+    ]
+
+
+def _pattern(tokenizer: Any, encoder: Any, pvp: PVP, example: Example, room: int) -> str:
+    try:
+        row = encoder.encode(pvp.render(example.fields), room)
+    except UserError as error:
+        return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
+    cut = f", {row.cut} tokens cut" if row.cut else ""
+    shown = _marked(tokenizer, Row(row.ids, None, row.masks, row.softs))
+    return f"\npvp {escape(pvp.name)}{cut}\n{shown}"
