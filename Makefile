@@ -9,8 +9,13 @@ help:  ## Show the targets.
 run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbone, offline.
 	$(BIN)/ptrun $(ARGS)
 
-test: .venv/.dev  ## Set up, then pass the tests, on up to four cores.
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+
+test: .venv/.dev  ## Set up, then pass the core tests, on up to four cores.
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: .venv/.dev  ## Set up, then pass all tests.
+	$(PYTEST) $(ARGS)
 
 claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
 	$(BIN)/python benchmarks/headlines.py $(ARGS)
@@ -33,4 +38,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test claims nightly check format
+.PHONY: help run test test-all claims nightly check format

@@ -67,9 +67,9 @@ class Trial:
     """A member of a kind with a backbone of its own; all begin alike."""
 
     def __init__(self, kind: str, config: dict[str, Any], given: argparse.Namespace):
-        backbone: PretrainedBackbone = build(config["backbone"])
+        backbone: PretrainedBackbone = build("backbone", config["backbone"])
         backbone.load()
-        task = build(config["task"], given.data, None)
+        task = build("task", config["task"], given.data, None)
         torch.manual_seed(1)
         keys = set(config["method"]) - {"_target_", "instance_dropout"}
         method = KINDS[kind](backbone, task, **{key: config["method"][key] for key in keys})

@@ -74,7 +74,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     model = backbone(arguments.tokenizer)
-    task = build(compose_run(["task=sst2"]).config["task"], arguments.data)
+    task = build("task", compose_run(["task=sst2"]).config["task"], arguments.data)
     method = PTuningV2(model, task, length=20)
     features = method.encode(task.load("train")[:2000])
     train = TrainConfig(max_steps=10_000)

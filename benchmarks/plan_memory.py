@@ -106,7 +106,7 @@ planned = plan(own)
 planned.backbone.model
 if "model_parallel" in own.config["hardware"]:
     import deepspeed
-method = build.build(own.config["method"], planned.backbone, planned.task)
+method = build.build("method", own.config["method"], planned.backbone, planned.task)
 bare = held("VmRSS")
 engine = planned.engine
 engine.connect()

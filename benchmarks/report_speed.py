@@ -1,4 +1,4 @@
-"""Seconds and memory of `ptrun report paper=all` over 2,000 runs: `benchmarks/report_speed.py`.
+"""Seconds and memory of `ptrun report --paper all` over 2,000 runs: `benchmarks/report_speed.py`.
 
 Made-up results are written beside every cell of the papers' tables that can be run, some cells
 left open, some seeds missing, until there are 2,000; then a fresh process writes the report. The
@@ -50,7 +50,7 @@ def main() -> None:
 
 def measured(folder: Path) -> tuple[float, float]:
     """Return seconds and MiB of one report by a fresh process."""
-    command = [sys.executable, "-c", PEAK, "report", "paper=all"]
+    command = [sys.executable, "-c", PEAK, "report", "--paper", "all"]
     command += [f"outputs={folder / 'outputs'}", f"to={folder / 'report'}"]
     start = time.perf_counter()
     root = str(Path(__file__).parents[1])

@@ -84,7 +84,7 @@ def read(config: dict[str, Any], data: Path, variant: str | None) -> dict[str, A
         if not list((data / folder).glob(f"{split}.jsonl*")):
             continue
         splits = {"train": split, "dev": None, "test": None}
-        task = build({**config, "splits": splits, "paper_splits": None}, str(data), variant)
+        task = build("task", {**config, "splits": splits, "paper_splits": None}, str(data), variant)
         kind = task.kind
         try:
             parts[split] = task.load(part if variant else "train")

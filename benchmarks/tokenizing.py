@@ -24,7 +24,7 @@ RESULT = Path(__file__).parent / "results" / "tokenizing.json"
 
 def task_of(name: str, data: Path) -> Task:
     """Return a task over the local data."""
-    return build(compose_run([f"task={name}"]).config["task"], str(data), None)
+    return build("task", compose_run([f"task={name}"]).config["task"], str(data), None)
 
 
 def main() -> None:

@@ -32,12 +32,14 @@ def facts(folder, *overrides, rows=ROWS):
 
 def task(name, folder, *overrides):
     """Return a task as its file has it."""
-    return build(compose_run([f"task={name}", *overrides]).config["task"], folder and str(folder))
+    return build(
+        "task", compose_run([f"task={name}", *overrides]).config["task"], folder and str(folder)
+    )
 
 
 def backbone(name) -> PretrainedBackbone:
     """Return a backbone by its preset, not loaded."""
-    return build(compose_run([f"backbone={name}"]).config["backbone"])
+    return build("backbone", compose_run([f"backbone={name}"]).config["backbone"])
 
 
 def asked(method, examples, device="cpu"):

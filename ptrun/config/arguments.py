@@ -36,14 +36,17 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
         """
-        given = self.parse_intermixed_args(arguments)
+        given, rest = self.parse_known_intermixed_args(arguments)
         flags = {flag for action in self._actions for flag in action.option_strings}
-        for override in getattr(given, "overrides", []):
+        for override in (*getattr(given, "overrides", ()), *rest):
             key, equals, value = override.partition("=")
-            if f"--{key}" in flags:
-                self.error(f"{override} is an option of the command: type --{key} {value}".rstrip())
-            if not equals and not override.startswith("~"):
+            flag = f"--{key.replace('_', '-')}"
+            if flag in flags:
+                self.error(f"{override} is an option of the command: type {flag} {value}".rstrip())
+            if not equals and override not in rest and not override.startswith("~"):
                 self.error(f"expected KEY=VALUE, got {override!r}")
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
         return given
 
     def error(self, message: str) -> NoReturn:

@@ -128,4 +128,4 @@ def _told_steps(own: Costs, found: Texts) -> str:
         return (
             "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
         )
-    return f"Steps: {count:,} of {own.batch_size} examples; probe=20 takes 20 to tell the time."
+    return f"Steps: {count:,} of {own.batch_size} examples; --probe 20 measures the time."

@@ -1,4 +1,4 @@
-"""`probe=N`: N real steps of a run on this machine, which leave nothing behind."""
+"""`ptrun plan --probe N`: N real steps of a run on this machine, which leave nothing behind."""
 
 import gc
 import time
@@ -56,8 +56,8 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
     if layout.ranks > 1:
         alone = "gpu" if layout.device == "cuda" else "cpu"
         raise UserError(
-            f"probe={steps} takes its steps in one process, but hardware={layout.option} has "
-            f"{layout.ranks} ranks;\nleave probe out, or type hardware={alone}."
+            f"--probe {steps} takes its steps in one process, but hardware={layout.option} has "
+            f"{layout.ranks} ranks;\nleave --probe out, or type hardware={alone}."
         )
     gc.enable()  # the command does without; a training should not
     planned = replace(planned, engine=planned.engine_component.build(planned.backbone))

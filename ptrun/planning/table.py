@@ -100,7 +100,7 @@ def fit_lines(
             lines.append(table)
         lines += _advised(costs, layouts, device)
     if layouts[0].device not in {device.kind for device in devices}:
-        lines.append("No CUDA device is here; device_gib=80 asks about one of 80 GiB.")
+        lines.append("No CUDA device is here; --device-gib 80 plans for one of 80 GiB.")
     return lines
 
 

@@ -44,7 +44,7 @@ def texts(planned: Plan, asked: int | None) -> Texts:
         longest = max(f.tokens for f in method_of(planned).encode(some))
         return Texts(longest, f"the longest of {len(some)} training examples", train)
     length = min(room, planned.task.max_tokens or LENGTH)
-    return Texts(length, "assumed; length=N plans for another", train)
+    return Texts(length, "assumed; --length N plans for another", train)
 
 
 def steps(planned: Plan, found: Texts) -> int | None:

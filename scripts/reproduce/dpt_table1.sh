@@ -21,8 +21,8 @@ set -euo pipefail
 
 ptrun experiment=dpt/table1 check=true "$@"
 ptrun experiment=dpt/table1 "$@"
-report=(paper=dpt table=table1)
+report=(--paper dpt --table table1)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -20,8 +20,8 @@ set -euo pipefail
 
 ptrun experiment=dpt/table2 check=true "$@"
 ptrun experiment=dpt/table2 "$@"
-report=(paper=dpt table=table2)
+report=(--paper dpt --table table2)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

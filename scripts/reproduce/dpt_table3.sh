@@ -13,8 +13,8 @@ set -euo pipefail
 
 ptrun experiment=dpt/table3 check=true "$@"
 ptrun experiment=dpt/table3 "$@"
-report=(paper=dpt table=table3)
+report=(--paper dpt --table table3)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -14,8 +14,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/figure3 check=true "$@"
 ptrun experiment=idpg/figure3 "$@"
-report=(paper=idpg table=figure3)
+report=(--paper idpg --table figure3)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

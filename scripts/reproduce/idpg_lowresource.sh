@@ -20,8 +20,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/lowresource check=true "$@"
 ptrun experiment=idpg/lowresource "$@"
-report=(paper=idpg table=lowresource)
+report=(--paper idpg --table lowresource)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -14,8 +14,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/position check=true "$@"
 ptrun experiment=idpg/position "$@"
-report=(paper=idpg table=position)
+report=(--paper idpg --table position)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -13,8 +13,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/run_log check=true "$@"
 ptrun experiment=idpg/run_log "$@"
-report=(paper=idpg table=run_log)
+report=(--paper idpg --table run_log)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -22,8 +22,8 @@ set -euo pipefail
 
 ptrun experiment=idpg/table1 check=true "$@"
 ptrun experiment=idpg/table1 "$@"
-report=(paper=idpg table=table1)
+report=(--paper idpg --table table1)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -15,8 +15,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/figure2 check=true "$@"
 ptrun experiment=ppt/figure2 "$@"
-report=(paper=ppt table=figure2)
+report=(--paper ppt --table figure2)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

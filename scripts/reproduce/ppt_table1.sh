@@ -15,8 +15,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table1 check=true "$@"
 ptrun experiment=ppt/table1 "$@"
-report=(paper=ppt table=table1)
+report=(--paper ppt --table table1)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -16,8 +16,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table2 check=true "$@"
 ptrun experiment=ppt/table2 "$@"
-report=(paper=ppt table=table2)
+report=(--paper ppt --table table2)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

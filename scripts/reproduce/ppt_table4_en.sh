@@ -24,8 +24,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table4_en check=true "$@"
 ptrun experiment=ppt/table4_en "$@"
-report=(paper=ppt table=table4_en)
+report=(--paper ppt --table table4_en)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -21,8 +21,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table4_zh check=true "$@"
 ptrun experiment=ppt/table4_zh "$@"
-report=(paper=ppt table=table4_zh)
+report=(--paper ppt --table table4_zh)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

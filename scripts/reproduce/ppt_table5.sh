@@ -17,8 +17,8 @@ set -euo pipefail
 
 ptrun experiment=ppt/table5 check=true "$@"
 ptrun experiment=ppt/table5 "$@"
-report=(paper=ppt table=table5)
+report=(--paper ppt --table table5)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -14,8 +14,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table1 check=true "$@"
 ptrun experiment=ptuning/table1 "$@"
-report=(paper=ptuning table=table1)
+report=(--paper ptuning --table table1)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

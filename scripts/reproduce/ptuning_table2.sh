@@ -24,8 +24,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table2 check=true "$@"
 ptrun experiment=ptuning/table2 "$@"
-report=(paper=ptuning table=table2)
+report=(--paper ptuning --table table2)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -18,8 +18,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table4 check=true "$@"
 ptrun experiment=ptuning/table4 "$@"
-report=(paper=ptuning table=table4)
+report=(--paper ptuning --table table4)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

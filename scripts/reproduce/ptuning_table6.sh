@@ -16,8 +16,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning/table6 check=true "$@"
 ptrun experiment=ptuning/table6 "$@"
-report=(paper=ptuning table=table6)
+report=(--paper ptuning --table table6)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -14,8 +14,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning_v2/figure4 check=true "$@"
 ptrun experiment=ptuning_v2/figure4 "$@"
-report=(paper=ptuning_v2 table=figure4)
+report=(--paper ptuning_v2 --table figure4)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

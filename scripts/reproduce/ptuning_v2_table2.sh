@@ -31,8 +31,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning_v2/table2 check=true "$@"
 ptrun experiment=ptuning_v2/table2 "$@"
-report=(paper=ptuning_v2 table=table2)
+report=(--paper ptuning_v2 --table table2)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

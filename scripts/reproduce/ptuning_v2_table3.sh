@@ -26,8 +26,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning_v2/table3 check=true "$@"
 ptrun experiment=ptuning_v2/table3 "$@"
-report=(paper=ptuning_v2 table=table3)
+report=(--paper ptuning_v2 --table table3)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

@@ -15,8 +15,8 @@ set -euo pipefail
 
 ptrun experiment=ptuning_v2/table4 check=true "$@"
 ptrun experiment=ptuning_v2/table4 "$@"
-report=(paper=ptuning_v2 table=table4)
+report=(--paper ptuning_v2 --table table4)
 for given in "$@"; do
-  if [[ $given == outputs=* ]]; then report+=("$given"); fi
+  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi
 done
 ptrun report "${report[@]}"

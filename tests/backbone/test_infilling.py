@@ -189,12 +189,12 @@ def test_published_counts_need_no_weights(name, count, hidden, kv, mlp, prompt, 
     }
     for wanted, own in learned.items():
         config = compose_run([*words, *own, f"data_dir={data_dir}"]).config
-        backbone = build.build(config["backbone"])
+        backbone = build.build("backbone", config["backbone"])
         assert isinstance(backbone, PretrainedBackbone)
         assert backbone.size() == count == backbone.parameters
-        task = build.build(config["task"], config["data_dir"], None)
+        task = build.build("task", config["task"], config["data_dir"], None)
         with torch.device("meta"):
-            method = build.build(config["method"], backbone, task)
+            method = build.build("method", config["method"], backbone, task)
         assert method.learned_parameters()["total"] == wanted
 
 

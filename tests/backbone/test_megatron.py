@@ -140,11 +140,11 @@ def test_published_counts_need_no_weights(data_dir):
     """Parameters of the model, and of P-tuning's encoder for six vectors."""
     words = ["backbone=megatron_11b", "method=ptuning_lama", "task=lama", f"data_dir={data_dir}"]
     config = compose_run(words).config
-    backbone = build.build(config["backbone"])
+    backbone = build.build("backbone", config["backbone"])
     assert backbone.size() == 11_032_240_128 == backbone.parameters
-    task = build.build(config["task"], config["data_dir"], None)
+    task = build.build("task", config["task"], config["data_dir"], None)
     with torch.device("meta"):
-        method = build.build(config["method"], backbone, task)
+        method = build.build("method", config["method"], backbone, task)
     assert method.learned_parameters()["total"] == 132_194_304
     assert method.prompt.table.numel() == 18_432
     normed = {**config["backbone"]["config"], "final_norm": True}

@@ -41,9 +41,23 @@ WRONG = {
     "no value": (["seed"], ["seed"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "report of what": (
-        ["report", "outputs", "best=few"],
-        ["[over=method.pattern | best=3 | vote=true]"],
+        ["report", "outputs", "--best", "few"],
+        ["report: argument --best: invalid int value: 'few'", "ptrun report --help"],
     ),
+    "old form of an option": (
+        ["report", "outputs", "best=3"],
+        ["report: unrecognized arguments: best=3"],
+    ),
+    "Hydra's setting for one run": (
+        ["hydra.run.dir=elsewhere"],
+        ["hydra.run.dir=elsewhere", "outputs=DIR and name=NAME"],
+    ),
+    "two ways to print": (
+        ["--cfg", "job", "--info", "defaults"],
+        ["--cfg job and --info defaults"],
+    ),
+    "name outside outputs": (["name=../x"], ["name=../x", "name=my_runs"]),
+    "allow what": (["allow_code=yes"], ["allow_code=yes: expected true or false"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
     "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (

@@ -18,9 +18,9 @@ from pathlib import Path
 
 IMPORTED = (
     "ptrun.run.recipe",
-    "ptrun.command.check",
+    "ptrun.run.preview",
     "ptrun.ledger.report",
-    "ptrun.command.rerun",
+    "ptrun.run.launch",
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )

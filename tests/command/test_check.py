@@ -1,9 +1,9 @@
 """`ptrun check` shows rows as the model reads them: every option, window, vector and decoder."""
 
-from ptrun.command.check import _labels, _marked
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.base import Row
+from ptrun.run.preview import _labels, _marked
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import pocket, task

@@ -7,14 +7,14 @@ import sys
 import pytest
 from safetensors.numpy import save_file
 
-from ptrun.difference.report import told
+from ptrun.difference.report import difference
 from ptrun.errors import UserError
 from ptrun.run.find import find
 from tests.command.by_hand import ROWS, array, made, written
 
 
 def lines(a, b):
-    return told(find(str(a), "diff"), find(str(b), "diff")).splitlines()
+    return difference(find(str(a), "diff"), find(str(b), "diff")).splitlines()
 
 
 def test_equal_runs_are_equal_to_the_last_bit(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ptrun.command.grid import BACKBONES, TASKS, cells, methods
 from ptrun.config.paths import options
+from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
 
 REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
 

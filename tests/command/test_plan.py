@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from ptrun.cli import main
-from ptrun.command.plan import Asked, _asked
+from ptrun.command import plan
 from ptrun.config.explain import composed
+from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 from ptrun.planning.advice import fits, ranks_here, verdict
 from ptrun.planning.devices import GIB, Device, visible
@@ -15,7 +16,7 @@ from ptrun.planning.layout import layout_of
 from ptrun.planning.texts import steps, texts
 
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
-XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "length=64"]
+XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "--length", "64"]
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
 
 
 def test_eleven_billion_are_planned_without_weights_or_data(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=20")
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "20")
     assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
     assert "64 tokens, as asked" in out and "Steps: not known without the data" in out
     assert "GiB too much" in out and "a device of 20 GiB" in out
@@ -55,15 +56,20 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
 
 
 def test_what_fits_nowhere_is_said(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=4")
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "4")
     assert "Nothing that is known makes it fit" in out, "a quarter of the weights alone is more"
 
 
 def test_what_to_type_is_what_was_computed_to_fit(typed):
-    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=32")
+    out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "32")
     assert "To make it fit, type:" in out and "hardware.token_budget=" in out
     again = typed(
-        *XXL, "method=prompt_tuning", "hardware=gpu", "device_gib=32", "hardware.checkpointing=true"
+        *XXL,
+        "method=prompt_tuning",
+        "hardware=gpu",
+        "--device-gib",
+        "32",
+        "hardware.checkpointing=true",
     )
     assert "fits: " in again
 
@@ -71,13 +77,13 @@ def test_what_to_type_is_what_was_computed_to_fit(typed):
 def test_full_tuning_that_cannot_fit_is_told_to_learn_less(typed):
     out = typed(
         "backbone=bert_large_cased",
-        *("task=rte", "method=fine_tuning", "length=64", "hardware=gpu", "device_gib=1"),
+        *("task=rte", "method=fine_tuning", "--length", "64", "hardware=gpu", "--device-gib", "1"),
     )
     assert "method=prompt_tuning: learn a prompt" in out and "members fit" not in out
 
 
 def test_a_probe_takes_real_steps_and_leaves_nothing(typed, tmp_path):
-    out = typed(*POCKET, "probe=2", "setting=few_shot_32", "train.max_steps=4")
+    out = typed(*POCKET, "--probe", "2", "setting=few_shot_32", "train.max_steps=4")
     assert "Probed 2 steps" in out and "All that is left to do" in out
     assert not [f for f in (tmp_path / "outputs").rglob("*") if f.is_file()]
 
@@ -85,11 +91,12 @@ def test_a_probe_takes_real_steps_and_leaves_nothing(typed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["probe=1"], "probe is '1'; use a number, 2 or more"),
-        (["length=many"], "length is 'many'"),
-        (["length=9999"], "length is 9999; pocket_bert reads"),
-        (["device_gib=0"], "device_gib is '0'"),
-        (["--cfg"], "plan takes KEY=VALUE only, not --cfg"),
+        (["--probe", "1"], "--probe is 1: use 2 or more"),
+        (["--length", "many"], "argument --length: invalid int value: 'many'"),
+        (["--length", "9999"], "length is 9999; pocket_bert reads"),
+        (["--device-gib", "0"], "--device-gib is 0.0: use 1 or more"),
+        (["device_gib=80"], "device_gib=80 is an option of the command: type --device-gib 80"),
+        (["--cfg"], "unrecognized arguments: --cfg"),
         (["method.lenght=3"], "did you mean 'length'"),
         (["sed=1"], "sed"),
     ],
@@ -99,10 +106,12 @@ def test_mistakes_end_in_a_line(typed, arguments, said):
     assert said in err and "Traceback" not in err
 
 
-def test_own_keys_are_told_from_a_runs():
-    asked, rest = _asked(["seed=1", "length=9", "-m", "device_gib=40", "train.lr=1"])
-    assert asked == Asked(length=9, device_gib=40.0)
-    assert rest == ["seed=1", "train.lr=1"]
+def test_options_and_overrides_may_be_mixed():
+    given = plan.parser().parse(
+        ["seed=1", "--length", "9", "-m", "--device-gib", "40", "train.lr=1"]
+    )
+    assert (given.length, given.probe, given.device_gib) == (9, None, 40.0)
+    assert given.overrides == ["seed=1", "train.lr=1"]
 
 
 def test_devices_are_this_machines_and_the_one_asked_about():
@@ -122,7 +131,7 @@ def test_a_verdict_names_both_sizes():
 
 def test_steps_follow_from_the_data_where_they_are():
     own = composed([*POCKET, "train.epochs=2", "train.batch_size=10"])
-    layout = layout_of("cpu", own.config["hardware"], "fp32", asked=False)
+    layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
     planned = planned_on(own, layout)
     found = texts(planned, None)
     assert found.train and steps(planned, found) == 2 * -(-found.train // 10)
@@ -134,7 +143,7 @@ def test_steps_follow_from_the_data_where_they_are():
 
 
 def test_all_ranks_share_a_cpu_and_each_has_a_cuda_device():
-    node = {"device": "cpu", "precision": "fp32", "token_budget": 9, "checkpointing": False}
-    layout = layout_of("zero1", {**node, "model_parallel": 1, "ranks": 3}, "fp32", asked=False)
+    config = HardwareConfig("cpu", "fp32", 9, False, model_parallel=1, ranks=3)
+    layout = layout_of("zero1", config, "fp32", elsewhere=False)
     assert ranks_here(layout, Device("x", "cpu", 1, 1)) == 3
     assert ranks_here(layout, Device("x", "cuda", 1, 1)) == 1

@@ -16,7 +16,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering
-from ptrun.run.recipe import run
+from ptrun.run.launch import launch
 
 SIZES = {"train": 24, "validation": 8, "test": 12}
 SMALL = ["hardware=cpu", "hardware.precision=fp32", "train.max_steps=2", "train.batch_size=4"]
@@ -69,7 +69,7 @@ def trained(data, tmp_path_factory):
     def train(name, *more):
         if name not in known:
             typed = [*SMALL, f"data_dir={data}", f"outputs={outputs}", *RUNS.get(name, []), *more]
-            known[name] = outputs / "runs" / run(compose_run(typed)).run_id
+            known[name] = outputs / "runs" / launch(compose_run(typed)).run_id
         return known[name]
 
     return train

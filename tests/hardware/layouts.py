@@ -96,11 +96,11 @@ def cases(layout):
 def work(layout, out, table):
     """Do every case, in the process that this one is among."""
     from ptrun.config.compose import compose_run
-    from ptrun.run.recipe import run
+    from ptrun.run.launch import launch
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     for case in cases(layout):
-        run(compose_run(overrides(layout, case, out, table)))
+        launch(compose_run(overrides(layout, case, out, table)))
     if layout == "tp2":
         file = Path(out, f"refused-{os.environ['RANK']}.json")
         file.write_text(json.dumps(refused(out, table)))
@@ -173,14 +173,14 @@ def refused(out, table):
     from ptrun.config.compose import compose_run
     from ptrun.errors import RunFailed, UserError
     from ptrun.hardware.ranks import joined
-    from ptrun.run.recipe import run
+    from ptrun.run.launch import launch
 
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
     tried = {
-        "lora": lambda: run(compose_run([*own, "method=lora"])),
-        "fp16": lambda: run(compose_run([*own, "hardware.precision=fp16"])),
-        "three": lambda: run(compose_run([*own, "hardware.model_parallel=3"])),
+        "lora": lambda: launch(compose_run([*own, "method=lora"])),
+        "fp16": lambda: launch(compose_run([*own, "hardware.precision=fp16"])),
+        "three": lambda: launch(compose_run([*own, "hardware.model_parallel=3"])),
         "rows": lambda: joined(2, "cpu").check_same(int(os.environ["RANK"]), 5),
     }
     told = {}
@@ -195,7 +195,7 @@ def refused(out, table):
 def interrupted(name, out, table):
     """Go through the tuned and the frozen run that are cut short; the second rank may be killed."""
     from ptrun.config.compose import compose_run
-    from ptrun.run.recipe import run
+    from ptrun.run.launch import launch
     from ptrun.run.shared_store import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
@@ -211,7 +211,7 @@ def interrupted(name, out, table):
         SharedStore.save = fatal
     layout, case = name.split("-", 1)[1].split("-", 1)
     more = [f"name={name.replace('killed', 'resumed')}", "train.eval_every=3"]
-    run(compose_run([*overrides(layout, case, out, table), *more]))
+    launch(compose_run([*overrides(layout, case, out, table), *more]))
 
 
 def fork(size, work, *given):

@@ -76,9 +76,9 @@ def test_a_script_checks_first_runs_and_reports(name):
         "set -euo pipefail",
         f'ptrun experiment={name} check=true "$@"',
         f'ptrun experiment={name} "$@"',
-        f"report=(paper={paper} table={table})",
+        f"report=(--paper {paper} --table {table})",
         'for given in "$@"; do',
-        '  if [[ $given == outputs=* ]]; then report+=("$given"); fi',
+        '  if [[ $given == outputs=* ]]; then report+=(--outputs "${given#outputs=}"); fi',
         "done",
         'ptrun report "${report[@]}"',
     ]
@@ -105,5 +105,5 @@ def test_a_script_reports_of_the_folder_it_wrote_to(tmp_path):
     assert told.splitlines() == [
         "experiment=dpt/table1 check=true seeds=1 outputs=my runs",
         "experiment=dpt/table1 seeds=1 outputs=my runs",
-        "report paper=dpt table=table1 outputs=my runs",
+        "report --paper dpt --table table1 --outputs my runs",
     ]

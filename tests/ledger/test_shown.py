@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from ptrun.cli import main
+from ptrun.command import report
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import read
 from ptrun.ledger.latex import latex
 from ptrun.ledger.markdown import markdown
-from ptrun.ledger.paper import report
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import MINUS, duration, gap_text, number, shown, table_name
 from ptrun.ledger.statistics import Interval
@@ -87,29 +87,32 @@ def test_words():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["paper=dtp"], "did you mean 'dpt'"),
-        (["paper=dpt", "table=tabel1"], "did you mean 'table1'"),
-        (["paper=dpt", "tabel=table1"], "did you mean 'table'"),
-        (["outputs", "paper=dpt"], "Allowed: outputs, paper, table, to"),
+        (["--paper", "dtp"], "did you mean 'dpt'"),
+        (["--paper", "dpt", "--table", "tabel1"], "did you mean 'table1'"),
+        (["--paper", "dpt", "--tabel", "table1"], "unrecognized arguments: --tabel"),
+        (["paper=dpt"], "paper=dpt is an option of the command: type --paper dpt"),
+        (["outputs", "--paper", "dpt"], "give a folder of results or --paper NAME"),
+        (["outputs", "--to", "x"], "--table, --outputs and --to go with --paper"),
+        (["--paper", "dpt", "--best", "3"], "not for --paper"),
     ],
 )
 def test_a_wrong_word_is_named(arguments, told):
     with pytest.raises(UserError, match=told):
-        report(arguments)
+        report.main(arguments)
 
 
 def test_a_paper_without_runs_is_told_what_to_type(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["ptrun", "report", "paper=dpt", "table=table1"])
+    monkeypatch.setattr("sys.argv", ["ptrun", "report", "--paper", "dpt", "--table", "table1"])
     main()
     text = capsys.readouterr().out
     assert "not run yet: ptrun experiment=dpt/table1" in text and "91.32" in text
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("line", ["outputs=nowhere", "outputs=", "to=", "to=taken"])
+@pytest.mark.parametrize("line", ["--outputs nowhere", "--to taken"])
 def test_a_folder_that_cannot_be_is_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").touch()
     with pytest.raises(UserError, match=line):
-        report(["paper=dpt", "table=table3", line])
+        report.main(["--paper", "dpt", "--table", "table3", *line.split()])

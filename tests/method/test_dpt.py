@@ -60,8 +60,11 @@ def test_all_of_electra_is_learned_and_nothing_or_a_number_a_class_is_added(
     config = compose_run(
         [f"backbone={name}", "method=dpt", "task=trec", f"method.class_bias={bias}"]
     ).config
-    backbone, task = build(config["backbone"]), build(config["task"], None, None)
-    counts = build(config["method"], backbone, task).learned_parameters()
+    backbone, task = (
+        build("backbone", config["backbone"]),
+        build("task", config["task"], None, None),
+    )
+    counts = build("method", config["method"], backbone, task).learned_parameters()
     assert counts == {"prompt": 0, "head": added, "backbone": size, "total": size + added}
     assert config["train"]["lr"] == 2e-5
 

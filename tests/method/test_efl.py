@@ -32,9 +32,9 @@ def task(data_dir):
 
 def test_the_method_tunes_everything_on_entailment(tmp_path):
     planned = plan(compose_run(["method=efl", "task=pocket_pairs", f"outputs={tmp_path}"]))
-    node = planned.composed.config["method"]
+    node = planned.request.config["method"]
     assert node["readout"] == "entailment" and node["_target_"].endswith(".FineTuning")
-    assert planned.composed.names["method"] == "efl"
+    assert planned.request.names["method"] == "efl"
 
 
 @pytest.mark.parametrize(("kind", "name"), CELLS)

@@ -66,7 +66,7 @@ def task_of(data_dir, name):
     pvps = {
         n: {"pattern": p, **({"words": w} if w else {})} for n, (p, w) in OWN.get(name, {}).items()
     }
-    return build({**config, "source": {"folder": name}, "pvps": pvps}, str(data_dir))
+    return build("task", {**config, "source": {"folder": name}, "pvps": pvps}, str(data_dir))
 
 
 def same(left, right):

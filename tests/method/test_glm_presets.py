@@ -7,7 +7,7 @@ import torch
 
 from ptrun.backbone.glm_tokenizer import add_special, write
 from ptrun.config.compose import compose_run
-from ptrun.run.recipe import run
+from ptrun.run.launch import launch
 from tests.prompt.test_glm import ROWS
 
 pytestmark = pytest.mark.shared
@@ -44,7 +44,7 @@ def test_a_preset_learns_and_answers(folder, tmp_path, method, name):
         (place / f"{split}.jsonl").write_text(text)
     own = [f"method={method}", f"task={name}", "protocol=paper", "setting=full"]
     where = [f"data_dir={tmp_path}", f"backbone.path={folder}", f"outputs={tmp_path / 'outputs'}"]
-    done = run(compose_run([*own, *where, "train.max_steps=2", "train.eval_every=1"]))
+    done = launch(compose_run([*own, *where, "train.max_steps=2", "train.eval_every=1"]))
     assert done.status == "finished" and done.manifest["answered"]["dev"] == 3
     assert done.manifest["answered"]["train"] == (8 if name == "copa" else 4)  # swapped copies
     learned = done.learned_parameters

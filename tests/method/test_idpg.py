@@ -243,7 +243,9 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
         node["method"]["glove"] = str(tmp_path / "vectors.txt")
         (tmp_path / "vectors.txt").write_text("the" + " 0.1" * 300 + "\n")
     with torch.device("meta"):
-        method = build(node["method"], build(node["backbone"]), sst2(data_dir))
+        method = build(
+            "method", node["method"], build("backbone", node["backbone"]), sst2(data_dir)
+        )
     counted = method.learned_parameters()
     assert counted["prompt"] == count and counted["backbone"] == 0
     assert counted["head"] == 1_051_650  # learned too, though the paper does not count it

@@ -15,7 +15,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import TARGETS, LoRA
-from ptrun.run.recipe import run
+from ptrun.run.launch import launch
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, member, sst2
 
@@ -234,7 +234,7 @@ def test_targets_of_the_feed_forward_learn_too(tiny, data_dir):
 def test_two_runs_verify_the_frozen_backbone_and_agree(tmp_path):
     """The recipe itself: the second run repeats the first bit for bit, so nothing was left over."""
     common = ["method=lora", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=3"]
-    runs = [run(compose_run([*common, f"outputs={tmp_path / name}"])) for name in "ab"]
+    runs = [launch(compose_run([*common, f"outputs={tmp_path / name}"])) for name in "ab"]
     assert all(r.manifest["backbone"]["frozen_verified"] for r in runs)
     assert runs[0].metrics == runs[1].metrics
     assert runs[0].learned_parameters["prompt"] == 8 * 8 * 2 * 128

@@ -19,9 +19,9 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.run import result
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan
 from ptrun.run.pretraining import task_for
-from ptrun.run.recipe import run
 from ptrun.training.member import Member
 from tests.small_runs import Memory, engine, sst2
 from tests.task.ppt.corpora import document, write
@@ -81,7 +81,7 @@ def learned_first(outputs):
 def test_a_prompt_is_learned_once_and_shared_by_seeds_rates_and_patterns(composed, tmp_path):
     """Nothing is learned with a rate of almost nothing, so the prompt is the one begun with."""
     one = composed("rte", *STILL)
-    done = run(one)
+    done = launch(one)
     (first,) = learned_first(tmp_path / "outputs")
     before = first.stat().st_mtime_ns
     torch.testing.assert_close(table_of(plan(one).folder), table_of(first), atol=1e-5, rtol=0)
@@ -95,15 +95,15 @@ def test_a_prompt_is_learned_once_and_shared_by_seeds_rates_and_patterns(compose
     assert told.manifest["started_from"] is None
     for others in (["seed=2"], ["data_seed=2"], ["train.lr=1e-11"], ["name=other"]):
         assert plan(composed("rte", *STILL, *others)).start.folder == first
-    run(composed("rte", *STILL, method="ppt_hybrid"))
+    launch(composed("rte", *STILL, method="ppt_hybrid"))
     assert learned_first(tmp_path / "outputs") == [first] and first.stat().st_mtime_ns == before
 
 
 def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
     one = composed("rte", "train.max_steps=3")
-    made = run(one)
+    made = launch(one)
     left = table_of(plan(one).folder)
-    found = run(composed("rte", "train.max_steps=3", "rerun=true"))
+    found = launch(composed("rte", "train.max_steps=3", "rerun=true"))
     assert torch.equal(table_of(plan(one).folder), left)
     assert made.manifest["prompt"] == found.manifest["prompt"]
     assert len(learned_first(tmp_path / "outputs")) == 1, "rerun repeats the run alone"
@@ -111,11 +111,11 @@ def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
 
 def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
     by_hand = composed("ppt_nsp", "method.pattern=pocket", "name=table/4", method="ppt_pretraining")
-    first = run(by_hand)
+    first = launch(by_hand)
     planned = plan(composed("rte"))
     assert planned.pretraining.run_id == first.run_id
     assert planned.start.folder == tmp_path / "outputs/table/4" / first.run_id
-    assert run(planned.composed).manifest["started_from"]["run_id"] == first.run_id
+    assert launch(planned.request).manifest["started_from"]["run_id"] == first.run_id
     assert not (tmp_path / "outputs/pretraining").exists()
 
 
@@ -175,7 +175,7 @@ def test_mistakes_are_named(composed, task, overrides, message):
 
 def test_a_prompt_of_another_length_is_refused_before_it_is_learned(composed, tmp_path):
     with pytest.raises(UserError, match=r"prompt.table is \[4, 128\], here it is \[5, 128\]"):
-        run(composed("rte", "pretraining.method.length=4"))
+        launch(composed("rte", "pretraining.method.length=4"))
     assert not (tmp_path / "outputs/pretraining").exists()
 
 
@@ -183,29 +183,29 @@ def test_a_method_without_a_prompt_is_refused_before_anything_is_learned(tmp_pat
     told = ["method=manual_prompt", "task=rte", "backbone=pocket_t5", "start=pretrained"]
     told += [f"data_dir={few}", f"outputs={tmp_path / 'outputs'}"]
     with pytest.raises(UserError, match="start=pretrained: this method learns no prompt"):
-        run(compose_run(told))
+        launch(compose_run(told))
     assert not (tmp_path / "outputs/pretraining").exists()
 
 
 def test_a_pretraining_has_the_protocol_s_name_too(composed):
     first = plan(composed("rte", "protocol=paper")).pretraining
-    assert first is not None and first.composed.names["protocol"] == "paper"
+    assert first is not None and first.request.names["protocol"] == "paper"
 
 
 def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
-    run(composed("rte", *STILL))
+    launch(composed("rte", *STILL))
     (first,) = learned_first(tmp_path / "outputs")
     file = first / "prompt.safetensors"
     with safe_open(file, "pt") as opened:
         header = opened.metadata()
     save_file({"prompt.table": table_of(first) + 1}, file, header)
     with pytest.raises(UserError, match=r"its prompt is \w{16}, but the run left \w{16}"):
-        run(composed("rte", *STILL, "seed=2"))
+        launch(composed("rte", *STILL, "seed=2"))
 
 
 def test_a_failed_pretraining_is_told_as_such(composed):
     with pytest.raises(RunFailed, match=r"was not pre-trained: .*\n.*pretraining.train.lr="):
-        run(composed("rte", "pretraining.start=normal:3e38"))
+        launch(composed("rte", "pretraining.start=normal:3e38"))
 
 
 def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
@@ -217,9 +217,9 @@ def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
     lock = first.folder.with_name(f".{first.folder.name}.lock")
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = Thread(target=run, args=[one])
+        waiting = Thread(target=launch, args=[one])
         waiting.start()
-        made = run(first.composed)
+        made = launch(first.request)
         while "another process pre-trains this prompt" not in caplog.text and waiting.is_alive():
             waiting.join(0.05)
         assert waiting.is_alive()
@@ -245,7 +245,7 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
     if backbone == "pocket_bert":
         own.append("pretraining.method.pattern=null") if method == "ptuning_v2" else None
     one = composed("rte", *own, *STILL, method=method, backbone=backbone)
-    done = run(one)
+    done = launch(one)
     planned = plan(one)
     first, second = (
         load_file(p.folder / "prompt.safetensors") for p in (planned.pretraining, planned)
@@ -255,7 +255,7 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
     for name in prompts:
         torch.testing.assert_close(second[name], first[name], atol=1e-6, rtol=0)
     fresh = plan(composed("rte", *overrides, *STILL, method=method, backbone=backbone))
-    run(fresh.composed)
+    launch(fresh.request)
     without = load_file(fresh.folder / "prompt.safetensors")
     for name in set(second) - set(prompts):
         torch.testing.assert_close(second[name], without[name], atol=1e-6, rtol=0)
@@ -264,18 +264,21 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
 
 @pytest.mark.parametrize("task", ["ppt_nss", "ppt_unified"])
 def test_a_prompt_is_learned_on_options(composed, task):
-    done = run(composed(task, "method.pattern=pocket", method="ppt_pretraining"))
+    done = launch(composed(task, "method.pattern=pocket", method="ppt_pretraining"))
     assert done.status == "finished" and 0 <= done.metrics["test"]["accuracy"] <= 100
 
 
 @pytest.mark.parametrize("task", ["sentiment", "pairs", "topics", "choice"])
 def test_the_presets_patterns_suit_the_pocket_tasks(task):
     config = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"]).config
-    backbone, own = build.build(config["backbone"]), build.build(config["task"], None, None)
+    backbone, own = (
+        build.build("backbone", config["backbone"]),
+        build.build("task", config["task"], None, None),
+    )
     for pattern in ("ppt_pt", "ppt_hybrid", "ppt_unified"):
         node = {**config["method"], "pattern": pattern}
         check_pair(PromptTuning, node, backbone, own)
-        build.build(node, backbone, own)  # refuses words that are not one token
+        build.build("method", node, backbone, own)  # refuses words that are not one token
 
 
 @pytest.mark.parametrize(
@@ -314,6 +317,9 @@ def test_the_papers_prompt_has_409_600_numbers():
     config = compose_run(["method=ppt", "backbone=t5_v1_1_xxl", "task=pocket_pairs"]).config
     node = {**config["method"], "readout": "head", "pattern": None}  # needs no tokenizer
     method = build.build(
-        node, build.build(config["backbone"]), build.build(config["task"], None, None)
+        "method",
+        node,
+        build.build("backbone", config["backbone"]),
+        build.build("task", config["task"], None, None),
     )
     assert method.learned_parameters()["prompt"] == 100 * 4096 == 409_600

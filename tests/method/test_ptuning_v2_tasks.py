@@ -18,7 +18,7 @@ def task_of(data_dir, name):
     if not folder.is_dir():  # SuperGLUE's have a folder of their own
         folder.parent.mkdir(exist_ok=True)
         (data_dir / name).rename(folder)
-    return build(config, str(data_dir))
+    return build("task", config, str(data_dir))
 
 
 def fits(task, answer, example):

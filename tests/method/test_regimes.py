@@ -12,8 +12,8 @@ from ptrun.config.schema import train_config
 from ptrun.errors import UserError
 from ptrun.ledger.report import table
 from ptrun.prompt.pvp import read_pvps
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan
-from ptrun.run.recipe import run
 from ptrun.training.optim import make_optimizer
 from tests import conftest
 from tests.facts import facts, task
@@ -71,7 +71,7 @@ def superglue(data_dir):
 @pytest.mark.parametrize("kind", ["bert", "albert"])
 @pytest.mark.parametrize("name", SUPERGLUE)
 def test_the_few_shot_regime_runs_on_every_task(superglue, folder_of, tmp_path, kind, name):
-    done = run(
+    done = launch(
         compose_run(
             [
                 "method=ptuning_fewglue",
@@ -116,7 +116,7 @@ def test_the_few_shot_regime_has_two_rates_and_decays_the_backbones_matrices():
 @pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5", "pocket_glm"])
 def test_the_lama_regime_learns_a_prompt_for_each_relation(tmp_path, name):
     """Two relations of the pocket world, in each family's own pattern; the backbone stays."""
-    done = run(
+    done = launch(
         compose_run(
             [
                 "method=ptuning_lama",
@@ -145,7 +145,7 @@ def test_several_manual_patterns_run_and_report_mean_std_and_each(tiny_folder, t
     root = tmp_path / "data"
     facts(root)
     results = [
-        run(
+        launch(
             compose_run(
                 [
                     "method=manual_prompt",

@@ -44,7 +44,7 @@ def rows(shared):
     ],
 )
 def test_one_label_for_all_scores_as_listed_and_gold_100(shared, name, answer, figures):
-    task = build(compose_run([f"task={name}"]).config["task"], str(shared / "data"))
+    task = build("task", compose_run([f"task={name}"]).config["task"], str(shared / "data"))
     examples = task.load("dev")
     scores = task.score([Prediction(e.id, answer) for e in examples], examples)
     assert {key: round(scores[key], 1) for key in figures} == figures

@@ -25,8 +25,10 @@ ZERO |= {"model_parallel": 4, "ranks": None}
 def counts_of(data_dir, *overrides):
     node = compose_run([*overrides]).config
     with torch.device("meta"):
-        task = build.build(node["task"], None, None)
-        method = build.build(node["method"], build.build(node["backbone"]), task)
+        task = build.build("task", node["task"], None, None)
+        method = build.build(
+            "method", node["method"], build.build("backbone", node["backbone"]), task
+        )
     return count(method)
 
 

@@ -6,7 +6,7 @@ import torch
 from ptrun.backbone.blocklm import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.run.recipe import run
+from ptrun.run.launch import launch
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine
 
@@ -69,7 +69,7 @@ def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
     line = ["method=ptuning_v2", "method.readout=verbalizer", "task=pocket_topics"]
     line += ["backbone=pocket_glm", f"outputs={tmp_path}", "setting=k_1000"]
     line += ["train.max_steps=40", "train.eval_every=40", "train.batch_size=16"]
-    done = run(compose_run(line))
+    done = launch(compose_run(line))
     assert done.manifest["backbone"]["frozen_verified"] is True
     assert done.metrics["dev"]["accuracy"] > 15, "chance among 14 is 7"
 

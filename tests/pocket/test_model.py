@@ -78,7 +78,7 @@ def _model(name, objective):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_the_backbone_of_its_name(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]
-    backbone = build(node)
+    backbone = build("backbone", node)
     backbone.load()
     assert backbone.name == name and backbone.has_head
 

@@ -22,7 +22,7 @@ def task(name, data_dir=None, **changes):
     node = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{name}.yaml"), resolve=False)
     if data_dir:
         node["source"] = {"hub": "none", "folder": name}
-    return build.build({**node, **changes}, str(data_dir) if data_dir else None, None)
+    return build.build("task", {**node, **changes}, str(data_dir) if data_dir else None, None)
 
 
 def pocket(name):

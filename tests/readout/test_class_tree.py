@@ -295,8 +295,8 @@ def hundreds(tmp_path_factory):
 
 def made(hundreds, tiny, *more):
     config = compose_run([*hundreds[1], *more]).config
-    backbone, task = tiny("electra"), build(config["task"], None)
-    return build(config["method"], backbone, task)
+    backbone, task = tiny("electra"), build("task", config["task"], None)
+    return build("method", config["method"], backbone, task)
 
 
 @pytest.mark.parametrize("more", ["method.fan_out=8", "method.class_tree=@{}/tree.json"])

@@ -170,8 +170,8 @@ def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
 
 @pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news", "pocket_sentiment"])
 def test_the_paper_s_form_comes_first(name):
-    made = build(compose_run([f"task={name}"]).config["task"], None, None)
-    backbone = build(compose_run(["backbone=electra_base"]).config["backbone"])
+    made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
+    backbone = build("backbone", compose_run(["backbone=electra_base"]).config["backbone"])
     assert (
         readout_for(backbone, made, {"readout": "class_words"}, soft=False).pvp.name == "dpt_paper"
     )

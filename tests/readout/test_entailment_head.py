@@ -120,7 +120,7 @@ def test_misdescribed_labels_are_refused(labels, descriptions, message):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_tasks_of_the_paper_are_described(name):
-    made = build(compose_run([f"task={name}"]).config["task"], None, None)
+    made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
     forms = described(made)
     assert len(forms) == (1 if len(made.labels) == 2 else len(made.labels))
     if len(made.fields) == 2:  # a pair is a premise and a hypothesis already
@@ -128,6 +128,6 @@ def test_the_tasks_of_the_paper_are_described(name):
 
 
 def test_a_task_of_numbers_is_refused(tiny):
-    made = build(compose_run(["task=glue_stsb"]).config["task"], None, None)
+    made = build("task", compose_run(["task=glue_stsb"]).config["task"], None, None)
     with pytest.raises(UserError, match="cannot answer task=glue_stsb, which is regression"):
         check(tiny(), made, {"readout": "entailment"}, soft=False)

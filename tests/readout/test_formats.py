@@ -63,7 +63,7 @@ def head(tmp_path, backbone):
         folder.mkdir(parents=True, exist_ok=True)
         for split in ("train", "validation", "test"):
             (folder / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
-        task, read = build(config, str(tmp_path)), backbone(kind)
+        task, read = build("task", config, str(tmp_path)), backbone(kind)
         readout = readout_for(read, task, {"pooler": "none"}, soft=False)
         return readout.encode(task.load("train"), room)[0], read
 

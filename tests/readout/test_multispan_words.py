@@ -130,8 +130,11 @@ def test_what_cannot_be_read_is_refused(tiny, kind, reading, message):
 
 def test_dpt_adds_nothing_to_electra_and_has_no_words_to_reserve(tiny):
     config = compose_run(["backbone=electra_base", "method=dpt", "task=quoref"]).config
-    backbone, data = build(config["backbone"]), build(config["task"], None, None)
-    counts = build(config["method"], backbone, data).learned_parameters()
+    backbone, data = (
+        build("backbone", config["backbone"]),
+        build("task", config["task"], None, None),
+    )
+    counts = build("method", config["method"], backbone, data).learned_parameters()
     assert counts == {"prompt": 0, "head": 0, "backbone": 109_483_009, "total": 109_483_009}
     with pytest.raises(UserError, match="reserved=true is for rows with all classes"):
         DPT(tiny("electra"), data, reserved=True)

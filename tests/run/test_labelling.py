@@ -11,8 +11,8 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.run import labelling
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan, split_of
-from ptrun.run.recipe import run
 from ptrun.task.ppt import labelled
 from ptrun.task.ppt.documents import documents
 from ptrun.types import Example
@@ -49,7 +49,7 @@ def trained(tiny_folder, tmp_path_factory):
         (root / "data" / "sst2" / f"{split}.jsonl").write_text(lines)
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "method.pooler=none"]
     first += ["train.max_steps=60", "train.lr=3e-3"]
-    return root, run(compose_run([*told, *first])).run_id, told
+    return root, launch(compose_run([*told, *first])).run_id, told
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def asked(monkeypatch):
 
 
 def test_one_command_labels_and_learns(composed):
-    done = run(composed("method.readout=verbalizer"))
+    done = launch(composed("method.readout=verbalizer"))
     assert done.status == "finished" and done.names["task"] == "ppt_cls"
     assert done.config["task"]["labels"] == {"negative": "negative", "positive": "positive"}
     words = {"negative": ["bad"], "positive": ["good"]}
@@ -96,7 +96,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     """Against the labeller's own forward, a line at a time, its weights read again from the run."""
     planned = plan(composed())
     split, _ = split_of(planned)
-    config = planned.composed.config
+    config = planned.request.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
     method = labeller.load()[""]
     examples = [*split.train, *split.dev, *split.test]
@@ -128,7 +128,7 @@ def alone(method, text):
 def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     root, name, _ = trained
     planned = plan(composed())
-    config = planned.composed.config
+    config = planned.request.config
     labeller = labelling._found(config["task"]["source"]["labeller"], config)
     method = labeller.load()[""]
     lines = (root / "runs" / name / "predictions.jsonl").read_text().splitlines()
@@ -187,7 +187,7 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
 def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, tmp_path):
     def named(*overrides):
         planned = plan(composed(*overrides))
-        return planned.composed.config["task"]["source"]["shards"], planned.run_id
+        return planned.request.config["task"]["source"]["shards"], planned.run_id
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")
@@ -200,7 +200,7 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
 def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     root, name, told = trained
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "seed=2"]
-    other = run(compose_run([*told, *first])).run_id
+    other = launch(compose_run([*told, *first])).run_id
     plans = [plan(composed(f"task.source.labeller=run:{root / 'runs' / n}")) for n in (name, other)]
     assert plans[0].run_id != plans[1].run_id
     assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
@@ -209,7 +209,9 @@ def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
 def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
     root, _, told = trained
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=manual_prompt", "setting=zero_shot"]
-    asked = [run(compose_run([*told, *first, f"method.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")]
+    asked = [
+        launch(compose_run([*told, *first, f"method.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")
+    ]
     found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
     plans = [plan(composed(one)) for one in found]
     assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan, split_of
-from ptrun.run.recipe import run
 
 STILL = ["train.lr=1e-12", "train.max_steps=1"]
 
@@ -39,9 +39,9 @@ def prompt_of(composed):
 
 
 def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
-    first = run(small())
+    first = launch(small())
     followed = small(f"start=run:{first.run_id}", *STILL)
-    second = run(followed)
+    second = launch(followed)
     ours, theirs = prompt_of(followed), prompt_of(small())
     torch.testing.assert_close(ours["prompt.table"], theirs["prompt.table"], atol=1e-9, rtol=0)
     head = "readout.linear.weight"
@@ -51,13 +51,13 @@ def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
     copied = shutil.copytree(plan(small()).folder, tmp_path / "elsewhere")
     assert plan(small(f"start=run:{copied}", *STILL)).run_id == second.run_id
     assert plan(small(*STILL)).run_id != second.run_id
-    other = run(small("seed=2"))
+    other = launch(small("seed=2"))
     assert plan(small(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
 
 
 @pytest.mark.parametrize("change", ["protocol=paper", "data_seed=2"])
 def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
-    first = run(small(change, *STILL))
+    first = launch(small(change, *STILL))
     split_of(plan(small(f"start=run:{first.run_id}", change)))
     told = f"start=run:{first.run_id} has another {change.partition('=')[0]}"
     assert told not in caplog.text
@@ -67,24 +67,24 @@ def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
 
 def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
     composed = small("start=text:good film plot", *STILL)
-    run(composed)
+    launch(composed)
     planned = plan(composed)
     planned.backbone.load()
     ids = planned.backbone.tokenizer().convert_tokens_to_ids(["good", "film", "plot"])
     begun = planned.backbone.embed(torch.tensor(ids))
     assert torch.allclose(prompt_of(composed)["prompt.table"], begun, atol=1e-9, rtol=0)
     learned = small("start=text:good film plot")
-    run(learned)
+    launch(learned)
     whole = prompt_of(learned)
     (plan(learned).folder / "result.json").unlink()  # as if it had stopped just before the end
-    run(learned)
+    launch(learned)
     assert torch.equal(prompt_of(learned)["prompt.table"], whole["prompt.table"])
     assert not torch.allclose(whole["prompt.table"], begun, atol=1e-3)
 
 
 def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(small):
-    first = run(small())
+    first = launch(small())
     longer = small(f"start=run:{first.run_id}", "method.length=4")
     with pytest.raises(UserError, match=r"its prompt.table is \[3, 32\], here it is \[4, 32\]"):
-        run(longer)
+        launch(longer)
     assert not plan(longer).folder.exists()

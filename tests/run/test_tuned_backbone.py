@@ -16,8 +16,8 @@ from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
 from ptrun.run.begin import begin
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan
-from ptrun.run.recipe import run
 from ptrun.start.spec import Start
 from tests.conftest import EXTRA, SIZES, WORDS
 from tests.small_runs import engine, sst2
@@ -53,7 +53,7 @@ def world(tiny_folder, tmp_path_factory):
         return compose_run([f"backbone.path={tiny_folder(kind)}", *common, *overrides])
 
     first = composed("method=fine_tuning", "task=cmnli", "method.pooler=trainable")
-    return composed, plan(first), run(first)
+    return composed, plan(first), launch(first)
 
 
 METHODS = {
@@ -68,14 +68,14 @@ METHODS = {
 def test_the_tuned_backbone_is_taken_and_the_head_is_new(world, own, caplog):
     composed, first, done = world
     second = composed(*own, "task=sst2", f"start=run:{done.run_id}", *STILL)
-    result, planned = run(second), plan(second)
+    result, planned = launch(second), plan(second)
     assert f"start=run:{done.run_id}: its backbone; prompt and head are new" in caplog.text
     theirs = load_file(first.folder / "prompt.safetensors")
     planned.backbone.load()
     for name, parameter in planned.backbone.body().items():
         assert torch.equal(parameter, theirs[f"backbone.{name}"])
     plain = composed(*own, "task=sst2", *STILL)
-    run(plain)
+    launch(plain)
     ours, without = (load_file(plan(c).folder / "prompt.safetensors") for c in (second, plain))
     head = "readout.linear.weight"
     assert theirs[head].shape[0] == 3 and ours[head].shape[0] == 2
@@ -91,7 +91,7 @@ def test_what_stands_over_a_tuned_backbone_is_bound_to_it(world):
     composed, first, done = world
     own = [*METHODS["prompt_tuning"], "task=sst2", *STILL]
     second = composed(*own, f"start=run:{done.run_id}")
-    run(second)
+    launch(second)
     with safe_open(plan(second).folder / "prompt.safetensors", "pt") as opened:
         weights = json.loads(opened.metadata()["backbone"])["weights"]
     assert weights == f"{first.backbone.weights}+{plan(second).start.digest}"
@@ -104,7 +104,7 @@ def test_what_stands_over_a_tuned_backbone_is_bound_to_it(world):
 def test_a_chain_takes_the_last(world):
     composed, _, done = world
     tuned = ["method=fine_tuning", "task=sst2"]
-    second = run(composed(*tuned, f"start=run:{done.run_id}"))
+    second = launch(composed(*tuned, f"start=run:{done.run_id}"))
     third = plan(composed(*tuned, f"start=run:{second.run_id}"))
     third.backbone.load()
     theirs = load_file(third.start.folder / "prompt.safetensors")
@@ -115,7 +115,7 @@ def test_efl_goes_on_from_the_head_of_a_run_on_entailment(world, caplog):
     composed, first, done = world
     own = ["method=efl", "task=sst2", f"start=run:{done.run_id}", *STILL]
     efl = composed(*own)
-    run(efl)
+    launch(efl)
     theirs, ours = (load_file(p.folder / "prompt.safetensors") for p in (first, plan(efl)))
     for name in ("readout.linear.weight", "readout.dense.bias"):
         torch.testing.assert_close(ours[name], theirs[name], atol=1e-9, rtol=0)
@@ -123,7 +123,7 @@ def test_efl_goes_on_from_the_head_of_a_run_on_entailment(world, caplog):
     assert told in caplog.text
     caplog.clear()
     other = composed(*own, "method.pooler=none")
-    run(other)
+    launch(other)
     head = load_file(plan(other).folder / "prompt.safetensors")["readout.linear.weight"]
     assert head.shape[0] == 2 and "the head begins" not in caplog.text
 

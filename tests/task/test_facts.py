@@ -19,7 +19,7 @@ ROWS = [
 
 
 def facts(data_dir, name="lama"):
-    return build(compose_run([f"task={name}"]).config["task"], str(data_dir))
+    return build("task", compose_run([f"task={name}"]).config["task"], str(data_dir))
 
 
 def write(data_dir, rows, folder="lama_trex"):

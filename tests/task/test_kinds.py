@@ -31,7 +31,7 @@ def local(tmp_path):
         text = "".join(json.dumps(row) + "\n" for row in (rows or rows_of(name)))
         for split in ("train", "validation", "test"):
             (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-        return build(config, str(tmp_path))
+        return build("task", config, str(tmp_path))
 
     return make
 
@@ -195,7 +195,7 @@ def test_rows_without_gold_are_left_out_by_rule_and_counted(local, caplog):
 
 
 def test_one_example_has_no_correlation():
-    own = build(compose_run(["task=pocket_similarity"]).config["task"], None)
+    own = build("task", compose_run(["task=pocket_similarity"]).config["task"], None)
     (example,) = own.load("dev")[:1]
     with pytest.raises(UserError, match="give dev and test two examples or more"):
         own.score([Prediction(example.id, 1.0)], [example])

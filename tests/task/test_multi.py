@@ -70,7 +70,7 @@ def test_one_set_is_refused(data_dir):
 def test_a_file_of_several_tasks_builds_them_all(name):
     node = compose_run([f"task={name}"]).config["task"]
     check({"task": node})
-    task = build(node, None, None)
+    task = build("task", node, None, None)
     assert task.name == name and len(task.tasks) == len(node["tasks"]) >= 2
     assert all(own.name == given for given, own in task.tasks.items())
 

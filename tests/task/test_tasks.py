@@ -176,5 +176,7 @@ def test_the_real_data_have_the_published_sizes(shared, make, counts):
     from ptrun.config.build import build
     from ptrun.config.compose import compose_run
 
-    task = build(compose_run([f"task={make.__name__}"]).config["task"], str(shared / "data"))
+    task = build(
+        "task", compose_run([f"task={make.__name__}"]).config["task"], str(shared / "data")
+    )
     assert tuple(len(task.load(part)) for part in ("train", "dev", "test")) == counts

@@ -34,7 +34,7 @@ def folder_of(name):
 def test_a_task_file_builds_and_is_named_as_its_task(name):
     config = config_of(name)
     check({"task": config})
-    task = build(config, None)
+    task = build("task", config, None)
     assert task.name == name and task.version >= 1
     assert task.metric and (task.max_tokens is None or task.max_tokens > 0)
     assert list(config["splits"]) == list(PARTS)
@@ -75,7 +75,7 @@ def test_a_source_is_pinned_or_says_how_to_make_the_files(name):
 def test_labels_that_yaml_read_as_booleans_are_refused():
     config = {**config_of("boolq"), "labels": {False: 0, True: 1}}
     with pytest.raises(UserError, match=r"task boolq: labels are .*Quote yes, no"):
-        build(config, None)
+        build("task", config, None)
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,14 @@ def reader(name, shared, split):
     """Return a task whose train is one of its splits."""
     config = {**config_of(name), "paper_splits": None}
     config["splits"] = {"train": split, "dev": None, "test": None}
-    return build(config, str(shared / "data"), None)
+    return build("task", config, str(shared / "data"), None)
 
 
 def read(name, shared, split, variant=None):
     """Return the examples of one file."""
     if variant is None:
         return reader(name, shared, split).load("train")
-    return build(config_of(name), str(shared / "data"), variant).load(PART_OF[split])
+    return build("task", config_of(name), str(shared / "data"), variant).load(PART_OF[split])
 
 
 def folders_of(name):

@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.command.adapt import main, read, usage
+from ptrun.command.adapt import main
 from ptrun.errors import RunFailed, UserError
 from ptrun.pocket.corpus import documents
+from ptrun.pretrain.adaptation.adapting import read
 from ptrun.pretrain.adaptation.training import Trainer
 
 
@@ -95,7 +96,6 @@ def test_a_loss_that_is_no_number_ends_it(adapt):
         (["rat=5"], "did you mean 'rate'"),
         (["backbone.pth=5"], "did you mean 'path'"),
         (["steps=many"], "expected int, got 'many'"),
-        (["fast"], "expected KEY=VALUE"),
         (["batch=0"], "batch is 0; use 1 or more"),
         (["length=1"], "length is 1; use 2 or more"),
         (["rate=0"], "rate is 0; use more than 0"),
@@ -117,5 +117,13 @@ def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder
     assert not (tmp_path / "made").exists()
 
 
-def test_the_help_lists_the_keys():
-    assert "sentinel: end the text" in usage() and "rate" in usage()
+def test_a_word_that_is_no_override_is_refused():
+    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'"):
+        main(["fast"])
+
+
+def test_the_help_lists_the_keys(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "sentinel: end the text" in text and "rate" in text

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.command.pretrain import main, usage
+from ptrun.command.pretrain import main
 from ptrun.errors import UserError
 from ptrun.importing import staging
 from ptrun.pretrain.synthetic import folder as made
@@ -158,12 +158,12 @@ def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
 
 def test_a_run_prompts_a_random_model(model, tmp_path):
     from ptrun.config.compose import compose_run
-    from ptrun.run.recipe import run
+    from ptrun.run.launch import launch
 
     given = ["backbone=t5_xxl_lm_adapt", f"backbone.path={model('t5')}", "task=pocket_sentiment"]
     given += ["method=prompt_tuning", "method.readout=verbalizer", "setting=few_shot_32"]
     given += ["train.max_steps=1", f"outputs={tmp_path}", "hardware.precision=bf16"]
-    assert run(compose_run(given)).status == "finished"
+    assert launch(compose_run(given)).status == "finished"
 
 
 @pytest.mark.parametrize(
@@ -216,5 +216,8 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_tells_the_keys():
-    assert "ptrun pretrain --random backbone=NAME out=DIR" in usage() and "tokenizer:" in usage()
+def test_help_lists_the_keys(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "ptrun pretrain --random backbone=" in text and "tokenizer:" in text

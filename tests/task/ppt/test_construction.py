@@ -110,7 +110,7 @@ def test_a_corpus_that_gives_nothing_says_what_is_needed(tmp_path):
 @pytest.mark.parametrize(("make", "name"), TASKS.items())
 def test_the_task_reads_what_is_made(corpus, make, name):
     config = compose_run([f"task={name}", f"task.source.corpus={corpus}"]).config["task"]
-    task = build(config, None)
+    task = build("task", config, None)
     train = task.load("train")
     made = rows(corpus, make=make)
     assert [example.id for example in train] == [row["id"] for row in made]
@@ -126,7 +126,7 @@ def test_a_run_is_named_by_what_the_corpus_says_not_by_its_place(tmp_path):
         file = write(tmp_path / folder, lines, "x.jsonl")
         told = ["task=ppt_nsp", f"task.source.corpus={file}", *given]
         config = compose_run(told).config
-        return identity.affecting(config, build(config["task"], None).digest(), "weights")
+        return identity.affecting(config, build("task", config["task"], None).digest(), "weights")
 
     assert content("a") == content("b")
     assert content("a") != content("a", "task.source.seed=1")

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.run.launch import launch
 from ptrun.run.plan import plan
-from ptrun.run.recipe import run
 from ptrun.training.member import Member
 from tests.task.ppt.corpora import document, write
 
@@ -28,7 +28,7 @@ def composed(tiny_folder, tmp_path):
 
 
 def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
-    whole = run(composed("whole"))
+    whole = launch(composed("whole"))
     update = Member.update
 
     def killed(member, *rest):
@@ -38,10 +38,10 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
 
     monkeypatch.setattr(Member, "update", killed)
     with pytest.raises(KeyboardInterrupt):
-        run(composed("cut"))
+        launch(composed("cut"))
     monkeypatch.setattr(Member, "update", update)
     sizes = tokenized(monkeypatch)
-    cut = run(composed("cut"))
+    cut = launch(composed("cut"))
     assert max(sizes) < 600 <= cut.manifest["data"]["train"]["count"]
     assert cut.manifest["data"] == whole.manifest["data"]
     assert cut.metrics == whole.metrics

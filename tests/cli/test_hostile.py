@@ -1,0 +1,302 @@
+"""Run folders, configurations, models and data files from somebody else execute nothing.
+
+Each case plants code or a path that would create the folder `owned` beside the project, and types
+every command that reads the planted file. Nothing may be created outside the project.
+"""
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Command
+
+RUN = ["task=pocket_sentiment", "method=prompt_tuning", "method.length=2", "train.max_steps=1"]
+RUN += ["setting=few_shot_32"]
+ID = "outputs/runs/theirs"
+
+
+def popen(owned):
+    return {"_target_": "subprocess.Popen", "args": ["mkdir", str(owned)]}
+
+
+def system(owned):
+    return {"_target_": "os.system", "command": f"mkdir {owned}"}
+
+
+def code(owned):
+    return f"import os; os.mkdir({str(owned)!r})"
+
+
+@pytest.fixture(scope="session")
+def theirs(tmp_path_factory, warm):
+    """Make a run once; each case has a copy."""
+    made = Command(tmp_path_factory.mktemp("theirs"), Path(), Path(), warm)
+    done = made(*RUN)
+    assert done.returncode == 0, done.stderr
+    (file,) = made.results()
+    return file.parent
+
+
+@pytest.fixture
+def project(ptrun, theirs):
+    shutil.copytree(theirs, ptrun.folder / ID)
+    (ptrun.folder / "rows.csv").write_text("sentence\nfine\n")
+    return ptrun
+
+
+def attack(project, *commands):
+    """Type commands; return what they print. Nothing outside the project may change."""
+    root = project.folder.parent
+    before = outside(root, project.folder)
+    text = ""
+    for command in commands:
+        done = project(*command)
+        text += done.stdout + done.stderr
+        assert done.returncode in (0, 1), done.stderr
+    assert outside(root, project.folder) == before, text
+    assert not list(root.rglob("owned*")), text
+    return text
+
+
+def outside(root, folder):
+    return sorted(path for path in root.rglob("*") if folder not in (path, *path.parents))
+
+
+READERS = [
+    ("predict", ID, "--input", "rows.csv"),
+    ("rerun", ID, "train.max_steps=2"),
+    ("diff", ID, ID + "/../theirs"),
+    ("report", "outputs"),
+    (*RUN, f"start=run:{ID}"),
+]
+
+RECORDED = {
+    "a nested node": (("config", "backbone", "lr"), lambda o: {"x": popen(o)}),
+    "a method": (("config", "method"), popen),
+    "a task": (("config", "task"), system),
+    "a task with positions": (("config", "task", "_target_"), lambda _: "builtins.exec"),
+    "a backbone": (("config", "backbone"), system),
+    "an engine": (("config", "hardware"), popen),
+    "a node in a list": (("config", "task", "metrics"), lambda o: [popen(o)]),
+    "something that ptrun imports": (
+        ("config", "task", "_target_"),
+        lambda _: "ptrun.hardware.processes.subprocess.Popen",
+    ),
+    "a component of another group": (
+        ("config", "method", "_target_"),
+        lambda _: "ptrun.tracking.wandb.WandbTracker",
+    ),
+    "an id that leads out": (("run_id",), lambda _: "../../../owned"),
+    "a name that leads out": (("names", "method"), lambda _: "../../../owned"),
+    "a group that leads out": (("group",), lambda _: "../../../owned"),
+}
+REQUESTED = {
+    "code in data_dir": (
+        ("config",),
+        lambda o: {"task": {"_target_": "builtins.exec"}, "data_dir": code(o)},
+    ),
+    "a task": (("config", "task"), system),
+    "a method": (("config", "method"), popen),
+    "a nested node": (("config", "method", "words"), lambda o: {"x": popen(o)}),
+    "a backbone": (("config", "backbone"), system),
+    "an engine": (("config", "hardware"), popen),
+    "a protocol": (("config", "protocol"), popen),
+    "a setting": (("config", "setting"), popen),
+    "a tracker": (("config", "tracking"), popen),
+    "a prerequisite run": (
+        ("config",),
+        lambda o: {"start": "pretrained:pocket_topics", "pretraining": {"task": popen(o)}},
+    ),
+    "outputs elsewhere": (("config", "outputs"), str),
+    "a name that leads out": (("config", "name"), lambda _: "../../../owned"),
+    "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
+    "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
+    "permission": (("config", "allow_code"), lambda _: True),
+}
+OWN_FILES = {
+    "a task": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "task": system(o)}),
+    "a method": ("method/ptuning_v2.yaml", lambda o: {"_global_": True, "method": popen(o)}),
+    "a node of its group": ("task/pocket_ner.yaml", popen),
+    "a tracker": ("tracking/none.yaml", popen),
+    "a callback": (
+        "task/pocket_ner.yaml",
+        lambda o: {"_global_": True, "hydra": {"callbacks": {"x": popen(o)}}},
+    ),
+    "a launcher": ("hydra/launcher/basic.yaml", popen),
+    "a sweeper": ("hydra/sweeper/basic.yaml", popen),
+    "a choice of launcher": (
+        "setting/full.yaml",
+        lambda _: {"_global_": True, "defaults": [{"override /hydra/launcher": "own"}]},
+    ),
+    "a logger in the root": (
+        "run.yaml",
+        lambda o: {
+            "hydra": {"job_logging": {"handlers": {"x": {"()": "os.mkdir", "path": str(o)}}}}
+        },
+    ),
+    "outputs": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "outputs": str(o)}),
+    "a name that leads out": (
+        "task/pocket_ner.yaml",
+        lambda _: {"_global_": True, "name": "../../owned"},
+    ),
+    "permission": (
+        "task/pocket_ner.yaml",
+        lambda o: {"_global_": True, "allow_code": True, "task": system(o)},
+    ),
+}
+
+
+def plant(content, path, value):
+    *parents, last = path
+    for key in parents:
+        content = content[key]
+    if isinstance(value, dict) and isinstance(content.get(last), dict) and "_target_" not in value:
+        content[last].update(value)
+    else:
+        content[last] = value
+
+
+@pytest.mark.parametrize(("path", "value"), RECORDED.values(), ids=RECORDED)
+def test_a_result_executes_and_writes_nothing(project, path, value):
+    file = project.folder / ID / "result.json"
+    content = json.loads(file.read_text())
+    plant(content, path, value(project.folder.parent / "owned"))
+    file.write_text(json.dumps(content))
+    attack(project, *READERS)
+
+
+@pytest.mark.parametrize(("path", "value"), REQUESTED.values(), ids=REQUESTED)
+def test_a_request_executes_and_writes_nothing(project, path, value):
+    file = project.folder / ID / "run.yaml"
+    content = yaml.safe_load(file.read_text())
+    plant(content, path, value(project.folder.parent / "owned"))
+    file.write_text(yaml.safe_dump(content))
+    attack(project, *READERS[:2])
+
+
+def test_a_request_with_a_python_tag_is_damaged(project):
+    file = project.folder / ID / "run.yaml"
+    file.write_text(f"config: !!python/object/apply:os.mkdir [{project.folder.parent / 'owned'}]\n")
+    assert "damaged" in attack(project, *READERS[:2])
+
+
+@pytest.mark.parametrize(("name", "content"), OWN_FILES.values(), ids=OWN_FILES)
+def test_a_folder_of_options_executes_and_writes_nothing(project, name, content):
+    file = project.folder / "ptrun_conf" / name
+    file.parent.mkdir(parents=True)
+    node = content(project.folder.parent / "owned")
+    head = "# @package _global_\n" if node.pop("_global_", False) else ""
+    file.write_text(head + yaml.safe_dump(node))
+    small = "train.max_steps=1"
+    commands = [(small,), ("check",), ("plan",), ("-m", small, "seed=1,2"), ("list",), ("grid",)]
+    text = attack(project, *commands[: None if "task" in name else 5])
+    assert "allow_code=true" in text or "below outputs" in text or "unknown" in text, text
+
+
+def test_own_code_runs_where_it_is_allowed_and_asks_again(project):
+    (project.folder / "mine.py").write_text(
+        "from ptrun.method.prompt_tuning import PromptTuning\n\n\n"
+        "class Mine(PromptTuning):\n    pass\n"
+    )
+    own = project.folder / "ptrun_conf" / "method" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    shipped = Path(__file__).parents[2] / "conf" / "method" / "prompt_tuning.yaml"
+    own.write_text(
+        shipped.read_text().replace("ptrun.method.prompt_tuning.PromptTuning", "mine.Mine")
+    )
+    typed = [*RUN[:1], "method=mine", *RUN[2:], "name=own"]
+    refused = project(*typed)
+    assert refused.returncode == 1 and "type allow_code=true" in refused.stderr
+    done = project(*typed, "allow_code=true")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (project.folder / "outputs" / "own").iterdir()
+    assert json.loads((folder / "result.json").read_text())["manifest"]["own_code"] == ["mine.Mine"]
+    again = ["predict", str(folder), "--input", "rows.csv"]
+    assert "type allow_code=true" in project(*again).stderr
+    assert project(*again, "allow_code=true").returncode == 0
+
+
+def test_a_list_in_the_users_own_configuration_allows_code(project, monkeypatch):
+    home = project.folder.parent / "home"
+    (home / "ptrun").mkdir(parents=True)
+    (home / "ptrun" / "config.yaml").write_text(f"allow_code: [{project.folder}]\n")
+    own = project.folder / "ptrun_conf" / "method" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("_target_: nowhere.Mine\n")
+    listed = project.fresh("plan", "method=mine", environment={"XDG_CONFIG_HOME": str(home)})
+    assert "No module named 'nowhere'" in listed.stderr
+    assert "type allow_code=true" in project.fresh("plan", "method=mine").stderr
+
+
+class Planted:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, owned):
+        self.owned = owned
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.owned),)
+
+
+def module(folder, owned):
+    (folder / "theirs.py").write_text(code(owned))
+    own = {"AutoConfig": "theirs.X", "AutoModel": "theirs.X", "AutoTokenizer": ["theirs.X", None]}
+    for name in ("config.json", "tokenizer_config.json"):
+        file = folder / name
+        file.write_text(json.dumps({**json.loads(file.read_text()), "auto_map": own}))
+
+
+def weights(folder, owned):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Planted(owned)))
+
+
+def adapter(folder, owned):
+    own = {"peft_type": "LORA", "auto_mapping": {"parent_library": "theirs"}}
+    (folder / "adapter_config.json").write_text(json.dumps(own))
+    (folder / "theirs.py").write_text(code(owned))
+
+
+def template(folder, owned):
+    text = "{{ cycler.__init__.__globals__.os.mkdir('" + str(owned) + "') }}"
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": text}))
+
+
+@pytest.mark.parametrize("spoil", [module, weights, adapter, template])
+def test_a_model_folder_executes_nothing(project, spoil):
+    folder = project.folder / "model"
+    shutil.copytree(project.backbone, folder)
+    spoil(folder, project.folder.parent / "owned")
+    own = ["backbone.path=model", *RUN]
+    attack(project, own, ("check", *own), ("plan", *own))
+
+
+@pytest.mark.parametrize("kind", ["cpm2", "glm", "megatron"])
+def test_a_checkpoint_executes_nothing(project, kind):
+    names = {
+        "cpm2": "mp_rank_00_model_states.pt",
+        "glm": "pytorch_model.bin",
+        "megatron": "model.pt",
+    }
+    (project.folder / "files").mkdir()
+    (project.folder / "files" / "dict.txt").write_text("0 1\n")
+    planted = pickle.dumps(Planted(project.folder.parent / "owned"))
+    (project.folder / "files" / names[kind]).write_bytes(planted)
+    attack(project, ("import", kind, "files", "--out", "made"))
+
+
+@pytest.mark.parametrize("relation", ["{outside}/owned", "../../../owned", "..", "a/b", "x" * 400])
+def test_a_relation_names_no_file_outside(project, relation):
+    relation = relation.format(outside=project.folder.parent)
+    for file in (project.data_dir / "lama").glob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps({**r, "predicate_id": relation}) + "\n" for r in rows))
+    own = ["task=lama", "method=ptuning_lama", f"data_dir={project.data_dir}"]
+    own += [f"backbone.path={project.backbone}", "train.max_steps=1", "train.eval_every=1"]
+    attack(project, own)

@@ -1,0 +1,48 @@
+"""The composed dictionary is read up to the plan, and by no module after it."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "ptrun"
+READERS = {  # they make a plan, or compose the configuration of one from a recorded run
+    "run/plan.py",
+    "run/starting.py",
+    "run/pretraining.py",
+    "run/labelling.py",
+    "run/request.py",
+    "run/rerun.py",
+    "run/finished.py",
+    "predicting/loading.py",
+}
+
+
+def reads(file):
+    """Yield the lines that look up a key of something called `config` by name."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        key = None
+        if isinstance(node, ast.Subscript):
+            holder, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "get" and node.args:
+                holder, key = node.func.value, node.args[0]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
+            if name == "config" and key.value in KEYS:
+                yield node.lineno
+
+
+KEYS = {"seed", "data_seed", "data_dir", "outputs", "name", "rerun", "start", "train", "expected"}
+KEYS |= {"method", "backbone", "task", "setting", "hardware", "protocol", "tracking", "pretraining"}
+
+
+def test_only_what_makes_a_plan_reads_the_configuration():
+    files = [file for file in sorted(ROOT.rglob("*.py")) if file.parent.name != "config"]
+    found = {str(file.relative_to(ROOT)): list(reads(file)) for file in files}
+    wrong = {file: lines for file, lines in found.items() if lines and file not in READERS}
+    assert not wrong
+
+
+def test_a_plan_holds_the_configuration_as_a_whole_alone():
+    """`Plan.request` is written beside the result; nobody opens it."""
+    for file in sorted(ROOT.rglob("*.py")):
+        assert "request.config" not in file.read_text(encoding="utf-8"), file
