@@ -13,6 +13,8 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "run/rerun.py",
     "run/finished.py",
     "predicting/loading.py",
+    "run/tuned_backbone.py",  # what a result recorded
+    "ledger/vote.py",
 }
 
 
