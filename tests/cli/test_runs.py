@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 
+import pytest
 from safetensors.torch import load_file
 from seqeval.metrics import f1_score
 
@@ -98,6 +99,7 @@ def test_a_bad_value_in_a_sweep_fails_its_own_job_only(ptrun):
     assert len(ptrun.results()) == 1
 
 
+@pytest.mark.slow
 def test_wandb_works_offline_without_a_key(ptrun):
     done = ptrun.fresh(*ptrun.small("tracking=wandb"), environment={"HOME": str(ptrun.folder)})
     assert done.returncode == 0, done.stderr

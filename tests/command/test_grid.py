@@ -8,6 +8,7 @@ from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
 REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_dir):
     """Word by word: SuperGLUE's two kinds have six made-up rows each, the others pocket tasks."""

@@ -13,6 +13,7 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.pocket.corpus import documents
 from tests.backbone.inputs import text
+from tests.tiers import tiered
 
 RECIPES = list(options("pretrain"))
 
@@ -32,7 +33,7 @@ def pretrain(name, corpus, out, *more):
     return json.loads((out / "result.json").read_text())
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", tiered(RECIPES, lambda name: name == "pocket_gpt2"))
 def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
     more = ["vocabulary=900"]
     if name == "pocket_electra":
@@ -52,6 +53,7 @@ def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
     assert tokenizer.unk_token_id is None or tokenizer.unk_token_id not in encoded["input_ids"]
 
 
+@pytest.mark.slow
 def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
     for name in ("one", "two"):
         pretrain("pocket_t5", corpus, tmp_path / name, "vocabulary=900")
@@ -59,6 +61,7 @@ def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
     assert one == two
 
 
+@pytest.mark.slow
 def test_t5_has_an_output_matrix_of_its_own_and_does_not_scale(corpus, tmp_path):
     pretrain("pocket_t5", corpus, tmp_path / "made", "vocabulary=900")
     backbone = PretrainedBackbone(name="made", path=str(tmp_path / "made"))

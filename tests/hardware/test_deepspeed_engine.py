@@ -53,6 +53,7 @@ def differences(plain, other):
     }
 
 
+@pytest.mark.slow
 def test_ranks_learn_what_one_process_learns(tmp_path, table):
     """One test, since starting ranks is what takes time."""
     out = tmp_path / "out"

@@ -34,6 +34,7 @@ def folder(shared, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "name"), CELLS)
 def test_a_preset_learns_and_answers(folder, tmp_path, method, name):
     place = tmp_path / "superglue" / name

@@ -18,6 +18,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.run.store import RunStore, read_tensors
 from ptrun.types import Example
 from tests.small_runs import conll03, engine, member, sst2
+from tests.tiers import tiered
 
 METHODS = {
     "adapter": partial(Adapter, hidden=8),
@@ -77,7 +78,21 @@ CELLS += [
     pytest.param("electra", make, LISTED, id=f"electra-{name}")
     for name, make in CLASS_WORDS.items()
 ]
-cell = pytest.mark.parametrize(("kind", "make", "data"), CELLS)
+FIRST = ("bert", "gpt2", "t5", "electra")  # a kind of each family, and dpt's
+
+
+def in_core(kind, make, data):
+    """Return whether a cell is in the core: BERT's, and the common methods on each family."""
+    common = make in [METHODS[name] for name in BOTH]
+    return data is LISTED or (data is sst2 and (kind == "bert" or (kind in FIRST and common)))
+
+
+cell = pytest.mark.parametrize(("kind", "make", "data"), tiered(CELLS, in_core))
+LEARNED = [METHODS[name] for name in CORE]
+learning_cell = pytest.mark.parametrize(
+    ("kind", "make", "data"),
+    tiered(CELLS, lambda kind, make, data: kind == "bert" and data is sst2 and make in LEARNED),
+)
 
 
 def trained(make, backbone, data, budget=40, **train):
@@ -136,7 +151,7 @@ def test_batch_size_and_order_change_no_answer(tiny, data_dir, kind, make, data)
     assert single[::-1] == whole
 
 
-@cell
+@learning_cell
 def test_four_examples_are_learned(tiny, data_dir, kind, make, data):
     """The loss without dropout falls by a quarter; a random frozen backbone is what bounds it."""
     examples, backbone = data(data_dir), tiny(kind)

@@ -54,6 +54,7 @@ def batch_of(fit, method, keys=None, order=slice(None)):
     return fit._collate(features, None if keys is None else torch.arange(len(features)) + keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 def test_kept_or_anew_members_learn_and_answer_the_same(tiny, data_dir, make):
     found = []

@@ -33,6 +33,7 @@ def train(members, budget=40):
     return members
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_without_it_dropout_acts_in_the_frozen_backbone(tiny, tmp_path, kind):
     loaded = tiny(kind)
@@ -47,6 +48,7 @@ def test_only_without_it_dropout_acts_in_the_frozen_backbone(tiny, tmp_path, kin
     assert abs(first[1] - first[0]) > 1e-3, "the same start and batch, with dropout"
 
 
+@pytest.mark.slow
 def test_a_population_may_differ_in_it_and_each_learns_as_alone(tiny, tmp_path):
     loaded, wanted = tiny("gpt2"), [(1, True), (2, False), (3, True)]
     together = train([learner(loaded, tmp_path, seed, quiet=q) for seed, q in wanted])
@@ -58,6 +60,7 @@ def test_a_population_may_differ_in_it_and_each_learns_as_alone(tiny, tmp_path):
             torch.testing.assert_close(joint.learned[name], tensor, **TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_activation_checkpointing_still_keeps_less(tiny, tmp_path, kind):
     """The library checkpoints in training mode alone, which dropout no longer asks for."""

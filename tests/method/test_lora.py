@@ -18,8 +18,10 @@ from ptrun.method.lora import TARGETS, LoRA
 from ptrun.run.launch import launch
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, member, sst2
+from tests.tiers import tiered
 
 R = 3
+FIRST = ("bert", "gpt2", "t5")
 
 
 def moved(backbone, data_dir, **keys):
@@ -58,7 +60,9 @@ def peft_model(folder, method, backbone):
     return made
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blocklm"])
+@pytest.mark.parametrize(
+    "kind", tiered([kind for kind in KINDS if kind != "blocklm"], lambda kind: kind in FIRST)
+)
 def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind):
     backbone = tiny(kind)
     method = moved(backbone, data_dir)
@@ -92,7 +96,7 @@ def test_the_default_targets_are_pefts_for_every_family():
     assert all(set(TARGETS[kind]) == set(known[kind]) for kind in known)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in FIRST))
 def test_it_starts_from_the_bare_backbone_and_leaves_it_bare(tiny, data_dir, kind):
     backbone = tiny(kind)
     bare, sum_, size = read(backbone), checksum(backbone.model), backbone.size()
@@ -109,7 +113,7 @@ def test_it_starts_from_the_bare_backbone_and_leaves_it_bare(tiny, data_dir, kin
     assert not layers(backbone) and torch.equal(read(backbone), bare)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in FIRST))
 def test_merged_into_the_weights_it_reads_the_same(tiny, data_dir, kind):
     backbone = tiny(kind)
     method = moved(backbone, data_dir)
@@ -159,7 +163,9 @@ def test_parameters_by_formula(data_dir, name, count):
     assert counted["prompt"] == count and counted["backbone"] == 0
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "deberta-v2"])
+@pytest.mark.parametrize(
+    "kind", tiered([kind for kind in KINDS if kind != "deberta-v2"], lambda kind: kind in FIRST)
+)
 def test_dropout_depends_on_a_rows_key_alone(tiny, data_dir, kind):
     backbone = tiny(kind)
     moved(backbone, data_dir, dropout=0.5)
@@ -231,6 +237,7 @@ def test_targets_of_the_feed_forward_learn_too(tiny, data_dir):
     assert all(low_rank.up.weight.any() for low_rank in one.method.lora.values())
 
 
+@pytest.mark.slow
 def test_two_runs_verify_the_frozen_backbone_and_agree(tmp_path):
     """The recipe itself: the second run repeats the first bit for bit, so nothing was left over."""
     common = ["method=lora", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=3"]

@@ -99,6 +99,7 @@ def test_a_prompt_is_learned_once_and_shared_by_seeds_rates_and_patterns(compose
     assert learned_first(tmp_path / "outputs") == [first] and first.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
     one = composed("rte", "train.max_steps=3")
     made = launch(one)
@@ -109,6 +110,7 @@ def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
     assert len(learned_first(tmp_path / "outputs")) == 1, "rerun repeats the run alone"
 
 
+@pytest.mark.slow
 def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
     by_hand = composed("ppt_nsp", "method.pattern=pocket", "name=table/4", method="ppt_pretraining")
     first = launch(by_hand)
@@ -119,6 +121,7 @@ def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
     assert not (tmp_path / "outputs/pretraining").exists()
 
 
+@pytest.mark.slow
 def test_what_shapes_the_prompt_names_it(composed):
     """Before anything is learned the run has its name, as of the run it will begin as."""
     same = plan(composed("rte"))
@@ -192,6 +195,7 @@ def test_a_pretraining_has_the_protocol_s_name_too(composed):
     assert first is not None and first.request.names["protocol"] == "paper"
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
     launch(composed("rte", *STILL))
     (first,) = learned_first(tmp_path / "outputs")
@@ -231,6 +235,7 @@ def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
     assert "pre-training the prompt:" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "backbone", "overrides"),
     [

@@ -6,6 +6,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.small_runs import engine, member
+from tests.tiers import tiered
 
 KINDS = ["bert", "roberta", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
 TASKS = ["rte", "multirc", "wsc", "copa", "record", "conll03", "srl_up_de", "squad", "squad_v2"]
@@ -32,7 +33,7 @@ def fits(task, answer, example):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in ("bert", "gpt2", "t5")))
 def test_a_task_is_learned_and_answered(tiny, data_dir, kind, name):
     backbone, task = tiny(kind), task_of(data_dir, name)
     one = member(lambda b, t: PTuningV2(b, t, length=3), backbone, task, max_steps=2)

@@ -25,6 +25,7 @@ def words(backbone, task, **keys):
     return PTuningV2(backbone, task, length=3, readout="verbalizer", **keys)
 
 
+@pytest.mark.slow
 @kinds
 def test_a_prefix_alone_is_learned(tiny, data_dir, kind):
     backbone, task = tiny(kind), task_of(data_dir, kind)

@@ -68,6 +68,7 @@ def superglue(data_dir):
     return data_dir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "albert"])
 @pytest.mark.parametrize("name", SUPERGLUE)
 def test_the_few_shot_regime_runs_on_every_task(superglue, folder_of, tmp_path, kind, name):

@@ -41,6 +41,7 @@ def test_a_bag_of_words_stays_under_75(longest):
     assert BASELINES["bag_of_words"](longest, 1.0) <= 0.75
 
 
+@pytest.mark.slow
 def test_simple_baselines_of_the_other_tasks_stay_low():
     pytest.importorskip("sklearn")
     figures = MORE["measure"]()

@@ -65,6 +65,7 @@ def test_it_tells_verdicts_without_learning_anything(backbone):
     assert right / len(examples) > 0.7
 
 
+@pytest.mark.slow
 def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
     line = ["method=ptuning_v2", "method.readout=verbalizer", "task=pocket_topics"]
     line += ["backbone=pocket_glm", f"outputs={tmp_path}", "setting=k_1000"]

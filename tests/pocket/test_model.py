@@ -54,6 +54,7 @@ def test_a_folder_is_small_and_belongs_to_this_world(name):
     assert 1_000_000 <= result["parameters"] <= 3_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_has_learned_as_much_as_its_figures_say(name):
     """On the held-out text: the loss within 0.01 of the written one, fp16 weights and all."""

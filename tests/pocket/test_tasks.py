@@ -22,6 +22,7 @@ def text_of(row: dict) -> str:
     return row.get("sentence") or " ".join(row["tokens"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_rows_are_the_same_in_a_new_process(hash_seed):
     here = json.dumps([rows(task, split) for task in TASKS for split in SPLITS])

@@ -16,6 +16,7 @@ def records(data):
     ]
 
 
+@pytest.mark.slow
 def test_each_file_of_a_task_and_of_a_setting_is_a_row_of_its_own(tmp_path):
     for file, texts in {
         "superglue/cb/train": "abcd",
@@ -36,6 +37,7 @@ def test_each_file_of_a_task_and_of_a_setting_is_a_row_of_its_own(tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_published_table_is_that_of_the_real_data(shared):
     published = FOLDER / "results" / "tasks.md"

@@ -116,6 +116,7 @@ def folders_of(name):
     return {None: own} | {variant: f"{variant}/{own.split('/')[-1]}" for variant in VARIANTS}
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("name", REAL)
 def test_rows_and_label_counts_are_those_of_the_manifest(shared, manifest, name):

@@ -69,6 +69,7 @@ def test_other_processes_make_the_same(corpus, make):
     assert len(told(code)) == 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     """Blocks hold 1,000 documents, so three and nine of them peak alike; to a tenth."""
     peaks = []
