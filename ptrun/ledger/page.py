@@ -1,4 +1,4 @@
-"""The ledger as one HTML file that needs nothing else: its data as JSON, its drawings as SVG."""
+"""The ledger as one self-contained HTML file: its data as JSON, its drawings as SVG."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,13 @@ from ptrun.ledger import svg
 from ptrun.ledger.canvas import Canvas
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.rows import Ours
-from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, number, paper_name, table_name
+from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
 
 _POINTS = 40  # of a training curve
 
 
 def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) -> str:
-    """Return the whole file.
-
-    Args:
-        tables: what it shows.
-        drawings: those of each table, by the experiment's name.
-    """
+    """Return the content of the file; `drawings` are grouped by the experiment's name."""
     papers = dict.fromkeys(paper_name(table.experiment.paper) for table in tables)
     content = {
         "version": __version__,
@@ -37,7 +32,7 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
         "charts": _part("charts.js"),
         "script": _part("page.js"),
         "build": _part("build.js"),
-        "data": embedded(content),  # last: nothing in it is a place for another
+        "data": embedded(content),  # last: its text must not be replaced
     }
     text = _part("page.html")
     for name, part in parts.items():
@@ -46,7 +41,7 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
 
 
 def embedded(content: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its script element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for mark in "<>&\u2028\u2029":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
@@ -60,8 +55,7 @@ def _part(name: str) -> str:
 def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
     experiment = table.experiment
     drawn = "curves" if "curves" in drawings else "seeds"
-    first = drawn if experiment.curve else None  # of a figure, what it draws is open
-    found = pairs([line.row for line in table.lines])
+    beside = pairs([line.row for line in table.lines])
     return {
         "name": experiment.name,
         "paper": paper_name(experiment.paper),
@@ -75,15 +69,15 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
         "notes": table.notes,
         "axes": table.axes,
         "released": table.released,
-        "first": first,
+        "first": drawn if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
-        "rows": [_row(line, found.get(index, [])) for index, line in enumerate(table.lines)],
+        "rows": [_row(line, beside.get(index, [])) for index, line in enumerate(table.lines)],
     }
 
 
 def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "place": line.place,
         "where": " ".join([*cell.at.values(), cell.metric]),
         "paper": line.paper,
@@ -95,24 +89,24 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
         "why": line.why,
         "runs": line.runs,
     }
-    runs = {name: own for name, own in (("paper", row.paper), ("honest", row.honest)) if own}
+    runs = {name: ours for name, ours in (("paper", row.paper), ("honest", row.honest)) if ours}
     if not runs:
-        return found
+        return content
     first = next(iter(runs.values()))
-    found |= {
-        "ours": {name: _ours(own) for name, own in runs.items()},
-        "told": {"paper": line.ours, "honest": line.honest},
+    content |= {
+        "ours": {name: _ours(ours) for name, ours in runs.items()},
+        "shown": {"paper": line.ours, "honest": line.honest},
         "difference": line.difference,
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
-        "hours": round(sum(own.hours for own in runs.values()), 4),
+        "hours": round(sum(ours.hours for ours in runs.values()), 4),
         "cost": line.cost,
         "pairs": [_pair(pair, max(line.digits, 1)) for pair in beside],
     }
     if row.gap:
         ends = (row.gap.difference, row.gap.low, row.gap.high)
-        found["gap"] = [round(end, 4) for end in ends]
-    return found
+        content["gap"] = [round(end, 4) for end in ends]
+    return content
 
 
 def _ours(ours: Ours) -> dict[str, Any]:
@@ -122,12 +116,12 @@ def _ours(ours: Ours) -> dict[str, Any]:
         "missing": ours.missing,
         "failed": ours.failed,
         "searched": ours.searched,
-        "history": [[seed, _thinned(told)] for seed, told in ours.history.items() if told],
+        "history": [[seed, _thinned(curve)] for seed, curve in ours.history.items() if curve],
     }
 
 
 def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
-    """Return few enough points of a curve, the last and the highest among them."""
+    """Return at most `_POINTS` points of a curve and its highest; the last is among them."""
     count = len(history)
     kept = {round(index * (count - 1) / (_POINTS - 1)) for index in range(_POINTS)}
     best = max(range(count), key=lambda index: history[index][1])
@@ -136,11 +130,10 @@ def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
 
 
 def _pair(pair: Pair, digits: int) -> dict[str, Any]:
-    sign = "+" if pair.difference >= 0 else ""
     return {
         "other": pair.other,
         "protocol": pair.protocol,
         "seeds": pair.seeds,
-        "difference": sign + number(pair.difference, digits),
+        "difference": signed(pair.difference, digits),
         "p": f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}",
     }
