@@ -1,13 +1,13 @@
-"""What differs between two runs, told: facts, numbers, answers, and whether that may be.
+"""The printed comparison of two runs: facts, metrics, predictions, and whether they may differ.
 
-ptrun diff A B        # run folders, or run ids or their beginnings below `outputs`
+ptrun diff A B        # run folders, or run ids or their prefixes below `outputs`
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ptrun.difference.answers import FILE, Answers
+from ptrun.difference.answers import FILE, Predictions
 from ptrun.difference.facts import Fact, differing
 from ptrun.difference.verdict import lacks, measured, verdict
 from ptrun.errors import UserError
@@ -33,11 +33,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def told(a: Run, b: Run) -> str:
-    """Return what differs, a line each; the last lines say whether the two should be equal."""
+    """Return the differences as lines; the last lines say whether the runs should be equal."""
     facts, found = differing(a, b), measured(a, b)
-    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b), "answers"]
-    answered = _answers(found.answers) if found.answers else [f"{lacks(a, b, FILE)}"]
-    lines += [f"  {line}" for line in answered]
+    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b)]
+    predictions = found.predictions
+    compared = _predictions(predictions) if predictions else [lacks(a, b, FILE)]
+    lines += ["predictions", *(f"  {line}" for line in compared)]
     return "\n".join([*lines, *verdict(a, b, found, facts)])
 
 
@@ -51,7 +52,6 @@ def _facts(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def _metrics(a: Run, b: Run) -> Iterator[str]:
-    """Tell every number of either run."""
     numbers = [_numbers(run) for run in (a, b)]
     names = list(dict.fromkeys([*numbers[0], *numbers[1]]))
     if names:
@@ -63,7 +63,7 @@ def _metrics(a: Run, b: Run) -> Iterator[str]:
 
 
 def _numbers(run: Run) -> dict[str, float]:
-    """Return the numbers of a run, the reported split's first and the metric that selects."""
+    """Return all metrics of a run, the test split and the selecting metric first."""
     metrics = run.result.metrics
     parts = sorted(metrics, key=lambda part: part != "test")
     return {
@@ -86,20 +86,20 @@ def _apart(own: float | None, other: float | None) -> str:
     return f"{gain:+.2f}" if abs(gain) >= 0.005 else f"{gain:+.1e}"
 
 
-def _answers(found: Answers) -> Iterator[str]:
+def _predictions(found: Predictions) -> Iterator[str]:
     shared = f"{found.both:,} examples in both" if found.both else "no example in both"
     alone = [_counted(n, f"only in {run}") for n, run in zip(found.only, "AB", strict=True)]
     yield ", ".join([shared, *filter(None, alone)])
     if found.targets:
-        yield f"{found.targets:,} have another target in B"
-    if not found.differently:
-        yield from ["all answered the same"] if found.both else []
+        yield f"{found.targets:,} have a different target in B"
+    if not found.differing:
+        yield from ["all predictions are equal"] if found.both else []
         return
-    each, none = ("nearer", "as near in both") if found.numbers else ("right only", "wrong in both")
-    told = [f"{found.better[run]:,} {each} in {run}" for run in "AB"]
-    told += [_counted(found.better["both"], "right in both, in other words")]
-    told += [_counted(found.better["neither"], none)]
-    yield f"{found.differently:,} answered differently: {', '.join(filter(None, told))}"
+    each, none = ("nearer", "equally near") if found.numbers else ("correct only", "wrong in both")
+    counts = [f"{found.better[run]:,} {each} in {run}" for run in "AB"]
+    counts += [_counted(found.better["both"], "correct in both, with different texts")]
+    counts += [_counted(found.better["neither"], none)]
+    yield f"{found.differing:,} predictions differ: {', '.join(filter(None, counts))}"
     yield from (f"  {line}" for line in found.shown)
 
 
