@@ -4,6 +4,7 @@ ptrun diff A B        # run folders, or run ids or their prefixes below `outputs
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -43,23 +44,23 @@ def told(a: Run, b: Run) -> str:
 
 
 def _facts(facts: Sequence[Fact]) -> Iterator[str]:
-    for section in dict.fromkeys(fact.section for fact in facts):
+    for section, found in groupby(facts, key=lambda fact: fact.section):
         yield section
-        own = [fact for fact in facts if fact.section == section]
-        width = max(len(fact.key) for fact in own)
-        for fact in own:
-            yield f"  {fact.key:<{width}}  {_short(fact.old)} → {_short(fact.new)}"
+        yield from _aligned([(fact.key, _short(fact.old), _short(fact.new)) for fact in found])
 
 
 def _metrics(a: Run, b: Run) -> Iterator[str]:
-    numbers = [_numbers(run) for run in (a, b)]
-    names = list(dict.fromkeys([*numbers[0], *numbers[1]]))
-    if names:
+    own, other = _numbers(a), _numbers(b)
+    pairs = {name: (own.get(name), other.get(name)) for name in [*own, *other]}
+    if pairs:
         yield "metrics"
-    width = max(map(len, names), default=0)
-    for name in names:
-        own, other = (found.get(name) for found in numbers)
-        yield f"  {name:<{width}}  {_number(own)} → {_number(other)}  {_apart(own, other)}".rstrip()
+    rows = [(n, _number(x), f"{_number(y)}  {_apart(x, y)}") for n, (x, y) in pairs.items()]
+    yield from _aligned(rows)
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    width = max((len(key) for key, _, _ in rows), default=0)
+    yield from (f"  {key:<{width}}  {old} → {new}".rstrip() for key, old, new in rows)
 
 
 def _numbers(run: Run) -> dict[str, float]:

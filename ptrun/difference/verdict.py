@@ -44,7 +44,8 @@ def verdict(a: Run, b: Run, found: Measured, facts: Sequence[Fact]) -> Iterator[
         yield from _causes(facts)
     else:
         yield f"different configurations: they differ in {_keys(facts)}, so the results may differ"
-    if missing := _missing(a, b):
+    files = (answers.FILE, tensors.FILE, journal.FILE)
+    if missing := [line for file in files if (line := lacks(a, b, file))]:
         yield f"not compared: {'; '.join(missing)}"
 
 
@@ -92,8 +93,3 @@ def _keys(facts: Sequence[Fact]) -> str:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _missing(a: Run, b: Run) -> list[str]:
-    files = (answers.FILE, tensors.FILE, journal.FILE)
-    return [line for file in files if (line := lacks(a, b, file))]

@@ -1,6 +1,6 @@
 """The cells of a table of results: runs that differ only in their seed, or in one more key."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from ptrun.types import RunResult
 
 NAMES = ("task", "method", "backbone", "setting", "protocol")
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,11 @@ def _by_value(key: str, runs: Sequence[RunResult]) -> dict[str, Cell]:
     return {value: Cell(_names(own[0]), f"{key}={value}", own) for value, own in groups.items()}
 
 
-def grouped(
-    results: Sequence[RunResult], key: Callable[[RunResult], K]
-) -> dict[K, list[RunResult]]:
-    """Return results in groups of equal keys."""
-    groups: dict[K, list[RunResult]] = {}
-    for run in results:
-        groups.setdefault(key(run), []).append(run)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items in groups of equal keys."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 

@@ -191,10 +191,9 @@ def read(file: Path) -> Experiment:
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared", []))
-    _check_places(file, [cell.at for cell in cells], axes)
-    rules = [rule for key in _RULES for rule in content[key]]
-    named = [{axis: place} for r in rules for axis, places in r.when.items() for place in places]
-    _check_places(file, named, axes)
+    whens = [rule.when for key in _RULES for rule in content[key]]
+    named = [(axis, place) for when in whens for axis, places in when.items() for place in places]
+    _check_places(file, [*(pair for cell in cells for pair in cell.at.items()), *named], axes)
     return Experiment(cells=cells, axes=axes, **content)
 
 
@@ -227,11 +226,10 @@ def _list(value: Any) -> list[Any]:
 
 
 def _check_places(
-    file: Path, named: Sequence[Mapping[str, str]], axes: Mapping[str, Mapping[str, Any]]
+    file: Path, places: Sequence[tuple[str, str]], axes: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    for places in named:
-        for axis, place in places.items():
-            if axis not in axes:
-                raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
-            if place not in axes[axis]:
-                raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))
+    for axis, place in places:
+        if axis not in axes:
+            raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
+        if place not in axes[axis]:
+            raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))

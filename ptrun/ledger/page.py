@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
 from datetime import date
 from html import escape
 from importlib import resources
@@ -57,18 +58,10 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
     drawn = "curves" if "curves" in drawings else "seeds"
     beside = pairs([line.row for line in table.lines])
     return {
-        "name": experiment.name,
         "paper": paper_name(experiment.paper),
         "table": table_name(experiment.table),
-        "title": experiment.title,
-        "fixed": table.fixed,
-        "source": experiment.source,
-        "protocol": experiment.protocol,
-        "hours": experiment.hours,
-        "reported": table.reported,
-        "notes": table.notes,
-        "axes": table.axes,
-        "released": table.released,
+        **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
+        **_fields(table, ("fixed", "reported", "notes", "axes", "released")),
         "first": drawn if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
         "rows": [_row(line, beside.get(index, [])) for index, line in enumerate(table.lines)],
@@ -78,16 +71,12 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
 def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
     content: dict[str, Any] = {
-        "place": line.place,
+        **_fields(line, ("place", "paper", "released", "why", "runs")),
         "where": " ".join([*cell.at.values(), cell.metric]),
-        "paper": line.paper,
         "value": next(iter(listed(cell.value)), None),
         "std": cell.std,
-        "released": line.released,
         "rerun": cell.released,
         "verdict": row.verdict,
-        "why": line.why,
-        "runs": line.runs,
     }
     runs = {name: ours for name, ours in (("paper", row.paper), ("honest", row.honest)) if ours}
     if not runs:
@@ -96,26 +85,22 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     content |= {
         "ours": {name: _ours(ours) for name, ours in runs.items()},
         "shown": {"paper": line.ours, "honest": line.honest},
-        "difference": line.difference,
+        **_fields(line, ("difference", "cost")),
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
         "hours": round(sum(ours.hours for ours in runs.values()), 4),
-        "cost": line.cost,
         "pairs": [_pair(pair, max(line.digits, 1)) for pair in beside],
     }
     if row.gap:
-        ends = (row.gap.difference, row.gap.low, row.gap.high)
-        content["gap"] = [round(end, 4) for end in ends]
+        content["gap"] = [round(number, 4) for number in astuple(row.gap)]
     return content
 
 
 def _ours(ours: Ours) -> dict[str, Any]:
     return {
+        **_fields(ours, ("missing", "failed", "searched")),
         "value": round(ours.value, 4),
         "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
-        "missing": ours.missing,
-        "failed": ours.failed,
-        "searched": ours.searched,
         "history": [[seed, _thinned(curve)] for seed, curve in ours.history.items() if curve],
     }
 
@@ -130,10 +115,9 @@ def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
 
 
 def _pair(pair: Pair, digits: int) -> dict[str, Any]:
-    return {
-        "other": pair.other,
-        "protocol": pair.protocol,
-        "seeds": pair.seeds,
-        "difference": signed(pair.difference, digits),
-        "p": f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}",
-    }
+    p = f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}"
+    return {**asdict(pair), "difference": signed(pair.difference, digits), "p": p}
+
+
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

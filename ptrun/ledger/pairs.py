@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from ptrun.ledger.cells import grouped
 from ptrun.ledger.rows import Row
 from ptrun.ledger.statistics import paired
 
@@ -33,15 +34,15 @@ class Pair:
 
 def pairs(rows: Sequence[Row]) -> dict[int, list[Pair]]:
     """Return the pairs of each row, by the row's index."""
-    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for index, row in enumerate(rows):
-        at = row.cell.at
-        alike[at["backbone"], at["setting"], at["task"], row.cell.metric].append(index)
     found: dict[int, list[Pair]] = defaultdict(list)
-    for group in alike.values():
+    for group in grouped(range(len(rows)), lambda index: _place(rows[index])).values():
         for one, two in permutations(group, 2):
             found[one] += _both(rows[one], rows[two])
     return found
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    return (*(row.cell.at[axis] for axis in ("backbone", "setting", "task")), row.cell.metric)
 
 
 def _both(row: Row, other: Row) -> Iterator[Pair]:

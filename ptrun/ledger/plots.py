@@ -1,7 +1,7 @@
 """The drawings of a table: the seeds of its cells, and the curves of a figure."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from ptrun.ledger.canvas import (
@@ -18,6 +18,7 @@ from ptrun.ledger.canvas import (
     ticks,
     tidy,
 )
+from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.rows import Ours
 from ptrun.ledger.shown import Line, Shown
@@ -48,7 +49,8 @@ def seeds(table: Shown) -> Canvas:
     within = tuple(axis for axis in table.axes if axis not in apart)
     if not within:
         apart, within = (), apart
-    for name, lines in _panels([line for line in table.lines if _ran(line)], apart).items():
+    ran = filter(_ran, table.lines)
+    for name, lines in grouped(ran, lambda line: _named(line, apart)).items():
         _seed_panel(canvas, name, lines, within)
     canvas.height += _PAD / 2
     return canvas
@@ -67,7 +69,7 @@ def curves(table: Shown) -> Canvas:
     _curve_legend(canvas, roles)
     rest = tuple(name for name in table.axes if name not in (axis, by))
     steps = dict.fromkeys(line.row.cell.at[axis] for line in table.lines)
-    for name, lines in _panels(table.lines, rest).items():
+    for name, lines in grouped(table.lines, lambda line: _named(line, rest)).items():
         if not any(map(_values, lines)):
             continue
         series: dict[str, dict[str, Line]] = {}
@@ -92,13 +94,6 @@ def _values(line: Line) -> list[float]:
 def _named(line: Line, axes: Sequence[str]) -> str:
     at: Mapping[str, str] = {**line.row.cell.at, "metric": line.row.cell.metric}
     return " · ".join(at[axis] for axis in (*AXES, "metric") if axis in axes)
-
-
-def _panels(lines: Sequence[Line], axes: Sequence[str]) -> dict[str, list[Line]]:
-    panels: dict[str, list[Line]] = {}
-    for line in lines:
-        panels.setdefault(_named(line, axes), []).append(line)
-    return panels
 
 
 def _title(canvas: Canvas, text: str) -> None:
@@ -171,15 +166,15 @@ def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
         yield Path([(along(scores[0]), y), (along(scores[-1]), y)], "s0")
         yield Box((low, y - 6), (high - low, 12), "s0")
         yield Path([(middle, y - 6), (middle, y + 6)], "s0", 1.5)
-    yield from _dots(ours, "s0", 3.2, lambda score: (along(score), y))
+    yield from _dots(ours, [(along(score), y) for score in ours.scores.values()], "s0", 3.2)
     yield Path([(along(ours.value), y - 8), (along(ours.value), y + 8)], "ink", 2)
     if printed is not None:
         yield _diamond(along(printed), y)
 
 
-def _dots(ours: Ours, role: Role, radius: float, at: Callable[[float], Point]) -> Iterator[Dot]:
-    for seed, score in ours.scores.items():
-        yield Dot(at(score), radius, role, title=f"seed {seed}: {score:.2f}")
+def _dots(ours: Ours, points: Sequence[Point], role: Role, radius: float) -> Iterator[Dot]:
+    for point, (seed, score) in zip(points, ours.scores.items(), strict=True):
+        yield Dot(point, radius, role, title=f"seed {seed}: {score:.2f}")
 
 
 def _cut(text: str, most: int = 30) -> str:
@@ -223,7 +218,7 @@ def _series(
             paper[index] = x, up(printed)
         if ours:
             means[index] = x, up(ours.value)
-            yield from _dots(ours, role, 2.5, lambda score, x=x: (x, up(score)))
+            yield from _dots(ours, [(x, up(score)) for score in ours.scores.values()], role, 2.5)
     yield from (Path(part, role, 1.5, dashed=True) for part in _unbroken(paper))
     yield from (Dot(point, 3.5, role, hollow=True) for point in paper if point)
     yield from (Path(part, role, 2) for part in _unbroken(means))

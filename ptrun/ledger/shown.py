@@ -92,11 +92,6 @@ class Shown:
         seeds = len(self.experiment.seeds)
         return _STATISTICS[self.experiment.statistic].format(seeds) if seeds > 1 else "one seed"
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of rows by verdict, in a fixed order."""
-        found = Counter(line.row.verdict for line in self.lines)
-        return {verdict: found[verdict] for verdict in VERDICTS}
-
     def reasons(self) -> dict[str, int]:
         """Return a footnote number for each reason; a command is not a reason."""
         reasons = (line.why for line in self.lines if line.why and not line.runs)
@@ -171,9 +166,9 @@ def count_text(counts: dict[str, int]) -> str:
 
 
 def total(tables: Sequence[Shown]) -> dict[str, int]:
-    """Return the number of rows of all tables by verdict."""
-    each = [table.counts() for table in tables]
-    return {verdict: sum(counts[verdict] for counts in each) for verdict in VERDICTS}
+    """Return the number of rows of all tables by verdict, in a fixed order."""
+    counts = Counter(line.row.verdict for table in tables for line in table.lines)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 def _line(row: Row, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> Line:

@@ -89,7 +89,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> float | None:
     observed, count = abs(sum(gaps)) - 1e-12, 2 ** len(gaps)
     if count <= 2**14:
         flips = product(*((-gap, gap) for gap in gaps))
-        return sum(abs(sum(flip)) >= observed for flip in flips) / count
+        return float(sum(abs(sum(flip)) >= observed for flip in flips) / count)
     dice = random.Random(0)
     drawn = (abs(sum(dice.choice((g, -g)) for g in gaps)) for _ in range(RESAMPLES))
     return (1 + sum(total >= observed for total in drawn)) / (1 + RESAMPLES)

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Point, Words
+from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Words
 
 _COLOURS = {  # light, dark
     "ink": ("#22211f", "#ece9e2"),
@@ -86,7 +86,7 @@ def _mark(mark: Mark) -> str:
 
 
 def _path(mark: Path) -> str:
-    line = "M" + "L".join(map(_point, mark.points)) + ("Z" if mark.filled else "")
+    line = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in mark.points) + ("Z" if mark.filled else "")
     dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
     full = " full" if mark.filled else ""
     width = f' stroke-width="{mark.width:g}"' if mark.width != 1 else ""
@@ -99,10 +99,6 @@ def _words(mark: Words) -> str:
     bold = " bold" if mark.bold else ""
     at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
     return f'<text class="{mark.role}{bold}" {at}{anchor}{size}>{escape(mark.text)}</text>'
-
-
-def _point(point: Point) -> str:
-    return f"{_n(point[0])} {_n(point[1])}"
 
 
 def _n(value: float) -> str:

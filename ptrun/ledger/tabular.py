@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.rows import Ours
@@ -26,7 +27,6 @@ def tabular(tables: Sequence[Shown]) -> str:
 def _row(line: Line) -> list[str]:
     row, gap = line.row, line.row.gap
     cell, experiment = row.cell, row.experiment
-    ends = (gap.difference, gap.low, gap.high) if gap else (None,) * 3
     return [
         experiment.paper,
         experiment.table,
@@ -37,7 +37,7 @@ def _row(line: Line) -> list[str]:
         _list(experiment.seeds),
         *_ours(row.paper),
         *_ours(row.honest),
-        *map(_number, ends),
+        *map(_number, astuple(gap) if gap else (None,) * 3),
         row.verdict,
         line.why or "",
         experiment.note(cell) or "",

@@ -75,12 +75,9 @@ def _score(run: RunResult, rows: Sequence[Sequence[Mapping[str, Any]]]) -> float
         return pearson_and_spearman(mean_vote(predictions), golds)
     positive = run.config.get("task", {}).get("positive")
     labels = all(isinstance(v, str | int) for values in (golds, *predictions) for v in values)
-    if not labels or not _of_labels(run.metric, positive):
+    # Labels alone decide these metrics; MultiRC's metrics group labels by question.
+    known = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
+    if not labels or run.metric not in known:
         name = f"{run.metric} of {run.names['task']}"
         raise _NoVoteError(f"{name} is not computed from one label per example")
     return score(run.metric, majority_vote(predictions), golds, positive=positive)  # type: ignore[arg-type]
-
-
-def _of_labels(metric: str, positive: str | None) -> bool:
-    """Return whether labels alone decide a metric; MultiRC's metrics group them by question."""
-    return metric in (get_args(Metric) if positive is not None else ("accuracy", "macro_f1"))

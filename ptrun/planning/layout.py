@@ -1,4 +1,4 @@
-"""What an engine option says about memory: device, precision, and over how many it is divided."""
+"""The parts of an engine option that decide memory: device, precision and division."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 @dataclass(frozen=True)
 class Layout:
-    """One option of `hardware`, as far as it decides memory.
+    """One option of `hardware`.
 
     Args:
         option: its name.
         device: `cpu` or `cuda`.
-        precision: of a frozen backbone's weights, and of what is computed.
-        token_budget: padded tokens in a micro-batch, at most.
+        precision: the precision of a frozen backbone's weights and of computation.
+        token_budget: the most padded tokens in a micro-batch.
         checkpointing: whether activations are recomputed.
-        zero: whether the optimizer's state is divided over the data-parallel ranks (ZeRO-1).
-        model_parallel: over how many ranks the layers' matrices are divided.
-        ranks: processes, on one machine.
+        zero: whether data-parallel ranks divide the optimizer state (ZeRO-1).
+        model_parallel: the number of ranks that divide the matrices of the layers.
+        ranks: processes on one machine.
     """
 
     option: str
@@ -37,17 +37,17 @@ class Layout:
 
     @property
     def data_parallel(self) -> int:
-        """How many copies of the backbone share a batch."""
+        """The number of copies of the backbone that share a batch."""
         return max(1, self.ranks // self.model_parallel)
 
     @property
     def width(self) -> int:
-        """Bytes of a number of a frozen backbone."""
+        """Bytes per number of a frozen backbone."""
         return BYTES[self.precision]
 
     @property
     def title(self) -> str:
-        """How it is called in a table."""
+        """The title in a table."""
         shared = f", {self.model_parallel} x {self.data_parallel} ranks" if self.ranks > 1 else ""
         return f"{self.option} ({self.device}, {self.precision}{shared})"
 
@@ -57,25 +57,23 @@ def layout_of(option: str, node: Mapping[str, Any], dtype: str, *, asked: bool) 
 
     Args:
         option: its name.
-        node: its keys; those that only some engines have may be missing.
+        node: its keys; keys of some engines may be missing.
         dtype: the backbone's default precision.
-        asked: whether it is planned for a device that is not here: `device: auto` is then one.
+        asked: whether the plan is for a requested device; `device: auto` is then CUDA.
     """
-    found = torch.cuda.device_count()
-    device = node["device"]
+    count = torch.cuda.device_count()
+    device, precision = node["device"], node["precision"]
     if device == "auto":
-        device = "cuda" if asked or found else "cpu"
-    wanted = node["precision"]
-    if wanted == "auto":  # a CUDA device that is not here is taken to have bf16
-        has = has_bf16(device) if device == "cpu" or found else True
-        wanted = "bf16" if dtype == "bf16" and has else "fp32"
-    parallel = node.get("model_parallel") or 1
-    zero = "model_parallel" in node
-    visible = found if zero and device == "cuda" else 0
+        device = "cuda" if asked or count else "cpu"
+    if precision == "auto":  # another machine's CUDA device is assumed to have bf16
+        has = has_bf16(device) if device == "cpu" or count else True
+        precision = "bf16" if dtype == "bf16" and has else "fp32"
+    parallel, zero = node.get("model_parallel") or 1, "model_parallel" in node
+    visible = count if zero and device == "cuda" else 0
     return Layout(
         option=option,
         device=device,
-        precision=wanted,
+        precision=precision,
         token_budget=node["token_budget"],
         checkpointing=node["checkpointing"],
         zero=zero,

@@ -278,9 +278,7 @@ def test_what_is_no_finished_run_is_told(own, tmp_path, capsys):
         asked(copy, file, capsys)
     (copy / "result.json").write_text(json.dumps(done))
     (copy / "run.yaml").unlink()
-    with pytest.raises(
-        UserError, match="an older version made this run"
-    ):
+    with pytest.raises(UserError, match="an older version made this run"):
         asked(copy, file, capsys)
 
 
