@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path as File
+from typing import Any
 
 from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path
 from ptrun.ledger.svg import GROUND, LIGHT
@@ -33,21 +34,21 @@ def write(canvas: Canvas, file: File) -> None:
 def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]
     from matplotlib import patches
 
-    colour = LIGHT[mark.role]
+    colour, style = LIGHT[mark.role], dict[str, Any](zorder=depth)
     if isinstance(mark, Path):
         xs, ys = zip(*mark.points, strict=True)
         if mark.filled:
-            axes.fill(xs, ys, color=colour, zorder=depth)
+            axes.fill(xs, ys, color=colour, **style)
         else:
             line, width = "--" if mark.dashed else "-", mark.width * _POINTS
-            axes.plot(xs, ys, color=colour, lw=width, ls=line, zorder=depth)
+            axes.plot(xs, ys, color=colour, lw=width, ls=line, **style)
     elif isinstance(mark, Dot):
-        style = {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
-        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, zorder=depth, **style))
+        style |= {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
+        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, **style))
     elif isinstance(mark, Box):
-        style = {"fc": f"{colour}1f", "ec": colour, "lw": 0.75}
-        axes.add_patch(patches.Rectangle(mark.at, *mark.size, zorder=depth, **style))
+        style |= {"fc": f"{colour}1f", "ec": colour, "lw": 0.75}
+        axes.add_patch(patches.Rectangle(mark.at, *mark.size, **style))
     else:
-        style = {"ha": _ANCHORS[mark.anchor], "weight": "bold" if mark.bold else "normal"}
-        style |= {"va": "baseline", "size": mark.size * _POINTS, "zorder": depth}
+        style |= {"ha": _ANCHORS[mark.anchor], "weight": "bold" if mark.bold else "normal"}
+        style |= {"va": "baseline", "size": mark.size * _POINTS}
         axes.text(*mark.at, mark.text.replace("$", r"\$"), color=colour, **style)

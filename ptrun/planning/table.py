@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -50,9 +50,8 @@ def counts_table(costs: Costs) -> Table:
     return table
 
 
-def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
+def memory_table(costs: Costs, layouts: Sequence[Layout]) -> RenderableType:
     """Return the memory of a rank for each engine; the chosen engine comes first."""
-    chosen = layouts[0]
     table = Table(f"GiB per rank, {costs.length} tokens per text", *(own.title for own in layouts))
     found = [_memory(costs, own) for own in layouts]
     for key, title in _ROWS.items():
@@ -60,21 +59,17 @@ def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
         table.add_row(title, *cells, end_section=key == "peak")
     works = [costs.work(own) for own in layouts]
     table.add_row("rows x micro-batches", *(f"{own.rows} x {own.passes}" for own in works))
-    both = Table.grid()
-    both.add_row(table)
-    other = not chosen.checkpointing
-    both.add_row(f"With hardware.checkpointing={str(other).lower()} {_other(costs, chosen)}")
-    return both
+    return Group(table, _other_checkpointing(costs, layouts[0]))
 
 
-def _other(costs: Costs, chosen: Layout) -> str:
-    """Return the activations of the other checkpointing choice on the chosen engine."""
-    found = _memory(costs, replace(chosen, checkpointing=not chosen.checkpointing))
+def _other_checkpointing(costs: Costs, chosen: Layout) -> str:
+    other = replace(chosen, checkpointing=not chosen.checkpointing)
+    found = _memory(costs, other)
+    line = f"With hardware.checkpointing={str(other.checkpointing).lower()}"
     if found is None:
-        return "the backbone cannot be divided"
-    return (
-        f"{chosen.option} keeps {_gib(found.kept)} GiB of activations, peak {_gib(found.peak)} GiB."
-    )
+        return f"{line} the backbone cannot be divided"
+    sizes = f"{_gib(found.kept)} GiB of activations, peak {_gib(found.peak)} GiB."
+    return f"{line} {chosen.option} keeps {sizes}"
 
 
 def _memory(costs: Costs, layout: Layout) -> Memory | None:
@@ -125,8 +120,7 @@ def population_line(
         return []
     lines: list[RenderableType] = []
     for device in (own for own in devices if own.kind == layout.device):
-        left = device.free - found.peak + each
-        count = max(0, int(left // each))
+        count = max(0, int((device.free - found.peak + each) // each))
         lines.append(
             f"{count:,} members fit with one backbone on {escape(device.name)}, {_size(each)} each."
             " hardware.token_budget limits their shared activations."
@@ -136,9 +130,8 @@ def population_line(
 
 def file_line(costs: Costs) -> str:
     """Return the sizes of the files of a run."""
-    return "Files: " + ", ".join(
-        f"{name} {_size(size)}" for name, size in files(costs.counts).items()
-    )
+    sizes = files(costs.counts).items()
+    return "Files: " + ", ".join(f"{name} {_size(size)}" for name, size in sizes)
 
 
 def duration(seconds: float | None) -> str:
