@@ -88,11 +88,7 @@ def _config(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_method(run: Run, config: Mapping[str, Any]) -> None:
-    """Refuse a missing or changed file of the method.
-
-    Raises:
-        UserError: a file is missing or has changed.
-    """
+    """Refuse a missing or changed file of the method."""
     node = config["method"]
     for key, place in gone(config):
         if key.startswith("method."):
@@ -101,8 +97,8 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
                 f"predict {run.folder}: {key}={place} is missing. Type {key}={form} with its "
                 "current place."
             )
-    made: type[Method] = build.target(node)  # type: ignore[assignment]
-    parts = {"backbone": {}, "task": {}, "method": made.told(node)}
+    method: type[Method] = build.target(node)  # type: ignore[assignment]
+    parts = {"backbone": {}, "task": {}, "method": method.told(node)}
     if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
         raise UserError(
             f"predict {run.folder}: a file of its method has changed. Type method.pattern=@FILE or "
