@@ -1,9 +1,10 @@
-"""How two runs answered the same examples: `predictions.jsonl`, by id."""
+"""The predictions of two runs for the same examples: `predictions.jsonl`, by id."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ptrun.metrics.squad import normalise
@@ -11,60 +12,66 @@ from ptrun.run.find import Run
 
 FILE = "predictions.jsonl"
 _SHOWN = 3
-Rows = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Examples that both answered, and those that they answered differently.
+class Predictions:
+    """The number of common examples and of different predictions.
 
-    `numbers` says that targets are numbers: then `better` counts the nearer answers, else those
-    that are right in one run alone.
+    Args:
+        both: examples in both runs.
+        only: examples in A only and in B only.
+        targets: common examples with another target in B.
+        differing: common examples with different predictions.
+        better: differing predictions by the run that is correct; for numbers, nearer the target.
+        numbers: whether targets are numbers.
+        shown: some differing predictions as text.
     """
 
     both: int
     only: tuple[int, int]
     targets: int
-    """How many of both have another target in B."""
-    differently: int
+    differing: int
     better: Counter[str] = field(default_factory=Counter)
     numbers: bool = False
     shown: tuple[str, ...] = ()
 
     def equal(self) -> bool:
-        """Return whether the same examples were answered the same."""
-        return not (self.differently or self.targets or any(self.only))
+        """Return whether examples, targets and predictions are equal."""
+        return not (self.differing or self.targets or any(self.only))
 
 
-def compare(a: Run, b: Run) -> Answers | None:
-    """Return how answers differ; None where a run has none.
+def compare(a: Run, b: Run) -> Predictions | None:
+    """Return how the predictions differ; None if a run has none.
 
     Raises:
         UserError: a line is damaged.
     """
-    own, other = a.rows(FILE), b.rows(FILE)
-    if own is None or other is None:
+    files = a.rows(FILE), b.rows(FILE)
+    if files[0] is None or files[1] is None:
         return None
-    ours, theirs = _by_id(own), _by_id(other)
-    both = [name for name in ours if name in theirs]
-    apart = [n for n in both if ours[n].get("prediction") != theirs[n].get("prediction")]
-    numbers = any(isinstance(ours[name].get("target"), float) for name in both)
-    judge = _nearer if numbers else _righter
-    return Answers(
+    own, other = _by_id(files[0]), _by_id(files[1])
+    both = {name: (row, other[name]) for name, row in own.items() if name in other}
+    differing = {
+        name: (x, y) for name, (x, y) in both.items() if x.get("prediction") != y.get("prediction")
+    }
+    numbers = any(isinstance(row.get("target"), float) for row, _ in both.values())
+    better = _nearer if numbers else _correct
+    return Predictions(
         both=len(both),
-        only=(len(ours) - len(both), len(theirs) - len(both)),
-        targets=sum(ours[name].get("target") != theirs[name].get("target") for name in both),
-        differently=len(apart),
-        better=Counter(judge(ours[name], theirs[name]) for name in apart),
+        only=(len(own) - len(both), len(other) - len(both)),
+        targets=sum(x.get("target") != y.get("target") for x, y in both.values()),
+        differing=len(differing),
+        better=Counter(better(x, y) for x, y in differing.values()),
         numbers=numbers,
-        shown=tuple(_told(name, ours[name], theirs[name]) for name in apart[:_SHOWN]),
+        shown=tuple(_text(name, *pair) for name, pair in islice(differing.items(), _SHOWN)),
     )
 
 
-def _by_id(rows: list[dict[str, Any]]) -> Rows:
-    """Return rows by id; where two have one (several data sets), by how often it came before."""
+def _by_id(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return rows by id; several data sets may repeat an id, which is then numbered."""
     seen: Counter[str] = Counter()
-    found: Rows = {}
+    found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = str(row.get("id"))
         found[f"{name} ({seen[name] + 1})" if seen[name] else name] = row
@@ -73,34 +80,34 @@ def _by_id(rows: list[dict[str, Any]]) -> Rows:
 
 
 def right(row: Mapping[str, Any]) -> bool:
-    """Return whether an answer is right: the target, or one of a question's answers.
+    """Return whether a prediction is the target, or one of the reference texts of a question.
 
-    Texts are compared as SQuAD's script does; several spans are right when all are there.
+    Texts are normalised as in SQuAD's script. A list of spans must be complete.
     """
-    answer, target = row.get("prediction"), row.get("target")
+    prediction, target = row.get("prediction"), row.get("target")
     spans = isinstance(target, list) and all(isinstance(one, Mapping) for one in target)
-    if not spans or not isinstance(answer, str | list):
-        return bool(answer == target)
+    if not spans or not isinstance(prediction, str | list):
+        return bool(prediction == target)
     texts = [normalise(str(one.get("text"))) for one in target or ()]
-    if isinstance(answer, str):
-        return normalise(answer) in (texts or [""])
-    return sorted(normalise(str(one)) for one in answer) == sorted(texts)
+    if isinstance(prediction, str):
+        return normalise(prediction) in (texts or [""])
+    return sorted(normalise(str(one)) for one in prediction) == sorted(texts)
 
 
-def _righter(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    return {(True, False): "A", (False, True): "B", (True, True): "both"}.get(
-        (right(own), right(other)), "neither"
-    )
+def _correct(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if right(own):
+        return "both" if right(other) else "A"
+    return "B" if right(other) else "neither"
 
 
 def _nearer(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    ours, theirs = (abs(row["prediction"] - row["target"]) for row in (own, other))
-    return "neither" if ours == theirs else "A" if ours < theirs else "B"
+    a, b = (abs(row["prediction"] - row["target"]) for row in (own, other))
+    return "neither" if a == b else "A" if a < b else "B"
 
 
-def _told(name: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    answers = [_short(row.get("prediction")) for row in (own, other)]
-    return f"{name}: {answers[0]} → {answers[1]} (target {_short(own.get('target'))})"
+def _text(name: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    texts = [_short(value) for value in (own.get("prediction"), other.get("prediction"))]
+    return f"{name}: {texts[0]} → {texts[1]} (target {_short(own.get('target'))})"
 
 
 def _short(value: Any) -> str:

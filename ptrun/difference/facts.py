@@ -1,4 +1,4 @@
-"""What the results of two runs say of themselves, fact by fact."""
+"""The recorded facts in which two runs differ, apart from their scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ _SEEDS = ("seed", "data_seed")
 _MACHINE = ("device", "name", "threads", "precision", "ranks", "model_parallel", "token_budget")
 _SELECTION = ("steps", "skipped_steps", "best_step", "candidates")
 _START = ("start", "start_takes", "started_from", "task_version")
-_PLACES = ("path", "ids")
-"""Where a thing was found, and what a hash says shorter."""
+_IGNORED = ("path", "ids")
+"""Paths may differ between machines; a hash stands for the ids."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that two runs say differently; None where one does not say it."""
+    """One recorded value that differs; None if a run does not record it."""
 
     section: str
     key: str
@@ -26,7 +26,7 @@ class Fact:
 
 
 def differing(a: Run, b: Run) -> list[Fact]:
-    """Return what differs, section by section; what is measured (metrics) is not among it."""
+    """Return the differing facts, section by section, without metrics."""
     own, other = sections(a), sections(b)
     return [
         Fact(name, key, own[name].get(key), other[name].get(key))
@@ -37,10 +37,10 @@ def differing(a: Run, b: Run) -> list[Fact]:
 
 
 def sections(run: Run) -> dict[str, dict[str, Any]]:
-    """Return what a result says besides its numbers, by path, in the order it is told."""
+    """Return the facts of a result without its metrics, by section and path, in printing order."""
     config = flat(run.result.config)
     seeds = {key: config.pop(key) for key in _SEEDS if key in config}
-    config.pop("data", None)  # told with the data
+    config.pop("data", None)  # part of the data section
     manifest = run.result.manifest
     code = {"commit": manifest.get("git_commit"), "uncommitted changes": manifest.get("git_dirty")}
     return {
@@ -60,7 +60,7 @@ def sections(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def same_configuration(a: Run, b: Run) -> bool:
-    """Return whether two runs were asked for the same: then their numbers should be equal."""
+    """Return whether two runs have one configuration, so that their results should be equal."""
     own, other = a.result.config, b.result.config
     return a.result.run_id == b.result.run_id or (bool(own) and own == other)
 
@@ -70,7 +70,7 @@ def _picked(manifest: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: v for key, v in flat(facts).items() if key.split(".")[-1] not in _PLACES}
+    return {key: v for key, v in flat(facts).items() if key.split(".")[-1] not in _IGNORED}
 
 
 def _parts(run: Run) -> dict[str, Any]:

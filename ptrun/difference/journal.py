@@ -8,20 +8,19 @@ from ptrun.run.find import Run
 
 FILE = "metrics.jsonl"
 _NAMING = ("part", "event", "step")
+Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Journals:
-    """How many rows were compared, and the first that differs, in words."""
+    """The number of rows, and the first difference as text."""
 
     rows: int
     first: str | None = None
 
 
 def compare(a: Run, b: Run) -> Journals | None:
-    """Return where two runs part ways; None where one has no journal.
-
-    Times are not compared.
+    """Return the first difference; None if a run has no journal. Times are not compared.
 
     Raises:
         UserError: a line is damaged.
@@ -29,18 +28,21 @@ def compare(a: Run, b: Run) -> Journals | None:
     own, other = a.rows(FILE), b.rows(FILE)
     if own is None or other is None:
         return None
-    ours, theirs = _named(own), _named(other)
-    for name, row in ours.items():
-        if name not in theirs:
-            return Journals(len(ours), f"{_place(name)}: only A has it")
-        if row != theirs[name]:
-            return Journals(len(ours), f"{_place(name)}: {_told(row, theirs[name])}")
-    extra = next((name for name in theirs if name not in ours), None)
-    return Journals(len(ours), f"{_place(extra)}: only B has it" if extra else None)
+    return Journals(len(own), _first(_by_step(own), _by_step(other)))
 
 
-def _named(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return rows by part, event and step: a run that was cut may have written in another order."""
+def _first(own: Rows, other: Rows) -> str | None:
+    for name, row in own.items():
+        if name not in other:
+            return f"{_place(name)}: only A has it"
+        if row != other[name]:
+            return f"{_place(name)}: {_changes(row, other[name])}"
+    extra = next((name for name in other if name not in own), None)
+    return f"{_place(extra)}: only B has it" if extra else None
+
+
+def _by_step(rows: list[dict[str, Any]]) -> Rows:
+    """Return rows by part, event and step; an interrupted run may have another order."""
     timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows]
     return {tuple(row.get(key) for key in _NAMING): row for row in timeless}
 
@@ -51,6 +53,6 @@ def _place(name: tuple[Any, ...]) -> str:
     return f"{where} of {part}" if part else where
 
 
-def _told(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _changes(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     keys = [key for key in dict.fromkeys([*row, *other]) if row.get(key) != other.get(key)]
     return ", ".join(f"{key} {row.get(key)} → {other.get(key)}" for key in keys)

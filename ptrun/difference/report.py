@@ -1,9 +1,10 @@
 """The text that `ptrun diff` prints: facts, metrics, predictions, and whether they may differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from ptrun.difference.answers import FILE, Answers
+from ptrun.difference.answers import FILE, Predictions
 from ptrun.difference.facts import Fact, differing
 from ptrun.difference.verdict import lacks, measured, verdict
 from ptrun.run.find import Run
@@ -12,37 +13,37 @@ _WIDTH = 72
 
 
 def difference(a: Run, b: Run) -> str:
-    """Return what differs, a line each; the last lines say whether the two should be equal."""
+    """Return the differences as lines; the last lines say whether the runs should be equal."""
     facts, found = differing(a, b), measured(a, b)
-    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b), "answers"]
-    answered = _answers(found.answers) if found.answers else [f"{lacks(a, b, FILE)}"]
-    lines += [f"  {line}" for line in answered]
+    lines = [f"A  {a.folder}", f"B  {b.folder}", *_facts(facts), *_metrics(a, b)]
+    predictions = found.predictions
+    compared = _predictions(predictions) if predictions else [lacks(a, b, FILE)]
+    lines += ["predictions", *(f"  {line}" for line in compared)]
     return "\n".join([*lines, *verdict(a, b, found, facts)])
 
 
 def _facts(facts: Sequence[Fact]) -> Iterator[str]:
-    for section in dict.fromkeys(fact.section for fact in facts):
+    for section, found in groupby(facts, key=lambda fact: fact.section):
         yield section
-        own = [fact for fact in facts if fact.section == section]
-        width = max(len(fact.key) for fact in own)
-        for fact in own:
-            yield f"  {fact.key:<{width}}  {_short(fact.old)} → {_short(fact.new)}"
+        yield from _aligned([(fact.key, _short(fact.old), _short(fact.new)) for fact in found])
 
 
 def _metrics(a: Run, b: Run) -> Iterator[str]:
-    """Tell every number of either run."""
-    numbers = [_numbers(run) for run in (a, b)]
-    names = list(dict.fromkeys([*numbers[0], *numbers[1]]))
-    if names:
+    own, other = _numbers(a), _numbers(b)
+    pairs = {name: (own.get(name), other.get(name)) for name in [*own, *other]}
+    if pairs:
         yield "metrics"
-    width = max(map(len, names), default=0)
-    for name in names:
-        own, other = (found.get(name) for found in numbers)
-        yield f"  {name:<{width}}  {_number(own)} → {_number(other)}  {_apart(own, other)}".rstrip()
+    rows = [(n, _number(x), f"{_number(y)}  {_apart(x, y)}") for n, (x, y) in pairs.items()]
+    yield from _aligned(rows)
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    width = max((len(key) for key, _, _ in rows), default=0)
+    yield from (f"  {key:<{width}}  {old} → {new}".rstrip() for key, old, new in rows)
 
 
 def _numbers(run: Run) -> dict[str, float]:
-    """Return the numbers of a run, the reported split's first and the metric that selects."""
+    """Return all metrics of a run, the test split and the selecting metric first."""
     metrics = run.result.metrics
     parts = sorted(metrics, key=lambda part: part != "test")
     return {
@@ -65,20 +66,20 @@ def _apart(own: float | None, other: float | None) -> str:
     return f"{gain:+.2f}" if abs(gain) >= 0.005 else f"{gain:+.1e}"
 
 
-def _answers(found: Answers) -> Iterator[str]:
+def _predictions(found: Predictions) -> Iterator[str]:
     shared = f"{found.both:,} examples in both" if found.both else "no example in both"
     alone = [_counted(n, f"only in {run}") for n, run in zip(found.only, "AB", strict=True)]
     yield ", ".join([shared, *filter(None, alone)])
     if found.targets:
-        yield f"{found.targets:,} have another target in B"
-    if not found.differently:
-        yield from ["all answered the same"] if found.both else []
+        yield f"{found.targets:,} have a different target in B"
+    if not found.differing:
+        yield from ["all predictions are equal"] if found.both else []
         return
-    each, none = ("nearer", "as near in both") if found.numbers else ("right only", "wrong in both")
-    told = [f"{found.better[run]:,} {each} in {run}" for run in "AB"]
-    told += [_counted(found.better["both"], "right in both, in other words")]
-    told += [_counted(found.better["neither"], none)]
-    yield f"{found.differently:,} answered differently: {', '.join(filter(None, told))}"
+    each, none = ("nearer", "equally near") if found.numbers else ("correct only", "wrong in both")
+    counts = [f"{found.better[run]:,} {each} in {run}" for run in "AB"]
+    counts += [_counted(found.better["both"], "correct in both, with different texts")]
+    counts += [_counted(found.better["neither"], none)]
+    yield f"{found.differing:,} predictions differ: {', '.join(filter(None, counts))}"
     yield from (f"  {line}" for line in found.shown)
 
 

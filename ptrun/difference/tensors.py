@@ -1,4 +1,4 @@
-"""Whether two runs learned the same tensors, bit for bit, read without torch."""
+"""A bit-for-bit comparison of the learned tensors of two runs, without torch."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ _PIECE = 2**24
 
 @dataclass(frozen=True)
 class Tensors:
-    """How many tensors two runs learned, and the names of those that differ."""
+    """The number of learned tensors, and the names of those that differ."""
 
     count: int
     differing: tuple[str, ...]
 
 
 def compare(a: Run, b: Run) -> Tensors | None:
-    """Return which learned tensors differ in type, form or any bit; None where there are none.
+    """Return which learned tensors differ in type, shape or any bit; None if a file is missing.
 
     Raises:
         UserError: a file is damaged.
@@ -36,7 +36,7 @@ def compare(a: Run, b: Run) -> Tensors | None:
 
 
 def _read(file: Path) -> dict[str, tuple[Any, ...]]:
-    """Return type, form and content of each tensor of a safetensors file: length, JSON, bytes."""
+    """Return type, shape and digest of each tensor of a safetensors file: length, JSON, bytes."""
     found: dict[str, tuple[Any, ...]] = {}
     try:
         with file.open("rb") as opened:
@@ -45,12 +45,12 @@ def _read(file: Path) -> dict[str, tuple[Any, ...]]:
                 raise ValueError("its header is longer than the file")
             header = json.loads(opened.read(size))
             header.pop("__metadata__", None)
-            for name, told in header.items():
-                start, end = told["data_offsets"]
+            for name, entry in header.items():
+                start, end = entry["data_offsets"]
                 opened.seek(8 + size + start)
-                found[name] = (told["dtype"], told["shape"], _digest(opened, end - start))
+                found[name] = (entry["dtype"], entry["shape"], _digest(opened, end - start))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}); type rerun=true to make it anew.") from error
+        raise UserError(f"{file}: damaged ({error}); type rerun=true to train again.") from error
     return found
 
 

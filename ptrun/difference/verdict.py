@@ -1,4 +1,4 @@
-"""Whether two runs should be equal, whether they are, and where they part ways."""
+"""The verdict on two runs: whether they should be equal, and where they differ first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from ptrun.difference import answers, journal, tensors
 from ptrun.difference.facts import Fact, same_configuration
 from ptrun.run.find import Run
 
-_ASKED = ("configuration", "seeds", "data")
+_CONFIGURED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What two runs left, compared; None where a file is missing."""
+    """The compared files of two runs; None if a file is missing."""
 
-    answers: answers.Answers | None
+    predictions: answers.Predictions | None
     tensors: tensors.Tensors | None
     journals: journal.Journals | None
 
 
 def measured(a: Run, b: Run) -> Measured:
-    """Compare what two runs left.
+    """Return the comparison of the files of two runs.
 
     Raises:
         UserError: a file is damaged.
@@ -31,48 +31,48 @@ def measured(a: Run, b: Run) -> Measured:
 
 
 def verdict(a: Run, b: Run, found: Measured, facts: Sequence[Fact]) -> Iterator[str]:
-    """Tell the verdict in a line or a few, the plainest first."""
+    """Yield the lines of the verdict, the conclusion first."""
     compared = _compared(a, b, found)
     same = same_configuration(a, b)
-    apart = [what for what, equal in compared.items() if not equal]
-    if not apart:
-        asked = "" if same else f", though they differ in {_keys(facts)}"
-        yield f"equal to the last bit{asked}: {', '.join(compared)}"
+    unequal = [name for name, equal in compared.items() if not equal]
+    if not unequal:
+        though = "" if same else f", though they differ in {_keys(facts)}"
+        yield f"equal to the last bit{though}: {', '.join(compared)}"
     elif same:
-        yield f"SHOULD BE EQUAL AND ARE NOT: one configuration, but other {', '.join(apart)}"
+        yield f"SHOULD BE EQUAL AND ARE NOT: one configuration, but different {', '.join(unequal)}"
         yield from _where(found)
         yield from _causes(facts)
     else:
-        yield f"two runs, not one: they differ in {_keys(facts)}, and need not be equal"
-    if missing := _missing(a, b):
+        yield f"different configurations: they differ in {_keys(facts)}, so the results may differ"
+    files = (answers.FILE, tensors.FILE, journal.FILE)
+    if missing := [line for file in files if (line := lacks(a, b, file))]:
         yield f"not compared: {'; '.join(missing)}"
 
 
 def lacks(a: Run, b: Run, file: str) -> str:
-    """Return which of the two has no file of a name; empty if both have it."""
+    """Return which run lacks a file; empty if both have it."""
     without = [name for name, run in (("A", a), ("B", b)) if not (run.folder / file).is_file()]
     return f"no {file} in {' and '.join(without)}" if without else ""
 
 
 def _compared(a: Run, b: Run, found: Measured) -> dict[str, bool]:
-    """Return what was compared, and whether it is equal."""
-    told = {"metrics": a.result.metrics == b.result.metrics}
+    equal = {"metrics": a.result.metrics == b.result.metrics}
     if a.result.status != b.result.status:
-        told["status"] = False
-    if found.answers is not None:
-        told["answers"] = found.answers.equal()
+        equal["status"] = False
+    if found.predictions is not None:
+        equal["predictions"] = found.predictions.equal()
     if found.tensors is not None:
-        told["learned tensors"] = not found.tensors.differing
+        equal["learned tensors"] = not found.tensors.differing
     if found.journals is not None:
-        told[f"rows of {journal.FILE}"] = found.journals.first is None
-    return told
+        equal[f"rows of {journal.FILE}"] = found.journals.first is None
+    return equal
 
 
 def _where(found: Measured) -> Iterator[str]:
     if found.journals and found.journals.first:
         yield f"  first difference in {journal.FILE}: {found.journals.first}"
     elif found.journals:
-        yield f"  {journal.FILE} is the same throughout: they part ways after training"
+        yield f"  {journal.FILE} is equal: the runs differ only after training"
     if found.tensors and found.tensors.differing:
         yield f"  learned tensors that differ: {_few(found.tensors.differing)}"
 
@@ -80,21 +80,16 @@ def _where(found: Measured) -> Iterator[str]:
 def _causes(facts: Sequence[Fact]) -> Iterator[str]:
     causes = [f"{fact.section} {fact.key}" for fact in facts if fact.section in _BESIDE]
     if causes:
-        yield f"  what differs beside the configuration: {_few(causes)}"
+        yield f"  differences outside the configuration: {_few(causes)}"
     else:
-        yield "  nothing that was recorded beside the configuration differs"
+        yield "  no recorded difference outside the configuration"
 
 
 def _keys(facts: Sequence[Fact]) -> str:
-    keys = [fact.key for fact in facts if fact.section in _ASKED]
+    keys = [fact.key for fact in facts if fact.section in _CONFIGURED]
     return _few(keys) if keys else "their ids"
 
 
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _missing(a: Run, b: Run) -> list[str]:
-    files = (answers.FILE, tensors.FILE, journal.FILE)
-    return [told for file in files if (told := lacks(a, b, file))]

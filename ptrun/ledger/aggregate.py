@@ -1,4 +1,4 @@
-"""Rules that make one number, or one answer, of several seeds' runs; each under its own name."""
+"""Rules that combine the runs of several seeds into one number or one prediction per example."""
 
 import statistics
 from collections import Counter
@@ -15,16 +15,16 @@ class Spread:
 
     mean: float
     std: float | None
-    """None where `n` is not above `ddof`."""
+    """None unless `n` is above `ddof`."""
     n: int
     ddof: int
 
 
 def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
-    """Return mean and deviation: ddof 1 is the sample's (our tables), 0 the population's (IDPG).
+    """Return mean and deviation. `ddof=1` is our tables' rule, `ddof=0` IDPG's.
 
     Raises:
-        ValueError: there is no score.
+        ValueError: `scores` is empty.
     """
     _refuse_empty(scores)
     deviation = statistics.stdev if ddof else statistics.pstdev
@@ -33,9 +33,9 @@ def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
 
 
 def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
-    """Return the mean of the `keep` highest scores: DPT's 3 of 10 seeds, chosen on the test score.
+    """Return the mean of the `keep` highest scores: DPT keeps 3 of 10 seeds by their test score.
 
-    It is optimistic, and blind to collapsed seeds: report `mean_std` and the minimum beside it.
+    This is optimistic and hides collapsed seeds. Report `mean_std` and the minimum beside it.
 
     Raises:
         ValueError: `keep` is below 1 or above the number of scores.
@@ -46,10 +46,10 @@ def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
 
 
 def near_best(scores: Sequence[float], *, points: float = 2.0) -> int:
-    """Return how many scores are at most so many points below the highest: seeds that held.
+    """Return how many scores are at most `points` below the highest.
 
     Raises:
-        ValueError: there is no score.
+        ValueError: `scores` is empty.
     """
     _refuse_empty(scores)
     return sum(max(scores) - score <= points for score in scores)
@@ -58,8 +58,8 @@ def near_best(scores: Sequence[float], *, points: float = 2.0) -> int:
 def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
     """Return the test score of the run with the best dev score.
 
-    Runs that tie on dev (common with 32 examples) count equally: the mean of their test scores,
-    which is what a draw among them gives on average and does not depend on the order of seeds.
+    Ties on dev are common with 32 examples. Tied runs count equally: the result is the mean of
+    their test scores and does not depend on the order of seeds.
 
     Raises:
         ValueError: there is no run, or dev and test differ in number.
@@ -71,19 +71,18 @@ def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
 
 
 def majority_vote(predictions: Sequence[Sequence[L]]) -> list[L]:
-    """Return each example's commonest answer over seeds; one row of `predictions` is one seed.
+    """Return the most common label of each example; each row of `predictions` is one seed.
 
-    A tie goes to the tied answer that comes first in the order of seeds. IDPG, which logs this as
-    bagging, has 5 seeds and two classes, where none can tie.
+    The earliest seed breaks a tie. IDPG calls this bagging: 5 seeds and two classes cannot tie.
 
     Raises:
-        ValueError: there is no seed, or the seeds answer different numbers of examples.
+        ValueError: there is no seed, or the seeds have different numbers of examples.
     """
-    return [Counter(answers).most_common(1)[0][0] for answers in _by_example(predictions)]
+    return [Counter(labels).most_common(1)[0][0] for labels in _by_example(predictions)]
 
 
 def mean_vote(predictions: Sequence[Sequence[float]]) -> list[float]:
-    """Return each example's mean number over seeds: IDPG's bagging of STS-B, a regression.
+    """Return the mean number of each example: IDPG's bagging of STS-B, a regression.
 
     Raises:
         ValueError: as `majority_vote`.
@@ -95,7 +94,7 @@ def _by_example(predictions: Sequence[Sequence[L]]) -> list[tuple[L, ...]]:
     _refuse_empty(predictions)
     counts = sorted({len(row) for row in predictions})
     if len(counts) > 1:
-        raise ValueError(f"the seeds answer {counts} examples; all must answer the same ones.")
+        raise ValueError(f"The seeds predict {counts} examples; all need the same examples.")
     return list(zip(*predictions, strict=True))
 
 

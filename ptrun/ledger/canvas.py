@@ -1,4 +1,4 @@
-"""A drawing as a list of plain marks, which `svg` and `png` write; colours go by role."""
+"""A drawing as a list of marks, which `svg` and `png` write. Colours are named by role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ SERIES: tuple[Role, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
 
 @dataclass(frozen=True)
 class Path:
-    """A line through points; `dashed`, or filled."""
+    """A solid, dashed or filled line through points."""
 
     points: Sequence[Point]
     role: Role
@@ -22,7 +22,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Dot:
-    """A circle; hollow, or filled and a little transparent."""
+    """A circle: hollow, or filled and slightly transparent."""
 
     at: Point
     radius: float
@@ -33,7 +33,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle, lightly filled and outlined."""
+    """A rectangle with an outline and a light fill."""
 
     at: Point
     size: Point
@@ -42,7 +42,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Words:
-    """A text; `anchor` is `start`, `middle` or `end`, `at` the baseline."""
+    """A text; `at` lies on its baseline."""
 
     at: Point
     text: str
@@ -57,14 +57,7 @@ Mark = Path | Dot | Box | Words
 
 @dataclass
 class Canvas:
-    """A drawing that grows downwards.
-
-    Args:
-        title: what it shows, for those who cannot see it.
-        width: in pixels.
-        height: so far.
-        marks: in the order of drawing.
-    """
+    """A drawing that grows downwards; sizes are pixels. `title` is its description for readers."""
 
     title: str
     width: float = 640.0
@@ -72,13 +65,13 @@ class Canvas:
     marks: list[Mark] = field(default_factory=list)
 
     def add(self, *marks: Mark) -> None:
-        """Draw on top."""
+        """Draw marks on top of the others."""
         self.marks += marks
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to pixels."""
+    """A linear map from the values `low` to `high` to the pixels `start` to `end`."""
 
     low: float
     high: float
@@ -86,29 +79,28 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return a value's pixel."""
+        """Return the pixel of a value."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
 
 def scale(values: Sequence[float], start: float, end: float) -> Scale:
-    """Return a scale on which all values have a little air."""
+    """Return a scale that covers all values with a small margin."""
     low, high = min(values), max(values)
-    air = (high - low) * 0.06 or abs(low) * 0.01 or 1.0
-    return Scale(low - air, high + air, start, end)
+    margin = (high - low) * 0.06 or abs(low) * 0.01 or 1.0
+    return Scale(low - margin, high + margin, start, end)
 
 
-def ticks(found: Scale, about: int = 5) -> list[float]:
+def ticks(along: Scale, about: int = 5) -> list[float]:
     """Return round values within a scale."""
-    span = found.high - found.low
+    span = along.high - along.low
     unit: float = 10.0 ** len(str(int(span)))
-    steps = [unit * 10.0**-power * own for power in range(8) for own in (5.0, 2.0, 1.0)]
+    steps = [unit * 10.0**-power * digit for power in range(8) for digit in (5.0, 2.0, 1.0)]
     step = next((s for s in steps if span / s >= about - 2), steps[-1])
-    first = int(found.low // step) + 1
-    last = int(found.high // step)
+    first, last = int(along.low // step) + 1, int(along.high // step)
     return [round(number * step, 10) for number in range(first, last + 1)]
 
 
 def tidy(value: float) -> str:
-    """Return a tick's text."""
+    """Return the text of a tick."""
     return f"{value:g}".replace("-", "\N{MINUS SIGN}")

@@ -1,6 +1,6 @@
-"""The cells of a table of results: runs that differ in their seed, or in one more key, alone."""
+"""The cells of a table of results: runs that differ only in their seed, or in one more key."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,31 +11,34 @@ from ptrun.types import RunResult
 
 NAMES = ("task", "method", "backbone", "setting", "protocol")
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs that differ in their seed alone."""
+    """Runs that differ only in their seed.
+
+    `differs` lists the settings that distinguish this cell from others of the same names.
+    """
 
     names: tuple[str, ...]
     differs: str
-    """The settings that tell this cell from others of the same names."""
     runs: Sequence[RunResult]
 
     @property
     def failed(self) -> int:
-        """How many of its runs did not finish."""
+        """The number of runs that did not finish."""
         return sum(run.status != "finished" for run in self.runs)
 
-    def values(self, part: str) -> list[float]:
+    def values(self, split: str) -> list[float]:
         """Return the selecting metric of each finished run on `dev` or `test`."""
         done = [run for run in self.runs if run.status == "finished"]
-        return [run.metrics[part][run.metric] for run in done if run.metrics[part]]
+        return [run.metrics[split][run.metric] for run in done if run.metrics[split]]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """Cells that differ in the value of one key alone, by that value."""
+    """Cells that differ only in the value of one key, by that value."""
 
     names: tuple[str, ...]
     differs: str
@@ -43,52 +46,50 @@ class Merged:
 
 
 def cells(results: Sequence[RunResult]) -> list[Cell]:
-    """Group results by everything but their seed."""
-    groups = _grouped(results, lambda run: run.group)
-    found = [
-        Cell(_names(runs[0]), _differences(runs[0], _rivals(runs[0], groups)), runs)
-        for runs in groups.values()
-    ]
+    """Group results by everything except their seed."""
+    groups = list(grouped(results, lambda run: run.group).values())
+    found = [Cell(_names(runs[0]), _differences(runs[0], groups), runs) for runs in groups]
     return sorted(found, key=lambda cell: (cell.names, cell.differs))
 
 
 def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
-    """Group results by everything but their seed and one key of the configuration.
+    """Group results by everything except their seed and one key of the configuration.
+
+    Args:
+        results: the results.
+        key: the key's path, such as `method.pattern`.
 
     Raises:
-        UserError: no result has the key, by its path: `method.pattern`.
+        UserError: no result has the key.
     """
     flats = [flat(run.config) for run in results]
-    if not any(key in own for own in flats):
-        varied = {k for own in flats for k in own if len({str(f.get(k)) for f in flats}) > 1}
-        beside = {k for k in varied if k.split(".")[0] == key.split(".")[0]}
-        raise UserError(unknown(f"report --over {key}", key, beside or varied))
+    if not any(key in config for config in flats):
+        varied = _varied(flats)
+        siblings = {k for k in varied if k.split(".")[0] == key.split(".")[0]}
+        raise UserError(unknown(f"report --over {key}", key, siblings or varied))
 
     def rest(run: RunResult) -> str:
-        own = {name: value for name, value in flat(run.config).items() if name not in (key, "seed")}
-        return str(sorted(own.items()))
+        config = flat(run.config)
+        return str(sorted((name, config[name]) for name in config.keys() - {key, "seed"}))
 
-    groups = _grouped(results, rest)
+    groups = list(grouped(results, rest).values())
     found = [
-        Merged(
-            _names(runs[0]), _differences(runs[0], _rivals(runs[0], groups), key), _by(key, runs)
-        )
-        for runs in groups.values()
+        Merged(_names(runs[0]), _differences(runs[0], groups, key), _by_value(key, runs))
+        for runs in groups
     ]
     return sorted(found, key=lambda row: (row.names, row.differs))
 
 
-def _by(key: str, runs: Sequence[RunResult]) -> dict[str, Cell]:
-    own = _grouped(runs, lambda run: str(flat(run.config).get(key)))
-    return {value: Cell(_names(some[0]), f"{key}={value}", some) for value, some in own.items()}
+def _by_value(key: str, runs: Sequence[RunResult]) -> dict[str, Cell]:
+    groups = grouped(runs, lambda run: str(flat(run.config).get(key)))
+    return {value: Cell(_names(own[0]), f"{key}={value}", own) for value, own in groups.items()}
 
 
-def _grouped(
-    results: Sequence[RunResult], key: Callable[[RunResult], K]
-) -> dict[K, list[RunResult]]:
-    groups: dict[K, list[RunResult]] = {}
-    for run in results:
-        groups.setdefault(key(run), []).append(run)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items in groups of equal keys."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 
@@ -96,14 +97,16 @@ def _names(run: RunResult) -> tuple[str, ...]:
     return tuple(run.names[name] for name in NAMES)
 
 
-def _rivals(run: RunResult, groups: Mapping[K, Sequence[RunResult]]) -> list[RunResult]:
-    """Return one run of each group of the same names."""
-    return [runs[0] for runs in groups.values() if _names(runs[0]) == _names(run)]
+def _differences(
+    run: RunResult, groups: Sequence[Sequence[RunResult]], except_key: str = "seed"
+) -> str:
+    """Return `key=value` for each setting in which groups of the same names differ."""
+    rivals = [flat(runs[0].config) for runs in groups if _names(runs[0]) == _names(run)]
+    config, varied = flat(run.config), _varied(rivals) - {"seed", except_key}
+    return " ".join(f"{key}={value}" for key, value in config.items() if key in varied)
 
 
-def _differences(run: RunResult, rivals: Sequence[RunResult], besides: str = "seed") -> str:
-    """Return `key=value` for each setting in which the rivals are not all alike."""
-    flats = [flat(rival.config) for rival in rivals]
-    own = flat(run.config)
-    keys = [key for key in own if len({str(f.get(key)) for f in flats}) > 1]
-    return " ".join(f"{key}={own[key]}" for key in keys if key not in ("seed", besides))
+def _varied(flats: Sequence[Mapping[str, object]]) -> set[str]:
+    """Return the keys in which configurations differ."""
+    keys = {key for config in flats for key in config}
+    return {key for key in keys if len({str(config.get(key)) for config in flats}) > 1}

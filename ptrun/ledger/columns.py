@@ -1,4 +1,4 @@
-"""The columns that people read; those that nothing of a table has are left out."""
+"""The columns of a printed table; a column without any value is left out."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ Column = tuple[str, Callable[[Line], str]]
 
 
 def columns(table: Shown) -> list[Column]:
-    """Return the columns of a table but the verdict's, which each rendering words itself."""
+    """Return all columns except the verdict, which each rendering formats itself."""
     places = [(axis.capitalize(), _place(index)) for index, axis in enumerate(table.axes)]
     released: list[Column] = [("Released", lambda line: line.released)] if table.released else []
     return [

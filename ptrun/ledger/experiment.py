@@ -1,6 +1,7 @@
-"""A table or figure of a paper as data: what it prints, and what is typed to get the same cell.
+"""A paper's table or figure as data: its printed numbers and the overrides that reproduce them.
 
-`conf/experiment/<paper>/<table>.yaml`; `ptrun experiment=dpt/table1` runs its cells. No torch here.
+The data is `conf/experiment/<paper>/<table>.yaml`. `ptrun experiment=dpt/table1` runs its cells.
+This module does not import torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from yaml import YAMLError
 from ptrun.config.paths import conf_dir
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
-from ptrun.ledger.quick_yaml import said
+from ptrun.ledger.quick_yaml import load_yaml
 
 AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
@@ -34,12 +35,12 @@ class Cell:
     """One printed number.
 
     Args:
-        at: its place by axis, in the paper's words.
-        metric: as printed.
-        value: the number; None for a point of a figure that was only drawn, several of a cell that
-            lists what was tried.
-        std: the deviation that is printed beside it.
-        released: what the authors' own rerun of the released code gave.
+        at: its place on each axis, in the paper's words.
+        metric: the metric as printed.
+        value: the number. None for a point that a figure draws without its number; several numbers
+            for a cell that lists searched values.
+        std: the printed deviation.
+        released: the number from the authors' rerun of the released code.
     """
 
     at: Mapping[str, str]
@@ -50,24 +51,24 @@ class Cell:
 
     @property
     def number(self) -> float | None:
-        """The value, where it is one number."""
+        """The value if it is a single number."""
         return float(self.value) if isinstance(self.value, int | float) else None
 
     @property
     def key(self) -> str:
-        """A name of its runs, safe as a folder's: cells of several metrics share it."""
+        """The folder name of its runs; cells that differ only in their metric share it."""
         text = ".".join(self.at[axis] for axis in AXES)
         return "".join(c if c.isalnum() or c in ".-" else "_" for c in text)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds for cells whose axes have one of the values named; an axis not named may be any.
+    """A rule for the cells that have one of the named values on each named axis.
 
     Args:
-        when: values by axis.
-        what: overrides to add, values to search, another table, or a reason or note in words.
-        called: of another table, what a cell's place is called there, by axis, where it differs.
+        when: values by axis; an axis without values matches any.
+        what: overrides to add, values to search, another table, or a reason or note as text.
+        called: a cell's names in that other table, by axis, where they differ.
     """
 
     when: Mapping[str, Sequence[str]]
@@ -75,7 +76,7 @@ class Rule:
     called: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, at: Mapping[str, str]) -> bool:
-        """Return whether a place is meant."""
+        """Return whether the rule applies to a place."""
         return all(at[axis] in values for axis, values in self.when.items())
 
 
@@ -85,22 +86,22 @@ class Experiment:
 
     Args:
         paper, table: its name, as in `dpt/table1`.
-        title: what it shows; `source`: where it is printed, and how sure that is.
-        protocol: how the authors trained, selected and reported, in words.
-        seeds: model seeds of a cell.
-        statistic: what the printed number is of them: `mean`, `best_3`, `max`, `min` or
-            `single`.
-        hours: an estimate in GPU hours, in words, with its ground.
+        title: the subject of the table.
+        source: where it is printed, and how certain that is.
+        protocol: how the authors trained, selected and reported, as text.
+        seeds: the model seeds of each cell.
+        statistic: the printed statistic of the seeds: `mean`, `best_3`, `max`, `min` or `single`.
+        hours: the estimated GPU hours and how they were estimated, as text.
         shared: overrides of all cells.
-        axes: by axis, the overrides of each of its values.
+        axes: the overrides of each value, by axis.
         extra: further overrides, in order.
-        grid: values that are searched on dev, a list by key.
-        metrics: the key in a result's metrics, by the printed name; of dev as `dev.KEY`.
-        not_run: reasons why cells have no run of their own.
-        derived: cells that are the mean of others: over which axis.
-        of: another table whose runs these cells are, under the names it has for them (`called`).
-        notes: what must be known of printed numbers, in words; shown below the table.
-        curve: the axis whose values are the x of a figure.
+        grid: values to search on dev, a list by key.
+        metrics: the key in a result's metrics by printed name; `dev.KEY` reads the dev split.
+        not_run: why some cells have no run of their own.
+        derived: the axis over which a cell is the mean of others.
+        of: another table that has the runs of these cells; `called` names them there.
+        notes: remarks on printed numbers, shown below the table.
+        curve: the x axis of a figure.
     """
 
     paper: str
@@ -125,31 +126,31 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """As typed after `experiment=`."""
+        """The name after `experiment=`."""
         return f"{self.paper}/{self.table}"
 
     def overrides(self, cell: Cell) -> list[str]:
-        """Return what is typed for a cell, but for its seed and what is searched."""
-        own = [o for axis in AXES for o in self.axes[axis].get(cell.at[axis], ())]
-        more = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
-        return [*self.shared, *own, *more]
+        """Return a cell's overrides without its seed and searched values."""
+        by_axis = [o for axis in AXES for o in self.axes[axis].get(cell.at[axis], ())]
+        extra = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
+        return [*self.shared, *by_axis, *extra]
 
     def reason(self, cell: Cell) -> str | None:
-        """Return why a cell has no run of its own, if so."""
-        stated = next((str(r.what) for r in self.not_run if r.holds(cell.at)), None)
+        """Return why a cell has no run of its own, or None."""
         axis = self.mean_over(cell)
-        return stated or (f"the mean over {axis}, once all of it is run" if axis else None)
+        mean = f"the mean over {axis}, computed once all of its cells are run" if axis else None
+        return _first(self.not_run, cell) or mean
 
     def note(self, cell: Cell) -> str | None:
-        """Return what must be known of a cell's number, if something must."""
-        return next((str(rule.what) for rule in self.notes if rule.holds(cell.at)), None)
+        """Return the remark on a cell's printed number, or None."""
+        return _first(self.notes, cell)
 
     def mean_over(self, cell: Cell) -> str | None:
-        """Return the axis over which a cell is the mean of others, if it is."""
-        return next((str(rule.what) for rule in self.derived if rule.holds(cell.at)), None)
+        """Return the axis over which a cell is the mean of others, or None."""
+        return _first(self.derived, cell)
 
     def home(self, cell: Cell) -> tuple[str, str]:
-        """Return the experiment, this or another, where a cell is run, and its key there."""
+        """Return the experiment that runs a cell, this or another, and the cell's key there."""
         for rule in self.of:
             if rule.holds(cell.at):
                 return str(rule.what), replace(cell, at={**cell.at, **rule.called}).key
@@ -157,7 +158,7 @@ class Experiment:
 
 
 def names() -> list[str]:
-    """Return all experiments, by paper and table."""
+    """Return the names of all experiments, sorted."""
     folder = conf_dir() / "experiment"
     return sorted(f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.yaml"))
 
@@ -166,7 +167,7 @@ def load(name: str) -> Experiment:
     """Return an experiment by name.
 
     Raises:
-        UserError: there is none of that name, or its file is not as it should be.
+        UserError: the name is unknown, or its file is invalid.
     """
     if name not in names():
         raise UserError(unknown(f"experiment={name}", name, names()))
@@ -177,10 +178,10 @@ def read(file: Path) -> Experiment:
     """Return the experiment of a file.
 
     Raises:
-        UserError: a key is unknown, or a cell or rule has a place that no axis knows.
+        UserError: a key is unknown, or a cell or rule has a place that is on no axis.
     """
     try:
-        content: dict[str, Any] = said(file)
+        content: dict[str, Any] = load_yaml(file)
     except YAMLError as error:
         raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
     for key in content.keys() - _KEYS:
@@ -190,11 +191,15 @@ def read(file: Path) -> Experiment:
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared", []))
-    _check_places(file, [cell.at for cell in cells], axes)
-    rules = [rule for key in _RULES for rule in content[key]]
-    named = [{axis: place} for r in rules for axis, places in r.when.items() for place in places]
-    _check_places(file, named, axes)
+    whens = [rule.when for key in _RULES for rule in content[key]]
+    named = [(axis, place) for when in whens for axis, places in when.items() for place in places]
+    _check_places(file, [*(pair for cell in cells for pair in cell.at.items()), *named], axes)
     return Experiment(cells=cells, axes=axes, **content)
+
+
+def _first(rules: Sequence[Rule], cell: Cell) -> str | None:
+    """Return the text of the first rule that applies."""
+    return next((str(rule.what) for rule in rules if rule.holds(cell.at)), None)
 
 
 def _cell(row: Sequence[Any]) -> Cell:
@@ -211,21 +216,20 @@ def _rule(row: Mapping[str, Any], what: str) -> Rule:
 
 
 def _places(value: Any) -> list[str]:
-    """Return places of an axis; one may be written without brackets, and has spaces of its own."""
+    """Return places of an axis; a single one may stand without brackets and contain spaces."""
     return [str(v) for v in (value if isinstance(value, list) else [value])]
 
 
 def _list(value: Any) -> list[Any]:
-    """Return a list; a text is a line of overrides, as typed."""
+    """Return a list; a text is split into overrides."""
     return value.split() if isinstance(value, str) else list(value or [])
 
 
 def _check_places(
-    file: Path, named: Sequence[Mapping[str, str]], axes: Mapping[str, Mapping[str, Any]]
+    file: Path, places: Sequence[tuple[str, str]], axes: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    for places in named:
-        for axis, place in places.items():
-            if axis not in axes:
-                raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
-            if place not in axes[axis]:
-                raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))
+    for axis, place in places:
+        if axis not in axes:
+            raise UserError(f"{file.name}: " + unknown("when", axis, AXES))
+        if place not in axes[axis]:
+            raise UserError(f"{file.name}: " + unknown(axis, place, axes[axis]))

@@ -1,4 +1,4 @@
-"""The ledger as LaTeX: one longtable each, to be included; needs booktabs and longtable."""
+"""The ledger as LaTeX to include: one longtable each. Needs booktabs and longtable."""
 
 from collections.abc import Sequence
 
@@ -22,30 +22,30 @@ _SPECIAL = {
 
 
 def latex(tables: Sequence[Shown]) -> str:
-    """Return the whole file."""
+    """Return the content of the file."""
     head = "% needs \\usepackage{booktabs,longtable}"
     return "\n".join([head, *(line for table in tables for line in _table(table)), ""])
 
 
 def _table(table: Shown) -> list[str]:
-    found = columns(table)
-    names = [name for name, _ in found]
+    shown = columns(table)
+    names = [name for name, _ in shown]
     form = "l" * len(table.axes) + "r" * (len(names) - len(table.axes)) + "l"
     experiment, reasons = table.experiment, table.reasons()
-    told = f"{table.heading}. {experiment.title}"
-    told += f" ({table.fixed})." if table.fixed else "."
-    told += f" {table.reported.capitalize()}; 95 % intervals of the difference."
+    caption = f"{table.heading}. {experiment.title}"
+    caption += f" ({table.fixed})." if table.fixed else "."
+    caption += f" {table.reported.capitalize()}; 95 % intervals of the difference."
     label = f"tab:{experiment.paper}-{experiment.table}"
     return [
         "",
         f"\\begin{{longtable}}{{{form}}}",
-        f"\\caption{{{escaped(told)}}}\\label{{{label}}}\\\\",
+        f"\\caption{{{escaped(caption)}}}\\label{{{label}}}\\\\",
         r"\toprule",
         " & ".join(map(escaped, [*names, "Verdict"])) + r" \\",
         r"\midrule",
         r"\endhead",
         *(
-            " & ".join([*(escaped(read(line)) for _, read in found), _verdict(line, reasons)])
+            " & ".join([*(escaped(read(line)) for _, read in shown), _verdict(line, reasons)])
             + r" \\"
             for line in table.lines
         ),
@@ -62,5 +62,5 @@ def _verdict(line: Line, reasons: dict[str, int]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text that LaTeX prints as it is."""
+    """Return a text with LaTeX's special characters escaped."""
     return "".join(_SPECIAL.get(mark, mark) for mark in text)

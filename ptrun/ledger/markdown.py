@@ -1,4 +1,4 @@
-"""The ledger as Markdown: a section for each table, reasons and commands in full."""
+"""The ledger as Markdown: one section for each table, with reasons and commands."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,18 @@ from ptrun.ledger.shown import Line, Shown, count_text, total
 
 
 def markdown(tables: Sequence[Shown]) -> str:
-    """Return the whole file."""
+    """Return the content of the file."""
     head = ["# Ledger", "", f"{count_text(total(tables))}.", ""]
-    return "\n".join([*head, *(line for table in tables for line in section(table))])
+    return "\n".join([*head, *(line for table in tables for line in _section(table))])
 
 
-def section(table: Shown) -> list[str]:
-    """Return the lines of a table, an empty one last."""
-    experiment = table.experiment
-    names = [name for name, _ in columns(table)]
+def _section(table: Shown) -> list[str]:
+    """Return the lines of a table; the last one is empty."""
+    experiment, shown = table.experiment, columns(table)
+    names = [name for name, _ in shown]
     count = len(table.axes)
-    rows = [[read(line) for _, read in columns(table)] for line in table.lines]
+    rows = [[*(_escaped(read(line)) for _, read in shown), _verdict(line)] for line in table.lines]
+    notes = [f"({mark}) {_escaped(note)}." for mark, note in table.notes.items()]
     return [
         f"## {table.heading}",
         "",
@@ -30,24 +31,16 @@ def section(table: Shown) -> list[str]:
         "",
         _row([*names, "Verdict"]),
         _row(["---"] * count + ["---:"] * (len(names) - count) + ["---"]),
-        *(_row([*map(_escaped, own), _verdict(line)]) for own, line in _zip(rows, table.lines)),
+        *map(_row, rows),
         "",
-        *(
-            part
-            for mark, note in table.notes.items()
-            for part in (f"({mark}) {_escaped(note)}.", "")
-        ),
+        *(line for note in notes for line in (note, "")),
     ]
-
-
-def _zip(rows: list[list[str]], lines: Sequence[Line]) -> list[tuple[list[str], Line]]:
-    return list(zip(rows, lines, strict=True))
 
 
 def _verdict(line: Line) -> str:
     if line.runs:
         return f"{line.row.verdict}: `{line.why}`"
-    return _escaped(line.said)
+    return _escaped(line.row.verdict + (f": {line.why}" if line.why else ""))
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""The ledger as one HTML file that needs nothing else: its data as JSON, its drawings as SVG."""
+"""The ledger as one self-contained HTML file: its data as JSON, its drawings as SVG."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
 from datetime import date
 from html import escape
 from importlib import resources
@@ -12,18 +13,13 @@ from ptrun.ledger import svg
 from ptrun.ledger.canvas import Canvas
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.rows import Ours
-from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, number, paper_name, table_name
+from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
 
 _POINTS = 40  # of a training curve
 
 
 def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) -> str:
-    """Return the whole file.
-
-    Args:
-        tables: what it shows.
-        drawings: those of each table, by the experiment's name.
-    """
+    """Return the content of the file; `drawings` are grouped by the experiment's name."""
     papers = dict.fromkeys(paper_name(table.experiment.paper) for table in tables)
     content = {
         "version": __version__,
@@ -37,7 +33,7 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
         "charts": _part("charts.js"),
         "script": _part("page.js"),
         "build": _part("build.js"),
-        "data": embedded(content),  # last: nothing in it is a place for another
+        "data": embedded(content),  # last: its text must not be replaced
     }
     text = _part("page.html")
     for name, part in parts.items():
@@ -46,7 +42,7 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
 
 
 def embedded(content: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its script element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for mark in "<>&\u2028\u2029":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
@@ -60,74 +56,57 @@ def _part(name: str) -> str:
 def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
     experiment = table.experiment
     drawn = "curves" if "curves" in drawings else "seeds"
-    first = drawn if experiment.curve else None  # of a figure, what it draws is open
-    found = pairs([line.row for line in table.lines])
+    beside = pairs([line.row for line in table.lines])
     return {
-        "name": experiment.name,
         "paper": paper_name(experiment.paper),
         "table": table_name(experiment.table),
-        "title": experiment.title,
-        "fixed": table.fixed,
-        "source": experiment.source,
-        "protocol": experiment.protocol,
-        "hours": experiment.hours,
-        "reported": table.reported,
-        "notes": table.notes,
-        "axes": table.axes,
-        "released": table.released,
-        "first": first,
+        **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
+        **_fields(table, ("fixed", "reported", "notes", "axes", "released")),
+        "first": drawn if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
-        "rows": [_row(line, found.get(index, [])) for index, line in enumerate(table.lines)],
+        "rows": [_row(line, beside.get(index, [])) for index, line in enumerate(table.lines)],
     }
 
 
 def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
-    found: dict[str, Any] = {
-        "place": line.place,
+    content: dict[str, Any] = {
+        **_fields(line, ("place", "paper", "released", "why", "runs")),
         "where": " ".join([*cell.at.values(), cell.metric]),
-        "paper": line.paper,
         "value": next(iter(listed(cell.value)), None),
         "std": cell.std,
-        "released": line.released,
         "rerun": cell.released,
         "verdict": row.verdict,
-        "why": line.why,
-        "runs": line.runs,
     }
-    runs = {name: own for name, own in (("paper", row.paper), ("honest", row.honest)) if own}
+    runs = {name: ours for name, ours in (("paper", row.paper), ("honest", row.honest)) if ours}
     if not runs:
-        return found
+        return content
     first = next(iter(runs.values()))
-    found |= {
-        "ours": {name: _ours(own) for name, own in runs.items()},
-        "told": {"paper": line.ours, "honest": line.honest},
-        "difference": line.difference,
+    content |= {
+        "ours": {name: _ours(ours) for name, ours in runs.items()},
+        "shown": {"paper": line.ours, "honest": line.honest},
+        **_fields(line, ("difference", "cost")),
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
-        "hours": round(sum(own.hours for own in runs.values()), 4),
-        "cost": line.cost,
+        "hours": round(sum(ours.hours for ours in runs.values()), 4),
         "pairs": [_pair(pair, max(line.digits, 1)) for pair in beside],
     }
     if row.gap:
-        ends = (row.gap.difference, row.gap.low, row.gap.high)
-        found["gap"] = [round(end, 4) for end in ends]
-    return found
+        content["gap"] = [round(number, 4) for number in astuple(row.gap)]
+    return content
 
 
 def _ours(ours: Ours) -> dict[str, Any]:
     return {
+        **_fields(ours, ("missing", "failed", "searched")),
         "value": round(ours.value, 4),
         "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
-        "missing": ours.missing,
-        "failed": ours.failed,
-        "searched": ours.searched,
-        "history": [[seed, _thinned(told)] for seed, told in ours.history.items() if told],
+        "history": [[seed, _thinned(curve)] for seed, curve in ours.history.items() if curve],
     }
 
 
 def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
-    """Return few enough points of a curve, the last and the highest among them."""
+    """Return at most `_POINTS` points of a curve and its highest; the last is among them."""
     count = len(history)
     kept = {round(index * (count - 1) / (_POINTS - 1)) for index in range(_POINTS)}
     best = max(range(count), key=lambda index: history[index][1])
@@ -136,11 +115,9 @@ def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
 
 
 def _pair(pair: Pair, digits: int) -> dict[str, Any]:
-    sign = "+" if pair.difference >= 0 else ""
-    return {
-        "other": pair.other,
-        "protocol": pair.protocol,
-        "seeds": pair.seeds,
-        "difference": sign + number(pair.difference, digits),
-        "p": f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}",
-    }
+    p = f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}"
+    return {**asdict(pair), "difference": signed(pair.difference, digits), "p": p}
+
+
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

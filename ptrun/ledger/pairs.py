@@ -1,29 +1,28 @@
-"""Two methods on the same seeds of the same cell: their difference, and a p-value where it can be.
+"""The paired difference of two methods on the same seeds of the same cell, with its p-value.
 
-Of fewer than four common seeds nothing is said: no p-value of theirs could be small.
+A pair needs four common seeds: with fewer, no p-value can be small.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from ptrun.ledger.rows import Ours, Row
+from ptrun.ledger.cells import grouped
+from ptrun.ledger.rows import Row
 from ptrun.ledger.statistics import paired
-
-LEAST = 4
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One method beside another.
+    """One method compared with another.
 
     Args:
         other: the other method.
-        protocol: under which both were run.
-        seeds: how many they have in common.
-        difference: the mean of the differences, this one less the other.
-        p: of sign flips, two-sided.
+        protocol: the protocol of both.
+        seeds: the number of common seeds.
+        difference: the mean of this method's scores minus the other's.
+        p: the two-sided p-value of sign flips.
     """
 
     other: str
@@ -34,32 +33,32 @@ class Pair:
 
 
 def pairs(rows: Sequence[Row]) -> dict[int, list[Pair]]:
-    """Return the pairs of each row, by its index."""
-    alike: Mapping[tuple[str, ...], list[int]] = defaultdict(list)
-    for index, row in enumerate(rows):
-        at = row.cell.at
-        if row.paper or row.honest:
-            alike[at["backbone"], at["setting"], at["task"], row.cell.metric].append(index)
+    """Return the pairs of each row, by the row's index."""
     found: dict[int, list[Pair]] = defaultdict(list)
-    for group in alike.values():
+    for group in grouped(range(len(rows)), lambda index: _place(rows[index])).values():
         for one, two in permutations(group, 2):
             found[one] += _both(rows[one], rows[two])
     return found
 
 
-def _both(row: Row, other: Row) -> list[Pair]:
+def _place(row: Row) -> tuple[str, ...]:
+    return (*(row.cell.at[axis] for axis in ("backbone", "setting", "task")), row.cell.metric)
+
+
+def _both(row: Row, other: Row) -> Iterator[Pair]:
+    """Yield the pair of each protocol."""
     name = other.cell.at["method"]
-    beside = (("paper", row.paper, other.paper), ("honest", row.honest, other.honest))
-    made = (_pair(name, protocol, a, b) for protocol, a, b in beside if a and b)
-    return [pair for pair in made if pair]
+    sides = (("paper", row.paper, other.paper), ("honest", row.honest, other.honest))
+    for protocol, a, b in sides:
+        if a and b and (pair := _pair(name, protocol, a.scores, b.scores)):
+            yield pair
 
 
-def _pair(name: str, protocol: str, first: Ours, second: Ours) -> Pair | None:
-    common = sorted(first.scores.keys() & second.scores.keys())
-    if len(common) < LEAST:
-        return None
-    left = [first.scores[seed] for seed in common]
-    right = [second.scores[seed] for seed in common]
+def _pair(
+    name: str, protocol: str, first: Mapping[int, float], second: Mapping[int, float]
+) -> Pair | None:
+    common = sorted(first.keys() & second.keys())
+    left, right = [first[seed] for seed in common], [second[seed] for seed in common]
     p = paired(left, right)
     if p is None:
         return None

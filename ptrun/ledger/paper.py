@@ -56,16 +56,16 @@ def write(tables: Sequence[Shown], folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return [*texts, *_figures(drawings, folder)]
+    return [*texts, *_figures(drawings, folder / "figures")]
 
 
 def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list[str]:
-    """Write the drawings, as PNG too where that is possible."""
+    """Write the drawings as SVG, and as PNG if possible."""
     names = []
-    for table, own in drawings.items():
-        for kind, canvas in own.items():
-            file = folder / "figures" / f"{table.replace('/', '-')}-{kind}.svg"
-            file.parent.mkdir(exist_ok=True)
+    for table, kinds in drawings.items():
+        for kind, canvas in kinds.items():
+            file = folder / f"{table.replace('/', '-')}-{kind}.svg"
+            folder.mkdir(exist_ok=True)
             file.write_text(svg.file(canvas), encoding="utf-8")
             names.append(f"figures/{file.name}")
             if png.possible():
@@ -74,32 +74,31 @@ def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list
 
 
 def _names(paper: str, table: str | None) -> list[str]:
-    """Return the experiments meant."""
+    """Return the names of the selected experiments, in the order of the report."""
     known = [(own, name) for own, _, name in (n.partition("/") for n in experiments.names())]
     papers = {own for own, _ in known} | {"all"}
     if paper not in papers:
         raise UserError(unknown(f"report --paper {paper}", paper, papers))
-    mine = [(own, name) for own, name in known if paper in ("all", own)]
-    if table is not None and table not in (name for _, name in mine):
-        raise UserError(unknown(f"report --table {table}", table, {name for _, name in mine}))
-    mine.sort(key=_rank)
-    return [f"{own}/{name}" for own, name in mine if table in (None, name)]
+    of_paper = [(own, name) for own, name in known if paper in ("all", own)]
+    tables = {name for _, name in of_paper}
+    if table is not None and table not in tables:
+        raise UserError(unknown(f"report --table {table}", table, tables))
+    of_paper.sort(key=_rank)
+    return [f"{own}/{name}" for own, name in of_paper if table in (None, name)]
 
 
 def _rank(name: tuple[str, str]) -> tuple[int, int, list[str | int]]:
-    """Return what sorts papers as they are named, tables before figures, 10 after 9."""
+    """Return a sort key: papers in their usual order, tables before figures, 10 after 9."""
     paper, table = name
-    known = list(PAPERS)
+    order = [*PAPERS, paper]
+    kind = 0 if table.startswith("table") else 2 if table.startswith("figure") else 1
     parts = re.split(r"(\d+)", table)
-    first = known.index(paper) if paper in known else len(known)
-    kind = [table.startswith(word) for word in ("table", "figure")]
-    numbers: list[str | int] = [int(part) if part.isdigit() else part for part in parts]
-    return first, 0 if kind[0] else 2 if kind[1] else 1, numbers
+    return order.index(paper), kind, [int(part) if part.isdigit() else part for part in parts]
 
 
 def _listed(folder: Path, files: Sequence[str]) -> str:
-    plain = [name for name in files if "/" not in name]
-    told = [f"  {folder / name}" for name in plain]
-    if count := len(files) - len(plain):
-        told.append(f"  {folder / 'figures'}: {count} drawings")
-    return "\n".join(told)
+    texts = [name for name in files if "/" not in name]
+    lines = [f"  {folder / name}" for name in texts]
+    if count := len(files) - len(texts):
+        lines.append(f"  {folder / 'figures'}: {count} drawings")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a table looks like: the seeds of its cells, and its curves."""
+"""The drawings of a table: the seeds of its cells, and the curves of a figure."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,9 @@ from ptrun.ledger.canvas import (
     ticks,
     tidy,
 )
+from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import AXES
-from ptrun.ledger.rows import Ours, Row
+from ptrun.ledger.rows import Ours
 from ptrun.ledger.shown import Line, Shown
 
 _PAD, _LABEL, _LANE, _BOXED = 16.0, 190.0, 22.0, 5
@@ -27,65 +28,67 @@ _HIGH = 190.0
 
 
 def plots(table: Shown) -> dict[str, Canvas]:
-    """Return the drawings of a table by name: `seeds` if any ran, `curves` of a figure.
+    """Return the drawings of a table by name: `seeds` if any ran, and `curves` of a figure.
 
-    Methods beside each other are no curve: of such a figure the seeds are the drawing.
+    A figure over methods has no curve, because methods have no order.
     """
     found = {}
-    if any(_ran(line.row) for line in table.lines):
+    if any(_ran(line) for line in table.lines):
         found["seeds"] = seeds(table)
-    if table.experiment.curve not in (None, "method") and any(map(_points_of, table.lines)):
+    if table.experiment.curve not in (None, "method") and any(map(_values, table.lines)):
         found["curves"] = curves(table)
     return found
 
 
 def seeds(table: Shown) -> Canvas:
-    """Return every seed's score as a dot, boxes of five and more, and the paper's number."""
+    """Return a dot for the score of each seed, boxes from five seeds on, and the paper's number."""
     canvas = Canvas(f"{table.heading}: scores by seed beside the paper's")
-    lines = [line for line in table.lines if _ran(line.row)]
-    apart, within = _apart(table, ("setting", "task", "metric"))
-    _head(canvas, table.heading, "by seed", [])
-    _key(canvas)
-    for name, own in _panels(lines, apart).items():
-        _seed_panel(canvas, name, own, within)
+    _title(canvas, f"{table.heading}, by seed")
+    _seed_legend(canvas)
+    apart = tuple(axis for axis in ("setting", "task", "metric") if axis in table.axes)
+    within = tuple(axis for axis in table.axes if axis not in apart)
+    if not within:
+        apart, within = (), apart
+    ran = filter(_ran, table.lines)
+    for name, lines in grouped(ran, lambda line: _named(line, apart)).items():
+        _seed_panel(canvas, name, lines, within)
     canvas.height += _PAD / 2
     return canvas
 
 
 def curves(table: Shown) -> Canvas:
     """Return scores over the axis of a figure: the paper's dashed, ours solid with its seeds."""
-    experiment = table.experiment
-    assert experiment.curve
-    free = [axis for axis in ("method", "backbone") if axis != experiment.curve]
-    by = next((axis for axis in free if axis in table.axes), free[0])
-    lines = list(table.lines)
-    steps = list(dict.fromkeys(line.row.cell.at[experiment.curve] for line in lines))
-    names = list(dict.fromkeys(line.row.cell.at[by] for line in lines))
+    axis = table.experiment.curve
+    assert axis
+    free = [name for name in ("method", "backbone") if name != axis]
+    by = next((name for name in free if name in table.axes), free[0])
+    names = dict.fromkeys(line.row.cell.at[by] for line in table.lines)
     roles = {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}
-    canvas = Canvas(f"{table.heading}: curves over {experiment.curve}")
-    _head(canvas, table.heading, f"over {experiment.curve}", list(roles.items()))
-    rest = tuple(axis for axis in table.axes if axis not in (experiment.curve, by))
-    for name, own in _panels(lines, rest).items():
-        if not any(map(_points_of, own)):
+    canvas = Canvas(f"{table.heading}: curves over {axis}")
+    _title(canvas, f"{table.heading}, over {axis}")
+    _curve_legend(canvas, roles)
+    rest = tuple(name for name in table.axes if name not in (axis, by))
+    steps = dict.fromkeys(line.row.cell.at[axis] for line in table.lines)
+    for name, lines in grouped(table.lines, lambda line: _named(line, rest)).items():
+        if not any(map(_values, lines)):
             continue
-        _curve_panel(canvas, name, own, steps, by, roles)
+        series: dict[str, dict[str, Line]] = {}
+        for line in lines:
+            series.setdefault(line.row.cell.at[by], {})[line.row.cell.at[axis]] = line
+        used = [step for step in steps if any(step in own for own in series.values())]
+        _curve_panel(canvas, name, used, series, roles)
     canvas.height += _PAD / 2
     return canvas
 
 
-def _ran(row: Row) -> Ours | None:
-    return row.paper or row.honest
+def _ran(line: Line) -> Ours | None:
+    return line.row.paper or line.row.honest
 
 
-def _points_of(line: Line) -> bool:
-    return line.row.cell.number is not None or _ran(line.row) is not None
-
-
-def _apart(table: Shown, wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the axes that tell panels apart, and those that tell the lines within one."""
-    apart = tuple(axis for axis in wanted if axis in table.axes)
-    within = tuple(axis for axis in table.axes if axis not in apart)
-    return (apart, within) if within else ((), apart)
+def _values(line: Line) -> list[float]:
+    """Return the scores of all seeds and the printed number."""
+    ours, printed = _ran(line), line.row.cell.number
+    return [*(ours.scores.values() if ours else ()), *([] if printed is None else [printed])]
 
 
 def _named(line: Line, axes: Sequence[str]) -> str:
@@ -93,43 +96,44 @@ def _named(line: Line, axes: Sequence[str]) -> str:
     return " · ".join(at[axis] for axis in (*AXES, "metric") if axis in axes)
 
 
-def _panels(lines: Sequence[Line], axes: Sequence[str]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
-    for line in lines:
-        found.setdefault(_named(line, axes), []).append(line)
-    return found
-
-
-def _head(canvas: Canvas, name: str, what: str, keys: Sequence[tuple[str, Role]]) -> None:
+def _title(canvas: Canvas, text: str) -> None:
     canvas.height += _PAD + 14
-    canvas.add(Words((_PAD, canvas.height), f"{name}, {what}", size=14, bold=True))
+    canvas.add(Words((_PAD, canvas.height), text, size=14, bold=True))
     canvas.height += 10
-    x = _PAD
-    for index, (text, role) in enumerate(keys):
+
+
+def _curve_legend(canvas: Canvas, roles: Mapping[str, Role]) -> None:
+    x, right = _PAD, canvas.width - _PAD
+    for index, (text, role) in enumerate(roles.items()):
         width = 30 + 6.4 * len(text)
-        if index == 0 or x + width > canvas.width - _PAD:
+        if index == 0 or x + width > right:
             canvas.height += 14
             x = _PAD
         y = canvas.height - 4
         canvas.add(Path([(x, y), (x + 14, y)], role, 2), Words((x + 19, canvas.height), text))
         x += width
-    if keys:
-        canvas.height += 18
-        y = canvas.height - 4
-        canvas.add(Path([(_PAD, y), (_PAD + 14, y)], "muted", 1.5, dashed=True))
-        canvas.add(Words((_PAD + 19, canvas.height), "paper", "muted"))
-        canvas.add(Path([(_PAD + 64, y), (_PAD + 78, y)], "muted", 2))
-        canvas.add(Dot((_PAD + 71, y), 2.5, "muted"))
-        canvas.add(Words((_PAD + 83, canvas.height), "ours, a dot for each seed", "muted"))
+    canvas.height += 18
+    y = canvas.height - 4
+    canvas.add(
+        Path([(_PAD, y), (_PAD + 14, y)], "muted", 1.5, dashed=True),
+        Words((_PAD + 19, canvas.height), "paper", "muted"),
+        Path([(_PAD + 64, y), (_PAD + 78, y)], "muted", 2),
+        Dot((_PAD + 71, y), 2.5, "muted"),
+        Words((_PAD + 83, canvas.height), "ours, a dot for each seed", "muted"),
+    )
 
 
-def _key(canvas: Canvas) -> None:
+def _seed_legend(canvas: Canvas) -> None:
     canvas.height += 14
     y = canvas.height - 4
-    canvas.add(_diamond(_PAD + 5, y), Words((_PAD + 15, canvas.height), "paper", "muted"))
-    canvas.add(Dot((_PAD + 66, y), 3.2, "s0"), Words((_PAD + 75, canvas.height), "a seed", "muted"))
-    canvas.add(Path([(_PAD + 126, y - 6), (_PAD + 126, y + 6)], "ink", 2))
-    canvas.add(Words((_PAD + 133, canvas.height), "what is reported of them", "muted"))
+    canvas.add(
+        _diamond(_PAD + 5, y),
+        Words((_PAD + 15, canvas.height), "paper", "muted"),
+        Dot((_PAD + 66, y), 3.2, "s0"),
+        Words((_PAD + 75, canvas.height), "a seed", "muted"),
+        Path([(_PAD + 126, y - 6), (_PAD + 126, y + 6)], "ink", 2),
+        Words((_PAD + 133, canvas.height), "reported statistic of the seeds", "muted"),
+    )
 
 
 def _diamond(x: float, y: float, half: float = 4.5) -> Path:
@@ -138,33 +142,23 @@ def _diamond(x: float, y: float, half: float = 4.5) -> Path:
 
 
 def _seed_panel(canvas: Canvas, name: str, lines: Sequence[Line], within: Sequence[str]) -> None:
-    canvas.height += 26
-    canvas.add(Words((_PAD, canvas.height), name, bold=True))
-    canvas.height += 8
-    values = [value for line in lines for value in _values(line)]
-    along = scale(values, _LABEL, canvas.width - _PAD)
-    top, bottom = canvas.height, canvas.height + _LANE * len(lines)
+    top = canvas.height + 34
+    bottom = top + _LANE * len(lines)
+    canvas.add(Words((_PAD, top - 8), name, bold=True))
+    along = scale([v for line in lines for v in _values(line)], _LABEL, canvas.width - _PAD)
     for value in ticks(along):
         x = along(value)
         canvas.add(Path([(x, top), (x, bottom)], "grid"))
         canvas.add(Words((x, bottom + 13), tidy(value), "muted", "middle", 10))
     for index, line in enumerate(lines):
         y = top + _LANE * (index + 0.5)
-        label = _named(line, within)
-        canvas.add(Words((_LABEL - 10, y + 4), _cut(label), "ink", "end"))
+        canvas.add(Words((_LABEL - 10, y + 4), _cut(_named(line, within)), "ink", "end"))
         canvas.add(*_lane(line, along, y))
     canvas.height = bottom + 16
 
 
-def _values(line: Line) -> list[float]:
-    ours = _ran(line.row)
-    assert ours
-    printed = line.row.cell.number
-    return [*ours.scores.values(), *([] if printed is None else [printed])]
-
-
 def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
-    ours, printed = _ran(line.row), line.row.cell.number
+    ours, printed = _ran(line), line.row.cell.number
     assert ours
     scores = sorted(ours.scores.values())
     if len(scores) >= _BOXED:
@@ -172,11 +166,15 @@ def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
         yield Path([(along(scores[0]), y), (along(scores[-1]), y)], "s0")
         yield Box((low, y - 6), (high - low, 12), "s0")
         yield Path([(middle, y - 6), (middle, y + 6)], "s0", 1.5)
-    for seed, score in ours.scores.items():
-        yield Dot((along(score), y), 3.2, "s0", title=f"seed {seed}: {score:.2f}")
+    yield from _dots(ours, [(along(score), y) for score in ours.scores.values()], "s0", 3.2)
     yield Path([(along(ours.value), y - 8), (along(ours.value), y + 8)], "ink", 2)
     if printed is not None:
         yield _diamond(along(printed), y)
+
+
+def _dots(ours: Ours, points: Sequence[Point], role: Role, radius: float) -> Iterator[Dot]:
+    for point, (seed, score) in zip(points, ours.scores.items(), strict=True):
+        yield Dot(point, radius, role, title=f"seed {seed}: {score:.2f}")
 
 
 def _cut(text: str, most: int = 30) -> str:
@@ -186,60 +184,49 @@ def _cut(text: str, most: int = 30) -> str:
 def _curve_panel(
     canvas: Canvas,
     name: str,
-    lines: Sequence[Line],
     steps: Sequence[str],
-    by: str,
+    series: Mapping[str, Mapping[str, Line]],
     roles: Mapping[str, Role],
 ) -> None:
-    canvas.height += 26
-    canvas.add(Words((_PAD, canvas.height), name, bold=True))
-    top, bottom = canvas.height + 10, canvas.height + 10 + _HIGH
-    used = [step for step in steps if step in {_step(line) for line in lines}]
-    up = scale(
-        [value for line in lines if _points_of(line) for value in _heights(line)], bottom, top
-    )
-    along = Scale(-0.5, len(used) - 0.5, _PAD + 34, canvas.width - _PAD)
+    top, dense = canvas.height + 36, len(steps) > 8
+    bottom = top + _HIGH
+    canvas.add(Words((_PAD, top - 10), name, bold=True))
+    values = [v for lines in series.values() for line in lines.values() for v in _values(line)]
+    up = scale(values, bottom, top)
+    along = Scale(-0.5, len(steps) - 0.5, _PAD + 34, canvas.width - _PAD)
     for value in ticks(up):
         canvas.add(Path([(along.start, up(value)), (along.end, up(value))], "grid"))
         canvas.add(Words((along.start - 6, up(value) + 4), tidy(value), "muted", "end", 10))
-    for index, step in enumerate(used):
-        lower = 13 if len(used) < 9 or index % 2 == 0 else 26
+    for index, step in enumerate(steps):
+        lower = 26 if dense and index % 2 else 13
         canvas.add(Words((along(index), bottom + lower), _cut(step, 22), "muted", "middle", 10))
-    for series in dict.fromkeys(line.row.cell.at[by] for line in lines):
-        own = {_step(line): line for line in lines if line.row.cell.at[by] == series}
-        canvas.add(*_series(own, used, along, up, roles[series]))
-    canvas.height = bottom + (16 if len(used) < 9 else 28)
-
-
-def _step(line: Line) -> str:
-    assert line.row.experiment.curve
-    return line.row.cell.at[line.row.experiment.curve]
-
-
-def _heights(line: Line) -> list[float]:
-    return _values(line) if _ran(line.row) else [line.row.cell.number or 0.0]
+    for key, lines in series.items():
+        canvas.add(*_series(lines, steps, along, up, roles[key]))
+    canvas.height = bottom + (28 if dense else 16)
 
 
 def _series(
-    own: Mapping[str, Line], steps: Sequence[str], along: Scale, up: Scale, role: Role
+    lines: Mapping[str, Line], steps: Sequence[str], along: Scale, up: Scale, role: Role
 ) -> Iterator[Path | Dot]:
-    theirs: list[Point | None] = []
-    ours: list[Point | None] = []
+    paper: list[Point | None] = [None] * len(steps)
+    means: list[Point | None] = [None] * len(steps)
     for index, step in enumerate(steps):
-        row, x = own[step].row if step in own else None, along(index)
-        value, found = (row.cell.number, _ran(row)) if row else (None, None)
-        theirs.append(None if value is None else (x, up(value)))
-        ours.append(None if found is None else (x, up(found.value)))
-        for seed, score in found.scores.items() if found else ():
-            yield Dot((x, up(score)), 2.5, role, title=f"seed {seed}: {score:.2f}")
-    yield from (Path(part, role, 1.5, dashed=True) for part in _unbroken(theirs))
-    yield from (Dot(point, 3.5, role, hollow=True) for point in theirs if point)
-    yield from (Path(part, role, 2) for part in _unbroken(ours))
+        if step not in lines:
+            continue
+        x, ours, printed = along(index), _ran(lines[step]), lines[step].row.cell.number
+        if printed is not None:
+            paper[index] = x, up(printed)
+        if ours:
+            means[index] = x, up(ours.value)
+            yield from _dots(ours, [(x, up(score)) for score in ours.scores.values()], role, 2.5)
+    yield from (Path(part, role, 1.5, dashed=True) for part in _unbroken(paper))
+    yield from (Dot(point, 3.5, role, hollow=True) for point in paper if point)
+    yield from (Path(part, role, 2) for part in _unbroken(means))
 
 
 def _unbroken(points: Sequence[Point | None]) -> Iterator[list[Point]]:
-    """Yield the stretches of two points and more: nothing is drawn across what is not there."""
-    for there, part in groupby(points, key=lambda point: point is not None):
-        kept = [point for point in part if point is not None]
-        if there and len(kept) > 1:
-            yield kept
+    """Yield each stretch of at least two points; a line does not cross a missing point."""
+    for present, part in groupby(points, key=lambda point: point is not None):
+        stretch = [point for point in part if point is not None]
+        if present and len(stretch) > 1:
+            yield stretch

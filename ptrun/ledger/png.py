@@ -1,23 +1,24 @@
-"""A drawing as PNG, by matplotlib if it is there: `pip install 'ptrun[figures]'`."""
+"""A drawing as PNG, if matplotlib is installed: `pip install 'ptrun[figures]'`."""
 
 import importlib.util
 from pathlib import Path as File
+from typing import Any
 
 from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path
 from ptrun.ledger.svg import GROUND, LIGHT
 
 _DPI = 200
-_POINTS = 72 / 96  # a pixel of a screen in points
+_POINTS = 72 / 96  # points in a pixel
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def possible() -> bool:
-    """Return whether PNG files can be written here."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def write(canvas: Canvas, file: File) -> None:
-    """Write a drawing, light, at twice a screen's resolution."""
+    """Write a drawing in light colours at twice the resolution of a screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -33,31 +34,21 @@ def write(canvas: Canvas, file: File) -> None:
 def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]
     from matplotlib import patches
 
-    colour = LIGHT[mark.role]
+    colour, style = LIGHT[mark.role], dict[str, Any](zorder=depth)
     if isinstance(mark, Path):
         xs, ys = zip(*mark.points, strict=True)
         if mark.filled:
-            axes.fill(xs, ys, color=colour, zorder=depth)
+            axes.fill(xs, ys, color=colour, **style)
         else:
             line, width = "--" if mark.dashed else "-", mark.width * _POINTS
-            axes.plot(xs, ys, color=colour, lw=width, ls=line, zorder=depth)
+            axes.plot(xs, ys, color=colour, lw=width, ls=line, **style)
     elif isinstance(mark, Dot):
-        how = {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
-        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, zorder=depth, **how))
+        style |= {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
+        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, **style))
     elif isinstance(mark, Box):
-        axes.add_patch(
-            patches.Rectangle(
-                mark.at, *mark.size, fc=f"{colour}1f", ec=colour, lw=0.75, zorder=depth
-            )
-        )
+        style |= {"fc": f"{colour}1f", "ec": colour, "lw": 0.75}
+        axes.add_patch(patches.Rectangle(mark.at, *mark.size, **style))
     else:
-        axes.text(
-            *mark.at,
-            mark.text.replace("$", r"\$"),
-            color=colour,
-            ha=_ANCHORS[mark.anchor],
-            va="baseline",
-            size=mark.size * _POINTS,
-            weight="bold" if mark.bold else "normal",
-            zorder=depth,
-        )
+        style |= {"ha": _ANCHORS[mark.anchor], "weight": "bold" if mark.bold else "normal"}
+        style |= {"va": "baseline", "size": mark.size * _POINTS}
+        axes.text(*mark.at, mark.text.replace("$", r"\$"), color=colour, **style)

@@ -1,7 +1,7 @@
-"""The ledger: every printed number beside what was run for it, and a verdict or the reason why not.
+"""The rows of the ledger: every printed number beside our runs, with a verdict or a reason.
 
-Runs of a cell lie in `<outputs>/<paper>/<table>/<cell>/`; those of searched hyper-parameters beside
-each other, of which dev selects.
+The runs of a cell lie in `<outputs>/<paper>/<table>/<cell>/`. Runs of searched hyper-parameters
+lie there too; dev selects among them.
 """
 
 import math
@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from ptrun.errors import UserError
+from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
 from ptrun.run import result
@@ -22,18 +23,17 @@ PROTOCOLS = ("paper", "honest")
 
 @dataclass(frozen=True)
 class Ours:
-    """What was run for a cell under one protocol, with the hyper-parameters that dev selected.
+    """The runs of a cell under one protocol, with the hyper-parameters that dev selected.
 
     Args:
         scores: the reported metric by seed.
-        missing: seeds of the experiment that no finished run has.
+        missing: seeds of the experiment without a finished run.
         failed: seeds whose run failed.
-        searched: how many configurations dev selected from.
+        searched: the number of configurations that dev selected from.
         value: the experiment's statistic of the scores.
-        std: over seeds (n - 1); None of one.
         learned: learned parameters.
-        hours: of all its runs, wall clock.
-        history: dev scores by step, of each seed.
+        hours: wall-clock hours of all runs.
+        history: dev scores by step, for each seed.
     """
 
     scores: Mapping[int, float]
@@ -41,10 +41,17 @@ class Ours:
     failed: Sequence[int]
     searched: int
     value: float
-    std: float | None
     learned: int
     hours: float
     history: Mapping[int, Sequence[tuple[int, float]]]
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation over seeds (n - 1); None for one seed."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+
+ByProtocol = Mapping[str, Ours | None]
 
 
 @dataclass(frozen=True)
@@ -52,11 +59,11 @@ class Row:
     """One printed number and ours.
 
     Args:
-        experiment, cell: which.
-        paper, honest: what was run under each protocol; None where nothing was.
-        gap: of the paper's protocol if it was run, else of the honest one.
+        experiment, cell: the printed number.
+        paper, honest: our runs under each protocol, or None.
+        gap: the difference under the paper's protocol, else under the honest one.
         verdict: `within`, `above`, `below`, `not comparable` or `not run`.
-        why: the reason of the last two; of a cell that could be run, the command that does.
+        why: the reason of the last two; for a cell that can be run, its command.
     """
 
     experiment: Experiment
@@ -70,44 +77,35 @@ class Row:
 
 def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     """Return a row for every printed number of an experiment."""
-    known: dict[str, list[RunResult]] = {}
-    for cell in experiment.cells:
-        if cell.key not in known:
-            home, key = experiment.home(cell)
-            folder = outputs / home / key
-            known[cell.key] = result.read_all(folder) if folder.is_dir() else []
     cells = experiment.cells
-    own = [_both(experiment, cell, known[cell.key]) for cell in cells]
+    folders = {cell.key: outputs.joinpath(*experiment.home(cell)) for cell in cells}
+    runs = {key: result.read_all(f) if f.is_dir() else [] for key, f in folders.items()}
+    own = [_by_protocol(experiment, cell, runs[cell.key]) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
-    found = [means.get((c.key, c.metric)) or _of(experiment, i, own) for i, c in enumerate(cells)]
     return [
-        _row(experiment, cell, ours) if any(ours.values()) else _unrun(experiment, cell, known)
-        for cell, ours in zip(cells, found, strict=True)
+        _row(
+            experiment,
+            cell,
+            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, own),
+            runs[cell.key],
+        )
+        for index, cell in enumerate(cells)
     ]
 
 
-def command(experiment: Experiment, cell: Cell) -> str:
-    """Return what is typed to run a cell."""
-    home, key = experiment.home(cell)
-    return f"ptrun experiment={home} cell={key}"
-
-
-def _both(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> dict[str, Ours | None]:
-    """Return what was run for a cell, by protocol."""
+def _by_protocol(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> ByProtocol:
     return {
-        protocol: _ours(experiment, cell, [r for r in found if r.names.get("protocol") == protocol])
+        protocol: _ours(experiment, cell, [r for r in runs if r.names.get("protocol") == protocol])
         for protocol in PROTOCOLS
     }
 
 
-def _means_elsewhere(
-    experiment: Experiment, outputs: Path
-) -> dict[tuple[str, str], Mapping[str, Ours | None]]:
-    """Return what the cells are that repeat a mean of another table, by key and metric."""
+def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, str], ByProtocol]:
+    """Return the cells that repeat a mean of another table, by key and metric."""
     places = [(cell, *experiment.home(cell)) for cell in experiment.cells]
-    others = {name: load(name) for name in {home for _, home, _ in places} - {experiment.name}}
-    found: dict[tuple[str, str], Mapping[str, Ours | None]] = {}
-    for name, other in others.items():
+    found: dict[tuple[str, str], ByProtocol] = {}
+    for name in {home for _, home, _ in places} - {experiment.name}:
+        other = load(name)
         wanted = {key for _, home, key in places if home == name}
         if not any(other.mean_over(c) for c in other.cells if c.key in wanted):
             continue
@@ -119,135 +117,127 @@ def _means_elsewhere(
     return found
 
 
-def _of(
-    experiment: Experiment, index: int, own: Sequence[Mapping[str, Ours | None]]
-) -> Mapping[str, Ours | None]:
-    """Return what was run for a cell, itself or, of a mean, its parts."""
+def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
+    """Return the runs of a cell, or the mean of other cells."""
     cell = experiment.cells[index]
     axis = experiment.mean_over(cell)
     if axis is None:
         return own[index]
     parts = [i for i, c in enumerate(experiment.cells) if _part_of(experiment, c, cell, axis)]
-    cells = [experiment.cells[i] for i in parts]
-    return {p: _mean([own[i][p] for i in parts], cells, axis) for p in PROTOCOLS}
+    places = [experiment.cells[i].at[axis] for i in parts]
+    return {p: _mean([own[i][p] for i in parts], places) for p in PROTOCOLS}
 
 
 def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
-    """Return whether a cell is one that a mean over an axis is taken of."""
-    beside = {key: place for key, place in cell.at.items() if key != axis}
-    same = beside == {key: place for key, place in mean.at.items() if key != axis}
+    """Return whether a mean over an axis includes a cell."""
+    same = all(cell.at[key] == place for key, place in mean.at.items() if key != axis)
     return same and experiment.mean_over(cell) is None
 
 
-def _mean(parts: Sequence[Ours | None], cells: Sequence[Cell], axis: str) -> Ours | None:
-    """Return the mean of cells by seed: of the metrics of one place first, then over places."""
-    have = [own for own in parts if own is not None]
-    if not have or len(have) < len(parts):
+def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
+    """Return the mean of cells by seed: first over the metrics of a place, then over places."""
+    ours = [part for part in parts if part is not None]
+    if not ours or len(ours) < len(parts):
         return None
-    seeds = sorted(set.intersection(*(set(own.scores) for own in have)))
+    seeds = sorted(set.intersection(*(set(own.scores) for own in ours)))
     if not seeds:
         return None
     scores = {}
     for seed in seeds:
-        places: dict[str, list[float]] = {}
-        for own, cell in zip(have, cells, strict=True):
-            places.setdefault(cell.at[axis], []).append(own.scores[seed])
-        scores[seed] = statistics.fmean(statistics.fmean(values) for values in places.values())
+        by_place: dict[str, list[float]] = {}
+        for own, place in zip(ours, places, strict=True):
+            by_place.setdefault(place, []).append(own.scores[seed])
+        scores[seed] = statistics.fmean(map(statistics.fmean, by_place.values()))
     return Ours(
         scores=scores,
-        missing=sorted({seed for own in have for seed in own.missing}),
-        failed=sorted({seed for own in have for seed in own.failed}),
-        searched=max(own.searched for own in have),
+        missing=sorted({seed for own in ours for seed in own.missing}),
+        failed=sorted({seed for own in ours for seed in own.failed}),
+        searched=max(own.searched for own in ours),
         value=statistics.fmean(scores.values()),
-        std=statistics.stdev(scores.values()) if len(scores) > 1 else None,
-        learned=max(own.learned for own in have),
+        learned=max(own.learned for own in ours),
         hours=0.0,
         history={},
     )
 
 
-def _unrun(experiment: Experiment, cell: Cell, known: Mapping[str, Sequence[RunResult]]) -> Row:
-    """Return the row of a cell that no run finished for: why not, or how the runs failed."""
-    failed = [run for run in known[cell.key] if run.status != "finished"]
-    if failed:
-        why = f"all {len(failed)} runs failed: {failed[0].reason}"
-        return Row(experiment, cell, None, None, None, "not comparable", why)
-    why = experiment.reason(cell) or command(experiment, cell)
-    return Row(experiment, cell, None, None, None, "not run", why)
-
-
-def _row(experiment: Experiment, cell: Cell, ours: Mapping[str, Ours | None]) -> Row:
+def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, runs: Sequence[RunResult]) -> Row:
     best = ours["paper"] or ours["honest"]
-    assert best is not None
-    gap = None
-    seeds, scores = len(experiment.seeds), list(best.scores.values())
-    chosen = experiment.statistic in CHOSEN and len(scores) != seeds
-    if cell.number is not None and not chosen:
-        unit = 10.0 ** Decimal(repr(cell.value)).as_tuple().exponent  # type: ignore[operator]
-        gap = interval(scores, experiment.statistic, cell.number, cell.std, seeds, unit)
-    odd = None if gap else _incomparable(cell, best, seeds)
-    return Row(experiment, cell, ours["paper"], ours["honest"], gap, verdict(gap), odd)
+    gap = _gap(experiment, cell, best) if best else None
+    if best:
+        judged = verdict(gap)
+        why = None if gap else _incomparable(cell, best, len(experiment.seeds))
+    elif failed := [run for run in runs if run.status != "finished"]:
+        judged, why = "not comparable", f"all {len(failed)} runs failed: {failed[0].reason}"
+    else:
+        home, key = experiment.home(cell)
+        command = f"ptrun experiment={home} cell={key}"
+        judged, why = "not run", experiment.reason(cell) or command
+    return Row(experiment, cell, ours["paper"], ours["honest"], gap, judged, why)
+
+
+def _gap(experiment: Experiment, cell: Cell, ours: Ours) -> Interval | None:
+    seeds, scores = len(experiment.seeds), list(ours.scores.values())
+    if cell.number is None or (experiment.statistic in CHOSEN and len(scores) != seeds):
+        return None
+    unit = 10.0 ** Decimal(repr(cell.value)).as_tuple().exponent  # type: ignore[operator]
+    return interval(scores, experiment.statistic, cell.number, cell.std, seeds, unit)
 
 
 def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
     if cell.number is None:
-        return "the paper draws it and prints no number"
+        return "the paper plots this point without printing its number"
     if len(ours.scores) == 1:
-        return "1 seed: its spread is not known"
-    return f"{len(ours.scores)} seeds: best and worst depend on how many, the paper has {seeds}"
+        return "1 seed: its spread is unknown"
+    return f"{len(ours.scores)} seeds instead of {seeds}: the best and worst depend on the number"
 
 
-def _ours(experiment: Experiment, cell: Cell, found: Sequence[RunResult]) -> Ours | None:
-    """Return the configuration whose seeds' mean on dev is highest, the first of equals.
+def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
+    """Return the configuration with the highest mean on dev over its seeds, the first of equals.
 
-    Only those with the most finished seeds are compared: one lucky seed, tried or not yet followed
-    by the others, is no mean.
+    Only configurations with the most finished seeds are compared, so a single seed of another
+    configuration cannot win by chance.
     """
-    groups: dict[str, list[RunResult]] = {}
-    for run in found:
-        groups.setdefault(run.group, []).append(run)
-    done = {name: [r for r in runs if r.status == "finished"] for name, runs in groups.items()}
-    tried = [name for name, runs in done.items() if runs]
+    groups = grouped(runs, lambda run: run.group)
+    done = {name: [r for r in own if r.status == "finished"] for name, own in groups.items()}
+    tried = [name for name, own in done.items() if own]
     if not tried:
         return None
     chosen = max(tried, key=lambda name: (len(done[name]), _on_dev(done[name])))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
     scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
-    spread = statistics.stdev(scores.values()) if len(scores) > 1 else None
     return Ours(
         scores=dict(sorted(scores.items())),
         missing=[seed for seed in experiment.seeds if seed not in scores],
         failed=[run.seed for run in groups[chosen] if run.status != "finished"],
         searched=len(groups),
         value=statistic_of(experiment.statistic)(list(scores.values())),
-        std=spread,
         learned=done[chosen][0].learned_parameters["total"],
-        hours=sum(run.manifest.get("seconds", 0.0) for run in found) / 3600,
+        hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
         history={run.seed: _history(run) for run in done[chosen]},
     )
 
 
 def _score(cell: Cell, run: RunResult, metric: str) -> float:
-    """Return what a run scored.
+    """Return the reported score of a run.
 
     Raises:
-        UserError: it has no such number.
+        UserError: the run has no such score.
     """
-    part, _, key = metric.rpartition(".")
-    score = run.metrics.get(part or "test", {}).get(key)
+    split, _, key = metric.rpartition(".")
+    split = split or "test"
+    score = run.metrics.get(split, {}).get(key)
     if score is None or not math.isfinite(score):
-        told = f"{part or 'test'}.{key}"
-        raise UserError(f"{cell.key}: run {run.run_id} has no {told}, which the table reports.")
+        name = f"{split}.{key}"
+        raise UserError(f"{cell.key}: run {run.run_id} has no {name}, which the table reports.")
     return float(score)
 
 
 def _on_dev(runs: Sequence[RunResult]) -> float:
-    own = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
-    known = [score for score in own if score is not None and math.isfinite(score)]
-    return statistics.fmean(known) if known else float("-inf")
+    scores = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
+    finite = [score for score in scores if score is not None and math.isfinite(score)]
+    return statistics.fmean(finite) if finite else float("-inf")
 
 
 def _history(run: RunResult) -> list[tuple[int, float]]:
-    found = run.manifest.get("history", [])
-    told = ((row["step"], row[run.metric]) for row in found if run.metric in row)
-    return [(step, score) for step, score in told if math.isfinite(score)]
+    history = [row for row in run.manifest.get("history", []) if run.metric in row]
+    return [(row["step"], row[run.metric]) for row in history if math.isfinite(row[run.metric])]

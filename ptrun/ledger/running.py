@@ -1,7 +1,8 @@
 """`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
 
-All runs of a table, one after another: what is done is skipped, what was interrupted goes on, what
-fails is told and the next begins. Backbones that are on no hub and were not imported are left out.
+This command runs all runs of a table, one after another. It skips finished runs, resumes
+interrupted ones, and continues after a failure. It leaves out cells whose backbone is on no hub
+and was not imported.
 """
 
 import logging
@@ -15,7 +16,7 @@ from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.ledger.experiment import Experiment, load
-from ptrun.ledger.jobs import Asked, Job, asked, jobs
+from ptrun.ledger.jobs import Job, Options, jobs, parse
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan
 
@@ -23,51 +24,52 @@ _LOG = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Check or do all runs that a command line asks for.
+    """Check or run all runs of a command line.
 
     Raises:
-        UserError: something is unknown, or some runs are refused or failed.
+        UserError: an option is unknown, or some runs are refused or failed.
     """
-    wanted = asked(arguments)
-    experiment = load(wanted.experiment)
-    _check_backbone(experiment, wanted)
-    todo, absent = with_weights(jobs(experiment, wanted))
+    options = parse(arguments)
+    experiment = load(options.experiment)
+    _check_backbone(experiment, options)
+    todo, absent = with_weights(jobs(experiment, options))
     print(f"{experiment.name}: {experiment.title}")
-    for told in absent:
-        print(f"  {told}", file=sys.stderr)
+    for message in absent:
+        print(f"  {message}", file=sys.stderr)
     if not todo:
         raise UserError(f"experiment={experiment.name}: none of these cells has its weights here.")
-    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{_cost(experiment, wanted)}")
-    _check(todo) if wanted.check else _run(todo, _after(experiment, wanted))
+    cost = "" if options.scale else f"; GPU hours of the whole table: {experiment.hours}"
+    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{cost}")
+    _check(todo) if options.check else _run(todo, _next_step(experiment, options))
 
 
-def _check_backbone(experiment: Experiment, wanted: Asked) -> None:
-    """Refuse one backbone or folder for cells of several: the report would show it as all of them.
+def _check_backbone(experiment: Experiment, options: Options) -> None:
+    """Refuse one backbone for cells of several: the report would show it as all of them.
 
-    At a scale, whose runs no report shows, anything goes.
+    A scale allows it, because no report shows those runs.
     """
-    typed = [o for o in wanted.overrides if o.partition("=")[0] in ("backbone", "backbone.path")]
-    if not typed or wanted.scale is not None:
+    typed = [o for o in options.overrides if o.partition("=")[0] in ("backbone", "backbone.path")]
+    if not typed or options.scale is not None:
         return
-    printed = jobs(experiment, replace(wanted, overrides=()))
-    own = {job.key: _backbone_of(job).backbone_name for job in printed}
-    if len(names := sorted(set(own.values()))) > 1:
+    printed = jobs(experiment, replace(options, overrides=()))
+    backbones = {job.key: _backbone_of(job).backbone_name for job in printed}
+    if len(names := sorted(set(backbones.values()))) > 1:
         raise UserError(
-            f"{typed[-1]} would stand for all of these cells: {', '.join(names)}.\n"
-            f"Name those of one backbone, as in cell='{_pattern(own)}'."
+            f"{typed[-1]} would replace the backbone of all these cells: {', '.join(names)}.\n"
+            f"Select the cells of one backbone, as in cell='{_pattern(backbones)}'."
         )
 
 
-def _pattern(own: Mapping[str, str]) -> str:
-    """Return what names cells of one backbone alone: by the paper's name for it, else one cell."""
-    key = list(own)[-1]
-    begins = f"{key.partition('.')[0]}."
-    alike = {name for other, name in own.items() if other.startswith(begins)}
-    return f"{begins}*" if len(alike) == 1 else key
+def _pattern(backbones: Mapping[str, str]) -> str:
+    """Return a pattern of cells that share the last cell's backbone, else that cell's key."""
+    key = list(backbones)[-1]
+    prefix = f"{key.partition('.')[0]}."
+    names = {name for other, name in backbones.items() if other.startswith(prefix)}
+    return f"{prefix}*" if len(names) == 1 else key
 
 
 def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
-    """Return the runs whose backbone can be had, and of each other backbone what to do for it."""
+    """Return the runs with an available backbone, and a message for each other backbone."""
     kept: list[Job] = []
     absent: dict[str, dict[str, str]] = {}
     for job in todo:
@@ -75,12 +77,12 @@ def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
         if composed.backbone_source is None:
             kept.append(job)
         else:
-            reason = f"{composed.backbone_name}, which is not here: {composed.backbone_source}"
-            absent.setdefault(reason, {})[job.key] = composed.backbone_name
+            source = f"{composed.backbone_name}, which is not here: {composed.backbone_source}"
+            absent.setdefault(source, {})[job.key] = composed.backbone_name
     return kept, [
-        f"left out: {len(own)} cells of {told}; in this table: "
-        f"cell='{_pattern(own)}' backbone.path=DIR"
-        for told, own in absent.items()
+        f"left out: {len(backbones)} cells of {source}; in this table: "
+        f"cell='{_pattern(backbones)}' backbone.path=DIR"
+        for source, backbones in absent.items()
     ]
 
 
@@ -93,20 +95,15 @@ def _backbone(typed: tuple[str, ...]) -> Composed:
     return composed(typed)
 
 
-def _after(experiment: Experiment, wanted: Asked) -> str:
-    """Return where what was run is seen."""
-    if wanted.scale:
-        return "tried small, which the report does not show"
-    return f"ptrun report --paper {experiment.paper} shows them beside the paper"
-
-
-def _cost(experiment: Experiment, wanted: Asked) -> str:
-    """Return what the paper's whole table costs; nothing in the pocket world."""
-    return "" if wanted.scale else f"; GPU hours of the whole table: {experiment.hours}"
+def _next_step(experiment: Experiment, options: Options) -> str:
+    """Return how to see the results."""
+    if options.scale:
+        return "runs at a scale are not part of the report"
+    return f"to compare with the paper, type: ptrun report --paper {experiment.paper}"
 
 
 def _check(todo: Sequence[Job]) -> None:
-    """Compose and name one run of each cell; tell all that is wrong, together."""
+    """Plan one run of each cell and report all problems together."""
     first = {job.key: job for job in reversed(todo)}
     wrong = {}
     for key, job in first.items():
@@ -121,19 +118,19 @@ def _check(todo: Sequence[Job]) -> None:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
 
 
-def _run(todo: Sequence[Job], after: str) -> None:
+def _run(todo: Sequence[Job], next_step: str) -> None:
     ends: Counter[str] = Counter()
     for number, job in enumerate(todo, start=1):
         _LOG.info("run %d of %d: %s", number, len(todo), job.key)
         ends[_end(job)] += 1
-    told = ", ".join(f"{count} {end}" for end, count in ends.items())
-    print(f"  {told}; {after}")
+    counts = ", ".join(f"{count} {end}" for end, count in ends.items())
+    print(f"  {counts}; {next_step}")
     if set(ends) != {"finished"}:
-        raise UserError(f"of {len(todo)} runs: {told}; the same command tries the rest again.")
+        raise UserError(f"of {len(todo)} runs: {counts}; type the same command to try them again.")
 
 
 def _end(job: Job) -> str:
-    """Do a run and return how it ended."""
+    """Run a job and return how it ended."""
     try:
         launch(composed(job.overrides))
     except (UserError, RunFailed, RankLost) as error:

@@ -1,4 +1,4 @@
-"""A paper's cell in the pocket world: `+scale=pocket` tries all of a table in seconds a cell."""
+"""A paper's cell at pocket scale: `+scale=pocket` tries each cell of a table in seconds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,21 +13,23 @@ POCKET = "pocket"
 
 
 def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
-    """Return what is typed at a scale: as it is, or `pocket`.
+    """Return the overrides for a scale; None keeps them as they are.
 
     Raises:
-        UserError: the scale is another, or has nothing in place of an option.
+        UserError: the scale is unknown, or it has no replacement for an option.
     """
     if scale is None:
         return list(overrides)
     if scale != POCKET:
-        raise UserError(f"scale={scale}: unknown. Allowed: {POCKET}; leave it out for the paper's.")
+        raise UserError(
+            f"scale={scale}: unknown. Allowed: {POCKET}; without scale= the paper's runs are used."
+        )
     rules: dict[str, Any] = plain(OmegaConf.load(conf_dir() / "experiment" / "pocket.yaml"))  # type: ignore[arg-type]
     return [*(o for override in overrides for o in _scaled(override, rules)), *rules["add"]]
 
 
 def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:
-    """Return what stands for an override; nothing for one that suits the paper's data alone."""
+    """Return the replacement of an override; empty if it only suits the paper's data."""
     key, _, value = override.partition("=")
     for named in (override, key):
         if named in rules["instead"]:
@@ -38,5 +40,5 @@ def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:
         return [override]
     known = rules[key]
     if key != "setting" and value not in known and not value.startswith("pocket_"):
-        raise UserError(f"{override}: scale=pocket has nothing in its place (pocket.yaml).")
+        raise UserError(f"{override}: scale=pocket has no replacement for it (pocket.yaml).")
     return [f"{key}={known.get(value, value)}"]

@@ -1,4 +1,4 @@
-"""How a row of the ledger reads: in the same words and digits wherever it is shown."""
+"""A row of the ledger as text, with the same words and digits in every rendering."""
 
 import re
 from collections import Counter
@@ -33,13 +33,13 @@ _MOST = 4  # decimals; more are written as 5e-05
 
 @dataclass(frozen=True)
 class Line:
-    """A row in words.
+    """A row as text.
 
     Args:
         row: the row.
         place: its values on the axes that vary in the table.
-        digits: decimals of its numbers.
-        why: the reason why it was not run or cannot be compared, or the command that runs it.
+        digits: the decimals of its numbers.
+        why: why it was not run or cannot be compared, or the command that runs it.
         runs: whether `why` is a command.
     """
 
@@ -57,22 +57,17 @@ class Line:
     why: str | None
     runs: bool
 
-    @property
-    def said(self) -> str:
-        """The verdict, and why if it needs a reason."""
-        return self.row.verdict + (f": {self.why}" if self.why else "")
-
 
 @dataclass(frozen=True)
 class Shown:
     """A table of the ledger.
 
     Args:
-        experiment: whose.
-        axes: those that vary, in their order, `metric` last.
-        fixed: the values of the others, in words.
+        experiment: the experiment.
+        axes: the axes that vary, `metric` last.
+        fixed: the values of the other axes.
         lines: one for each printed number.
-        notes: what must be known of some numbers, by the mark that the paper's column has there.
+        notes: remarks on printed numbers, by their mark in the paper's column.
     """
 
     experiment: Experiment
@@ -83,67 +78,67 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """The table's name, as in `DPT · Table 1`."""
+        """The name, such as `DPT · Table 1`."""
         return f"{paper_name(self.experiment.paper)} · {table_name(self.experiment.table)}"
 
     @property
     def released(self) -> bool:
-        """Whether a number of the released code is known."""
+        """Whether any number of the released code is known."""
         return any(line.row.cell.released is not None for line in self.lines)
 
     @property
     def reported(self) -> str:
-        """What a printed number is, in words."""
+        """The printed statistic, as text."""
         seeds = len(self.experiment.seeds)
         return _STATISTICS[self.experiment.statistic].format(seeds) if seeds > 1 else "one seed"
 
-    def counts(self) -> dict[str, int]:
-        """Return how many rows have each verdict, in a fixed order."""
-        found = Counter(line.row.verdict for line in self.lines)
-        return {verdict: found[verdict] for verdict in VERDICTS}
-
     def reasons(self) -> dict[str, int]:
-        """Return a number for each reason in words; commands are none."""
-        told = (line.why for line in self.lines if line.why and not line.runs)
-        return {why: number for number, why in enumerate(dict.fromkeys(told), start=1)}
+        """Return a footnote number for each reason; a command is not a reason."""
+        reasons = (line.why for line in self.lines if line.why and not line.runs)
+        return {why: number for number, why in enumerate(dict.fromkeys(reasons), start=1)}
 
 
 def shown(experiment: Experiment, rows: Sequence[Row]) -> Shown:
-    """Return a table in words."""
+    """Return a table as text."""
     places = {axis: dict.fromkeys(row.cell.at[axis] for row in rows) for axis in AXES}
     places["metric"] = dict.fromkeys(row.cell.metric for row in rows)
     axes = tuple(axis for axis, values in places.items() if len(values) > 1)
-    alone = (next(iter(values)) for values in places.values() if len(values) == 1)
-    fixed = " · ".join(value for value in alone if value not in ("-", ""))
+    single = (next(iter(values)) for values in places.values() if len(values) == 1)
+    fixed = " · ".join(value for value in single if value not in ("-", ""))
     digits = {metric: _decimals(experiment, metric) for metric in places["metric"]}
-    said = dict.fromkeys(note for row in rows if (note := experiment.note(row.cell)))
-    marks = dict(zip(said, ascii_lowercase, strict=False))
+    notes = dict.fromkeys(note for row in rows if (note := experiment.note(row.cell)))
+    marks = dict(zip(notes, ascii_lowercase, strict=False))
     lines = [_line(row, axes, digits[row.cell.metric], marks) for row in rows]
     return Shown(experiment, axes, fixed, lines, {mark: note for note, mark in marks.items()})
 
 
 def paper_name(paper: str) -> str:
-    """Return a paper's name as it is spelt."""
+    """Return the printed name of a paper."""
     return PAPERS.get(paper, paper)
 
 
 def table_name(table: str) -> str:
-    """Return `Table 1` of `table1`, `Table 4 (zh)` of `table4_zh`."""
-    found = re.fullmatch(r"(table|figure)_?([A-Z]?\d+)_?(.*)", table)
-    if not found:
+    """Return `Table 1` for `table1` and `Table 4 (zh)` for `table4_zh`."""
+    match = re.fullmatch(r"(table|figure)_?([A-Z]?\d+)_?(.*)", table)
+    if not match:
         return table.replace("_", " ").capitalize()
-    kind, number_, rest = found.groups()
+    kind, number_, rest = match.groups()
     return f"{kind.capitalize()} {number_}" + (f" ({rest.replace('_', ' ')})" if rest else "")
 
 
 def number(value: float, digits: int) -> str:
-    """Return a number with so many decimals and a true minus."""
-    told = f"{value:g}" if digits > _MOST else f"{value:,.{digits}f}"
-    return told.replace("-", MINUS)
+    """Return a number with `digits` decimals and a minus sign."""
+    text = f"{value:g}" if digits > _MOST else f"{value:,.{digits}f}"
+    return text.replace("-", MINUS)
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number as `number` does, with a plus sign from 0 on."""
+    return ("+" if value >= 0 else "") + number(value, digits)
 
 
 def listed(value: float | Sequence[float] | None) -> Sequence[float]:
-    """Return the numbers that a paper prints in one place, as it does searched rates."""
+    """Return the printed numbers of a cell; a cell of searched rates has several."""
     if value is None:
         return []
     return value if isinstance(value, Sequence) else [value]
@@ -154,11 +149,11 @@ def gap_text(gap: Interval | None, digits: int) -> str:
     if gap is None:
         return NONE
     ends = f"[{number(gap.low, digits)}, {number(gap.high, digits)}]"
-    return f"{'+' if gap.difference >= 0 else ''}{number(gap.difference, digits)} {ends}"
+    return f"{signed(gap.difference, digits)} {ends}"
 
 
 def duration(hours: float) -> str:
-    """Return a time in the unit that suits it."""
+    """Return a time in hours, minutes or seconds."""
     if hours >= 1:
         return f"{hours:,.1f} h"
     minutes = hours * 60
@@ -166,21 +161,21 @@ def duration(hours: float) -> str:
 
 
 def count_text(counts: dict[str, int]) -> str:
-    """Return `2 within, 1 below, …` of those that occur."""
+    """Return `2 within, 1 below`, without verdicts that do not occur."""
     return ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
 
 
 def total(tables: Sequence[Shown]) -> dict[str, int]:
-    """Return how many rows of all tables have each verdict."""
-    each = [table.counts() for table in tables]
-    return {verdict: sum(counts[verdict] for counts in each) for verdict in VERDICTS}
+    """Return the number of rows of all tables by verdict, in a fixed order."""
+    counts = Counter(line.row.verdict for table in tables for line in table.lines)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 def _line(row: Row, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> Line:
     cell, experiment = row.cell, row.experiment
     mark = marks.get(experiment.note(cell) or "")
     ours_digits = max(digits, 1)
-    run = [own for own in (row.paper, row.honest) if own]
+    runs = [ours for ours in (row.paper, row.honest) if ours]
     reason, mean = experiment.reason(cell), experiment.mean_over(cell) is not None
     return Line(
         row=row,
@@ -191,16 +186,16 @@ def _line(row: Row, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]
         ours=_score(row.paper, ours_digits),
         honest=_score(row.honest, ours_digits),
         difference=gap_text(row.gap, ours_digits),
-        seeds=_seeds(run[0], len(experiment.seeds)) if run else NONE,
-        learned=f"{run[0].learned:,}" if run else NONE,
-        cost=duration(sum(own.hours for own in run)) if run and not mean else NONE,
+        seeds=_seeds(runs[0], len(experiment.seeds)) if runs else NONE,
+        learned=f"{runs[0].learned:,}" if runs else NONE,
+        cost=duration(sum(ours.hours for ours in runs)) if runs and not mean else NONE,
         why=reason if row.verdict == "not run" and reason else row.why,
         runs=row.verdict == "not run" and reason is None,
     )
 
 
 def _decimals(experiment: Experiment, metric: str) -> int:
-    """Return how many decimals the paper prints: the most of any cell of a metric."""
+    """Return the most decimals that the paper prints for a metric."""
     cells = [cell for cell in experiment.cells if cell.metric == metric]
     each = ((*listed(cell.value), cell.std, cell.released) for cell in cells)
     printed = [n for numbers in each for n in numbers if n is not None]
@@ -211,8 +206,8 @@ def _decimals(experiment: Experiment, metric: str) -> int:
 def _with_deviation(value: float | Sequence[float] | None, std: float | None, digits: int) -> str:
     if value is None:
         return NONE
-    told = ", ".join(number(one, digits) for one in listed(value))
-    return told + (f" ± {number(std, digits)}" if std is not None else "")
+    text = ", ".join(number(one, digits) for one in listed(value))
+    return text + (f" ± {number(std, digits)}" if std is not None else "")
 
 
 def _score(ours: Ours | None, digits: int) -> str:
@@ -220,10 +215,10 @@ def _score(ours: Ours | None, digits: int) -> str:
 
 
 def _seeds(ours: Ours, wanted: int) -> str:
-    """Return `8 of 10, without 3, 7 (failed), dev chose among 4 configurations`."""
-    told = f"{len(ours.scores)} of {wanted}"
+    """Return `8 of 10, without 3, 7 (failed), best of 4 configurations on dev`."""
+    text = f"{len(ours.scores)} of {wanted}"
     if ours.missing:
         names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
-        told += f", without {', '.join(names)}"
-    chosen = f", dev chose among {ours.searched} configurations" if ours.searched > 1 else ""
-    return told + chosen
+        text += f", without {', '.join(names)}"
+    searched = f", best of {ours.searched} configurations on dev" if ours.searched > 1 else ""
+    return text + searched

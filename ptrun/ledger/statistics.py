@@ -1,4 +1,4 @@
-"""What several seeds say of a printed number: the statistic, its interval, and a verdict."""
+"""The comparison of several seeds with a printed number: statistic, interval and verdict."""
 
 import math
 import random
@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from operator import itemgetter
 from typing import Literal
 
@@ -16,14 +17,14 @@ Statistic = Callable[[Sequence[float]], float]
 
 RESAMPLES = 2000
 LEVEL = 0.95
-CHOSEN = ("best_3", "max", "min")  # statistics that move with the number of seeds
+CHOSEN = ("best_3", "max", "min")  # statistics that depend on the number of seeds
 _KEEP = 3  # DPT: the mean of the best 3 of 10 seeds
 _NORMAL = statistics.NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The difference of ours to the paper's number, in points, and its 95 % interval."""
+    """Our score minus the paper's, in points, with its 95 % interval."""
 
     difference: float
     low: float
@@ -31,7 +32,7 @@ class Interval:
 
 
 def statistic_of(name: str) -> Statistic:
-    """Return a statistic by its name: `mean`, `best_3`, `max`, `min`, or `single`, the mean."""
+    """Return the statistic `mean`, `best_3`, `max`, `min` or `single`, which is the mean."""
     named: dict[str, Statistic] = {
         "mean": statistics.fmean,
         "single": statistics.fmean,
@@ -50,13 +51,12 @@ def interval(
     seeds: int,
     unit: float = 0.0,
 ) -> Interval | None:
-    """Return the difference and its interval; None of a single score, whose spread is not known.
+    """Return the difference and its interval; None for a single score, whose spread is unknown.
 
-    Ours is a bootstrap interval over seeds (percentiles, always the same draws), widened for few
-    seeds, of which percentiles alone are too narrow: of five they hold the true mean in 83 % of
-    cases, not 95 %. Of fewer than five seeds it is Student's for the mean. Where the paper prints
-    a deviation over `seeds`, its own uncertainty is added in squares; then half a `unit` of its
-    last digit, which was rounded.
+    Our interval is a bootstrap over seeds: percentiles of the same draws for every row. It is
+    widened for few seeds: the percentiles of five contain the true mean in 83 % of cases, not
+    95 %. Below five seeds it is Student's interval of the mean. A printed deviation `std` over
+    `seeds` is added in squares. Half a `unit`, the paper's last digit, is added for rounding.
     """
     if len(scores) < 2:
         return None
@@ -69,60 +69,56 @@ def interval(
     return Interval(gap, gap - below - half, gap + above + half)
 
 
-def verdict(found: Interval | None) -> Verdict:
-    """Return what a difference says: `within` where its interval holds 0."""
-    if found is None:
+def verdict(gap: Interval | None) -> Verdict:
+    """Return the verdict of a difference: `within` if its interval contains 0."""
+    if gap is None:
         return "not comparable"
-    if found.low > 0:
+    if gap.low > 0:
         return "above"
-    return "below" if found.high < 0 else "within"
+    return "below" if gap.high < 0 else "within"
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return the p-value of paired scores (sign flips, two-sided); None below four pairs.
+    """Return the two-sided p-value of sign flips of paired scores; None below four pairs.
 
-    With n pairs no p-value is under 2 / 2^n, so three could never tell anything.
+    The p-value of n pairs is at least 2 / 2^n, so three pairs are never significant.
     """
     if len(first) != len(second) or len(first) < 4:
         return None
     gaps = [a - b for a, b in zip(first, second, strict=True)]
-    seen = abs(sum(gaps))
-    count = 2 ** len(gaps)
+    observed, count = abs(sum(gaps)) - 1e-12, 2 ** len(gaps)
     if count <= 2**14:
-        flips = (
-            sum(g if bits >> i & 1 else -g for i, g in enumerate(gaps)) for bits in range(count)
-        )
-        as_far = sum(abs(total) >= seen - 1e-12 for total in flips)
-        return float(as_far / count)
+        flips = product(*((-gap, gap) for gap in gaps))
+        return float(sum(abs(sum(flip)) >= observed for flip in flips) / count)
     dice = random.Random(0)
     drawn = (abs(sum(dice.choice((g, -g)) for g in gaps)) for _ in range(RESAMPLES))
-    return (1 + sum(total >= seen - 1e-12 for total in drawn)) / (1 + RESAMPLES)
+    return (1 + sum(total >= observed for total in drawn)) / (1 + RESAMPLES)
 
 
 def _bootstrap(scores: Sequence[float], statistic: str) -> tuple[float, float]:
     rule = statistic_of(statistic)
-    drawn = sorted(rule(own(scores)) for own in _draws(len(scores)))
+    drawn = sorted(rule(draw(scores)) for draw in _draws(len(scores)))
     tail = int((1 - LEVEL) / 2 * RESAMPLES)
     return drawn[tail], drawn[-tail - 1]
 
 
 @cache
 def _draws(count: int) -> list[Callable[[Sequence[float]], Sequence[float]]]:
-    """Return the same draws with replacement for every row: they take longer than what follows."""
+    """Return the draws with replacement, which are cached: drawing is the slowest step."""
     dice = random.Random(0)
     return [itemgetter(*dice.choices(range(count), k=count)) for _ in range(RESAMPLES)]
 
 
 def _widened(count: int) -> float:
-    """Return how much wider Student's interval of a mean is than a bootstrap's percentiles."""
+    """Return the width of Student's interval of a mean relative to bootstrap percentiles."""
     if count < 5:
-        return 1.0  # it is Student's already
+        return 1.0  # the interval is Student's
     z, free = _NORMAL, count - 1
     t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
     return t / z * math.sqrt(count / free)
 
 
-_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182}  # 97.5 % points for so many scores
+_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182}  # 97.5 % points by the number of scores
 
 
 def _student(scores: Sequence[float]) -> tuple[float, float]:

@@ -1,37 +1,25 @@
-"""A drawing as SVG: with its own colours as a file, with the page's inside the page."""
+"""A drawing as SVG, for the page or as a file with its own colours."""
 
 from html import escape
 
-from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Point, Words
+from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Words
 
-LIGHT = {
-    "ink": "#22211f",
-    "muted": "#68655e",
-    "grid": "#e3dfd6",
-    "paper": "#b3402a",
-    "s0": "#1f5fa8",
-    "s1": "#a05a00",
-    "s2": "#1b7a5a",
-    "s3": "#7b4fa3",
-    "s4": "#b03a6f",
-    "s5": "#4f6b12",
-    "s6": "#0f7588",
-    "s7": "#6d5a4c",
+_COLOURS = {  # light, dark
+    "ink": ("#22211f", "#ece9e2"),
+    "muted": ("#68655e", "#a5a198"),
+    "grid": ("#e3dfd6", "#3a3935"),
+    "paper": ("#b3402a", "#ff9079"),
+    "s0": ("#1f5fa8", "#7db4f5"),
+    "s1": ("#a05a00", "#e8ab55"),
+    "s2": ("#1b7a5a", "#6fcfa8"),
+    "s3": ("#7b4fa3", "#c3a1ea"),
+    "s4": ("#b03a6f", "#f090bd"),
+    "s5": ("#4f6b12", "#b4cc72"),
+    "s6": ("#0f7588", "#6fcbdc"),
+    "s7": ("#6d5a4c", "#c9b6a6"),
 }
-DARK = {
-    "ink": "#ece9e2",
-    "muted": "#a5a198",
-    "grid": "#3a3935",
-    "paper": "#ff9079",
-    "s0": "#7db4f5",
-    "s1": "#e8ab55",
-    "s2": "#6fcfa8",
-    "s3": "#c3a1ea",
-    "s4": "#f090bd",
-    "s5": "#b4cc72",
-    "s6": "#6fcbdc",
-    "s7": "#c9b6a6",
-}
+LIGHT = {role: light for role, (light, _) in _COLOURS.items()}
+DARK = {role: dark for role, (_, dark) in _COLOURS.items()}
 GROUND = ("#fdfcfa", "#1c1b19")
 _SHAPES = (
     ".plot text{fill:var(--c);font:11px system-ui,sans-serif;font-variant-numeric:tabular-nums}"
@@ -43,12 +31,12 @@ _SHAPES = (
 
 
 def inside(canvas: Canvas) -> str:
-    """Return the drawing for a page that has `style()` among its own."""
+    """Return the drawing for a page that contains `style()`."""
     return _whole(canvas, "", "")
 
 
 def file(canvas: Canvas) -> str:
-    """Return the drawing for a file of its own, light or dark as the reader's screen is."""
+    """Return the drawing as a file; it is light or dark as the reader's screen is."""
     dark = "".join(_rule(role, colour) for role, colour in DARK.items())
     light = "".join(_rule(role, colour) for role, colour in LIGHT.items())
     style = (
@@ -61,7 +49,7 @@ def file(canvas: Canvas) -> str:
 
 
 def style() -> str:
-    """Return the page's rules for drawings; `light-dark` follows the page's theme."""
+    """Return the CSS rules of all drawings; `light-dark` follows the page's theme."""
     both = (_rule(role, f"light-dark({LIGHT[role]},{DARK[role]})") for role in LIGHT)
     return _SHAPES + "".join(both)
 
@@ -84,20 +72,21 @@ def _whole(canvas: Canvas, name: str, head: str) -> str:
 def _mark(mark: Mark) -> str:
     if isinstance(mark, Path):
         return _path(mark)
+    x, y = map(_n, mark.at)
     if isinstance(mark, Dot):
         solid = "" if mark.hollow else " solid"
-        at = f'cx="{_n(mark.at[0])}" cy="{_n(mark.at[1])}" r="{_n(mark.radius)}"'
+        at = f'cx="{x}" cy="{y}" r="{_n(mark.radius)}"'
         title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
         return f'<circle class="{mark.role}{solid}" {at}>{title}</circle>'
     if isinstance(mark, Box):
-        at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
-        size = f'width="{_n(mark.size[0])}" height="{_n(mark.size[1])}"'
-        return f'<rect class="{mark.role}" {at} {size} rx="2"/>'
+        width, height = map(_n, mark.size)
+        size = f'width="{width}" height="{height}"'
+        return f'<rect class="{mark.role}" x="{x}" y="{y}" {size} rx="2"/>'
     return _words(mark)
 
 
 def _path(mark: Path) -> str:
-    line = "M" + "L".join(map(_point, mark.points)) + ("Z" if mark.filled else "")
+    line = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in mark.points) + ("Z" if mark.filled else "")
     dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
     full = " full" if mark.filled else ""
     width = f' stroke-width="{mark.width:g}"' if mark.width != 1 else ""
@@ -110,10 +99,6 @@ def _words(mark: Words) -> str:
     bold = " bold" if mark.bold else ""
     at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
     return f'<text class="{mark.role}{bold}" {at}{anchor}{size}>{escape(mark.text)}</text>'
-
-
-def _point(point: Point) -> str:
-    return f"{_n(point[0])} {_n(point[1])}"
 
 
 def _n(value: float) -> str:

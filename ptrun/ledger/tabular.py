@@ -1,8 +1,9 @@
-"""The ledger as CSV: raw numbers and every seed, for other programs."""
+"""The ledger as CSV for other programs: unrounded numbers and the score of every seed."""
 
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.rows import Ours
@@ -15,7 +16,7 @@ HEADER = (*_PLACE, *(f"{p}{end}" for p in ("ours_paper", "ours_honest") for end 
 
 
 def tabular(tables: Sequence[Shown]) -> str:
-    """Return the whole file; lines end in a bare newline."""
+    r"""Return the content of the file; lines end in `\n`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
@@ -24,21 +25,19 @@ def tabular(tables: Sequence[Shown]) -> str:
 
 
 def _row(line: Line) -> list[str]:
-    row = line.row
-    cell, experiment, gap = row.cell, row.experiment, row.gap
-    printed = (cell.value, cell.std, cell.released)
-    ends = (gap.difference, gap.low, gap.high) if gap else (None,) * 3
+    row, gap = line.row, line.row.gap
+    cell, experiment = row.cell, row.experiment
     return [
         experiment.paper,
         experiment.table,
         *(cell.at[axis] for axis in AXES),
         cell.metric,
-        *(" ".join(map(str, listed(value))) for value in printed),
+        *(_list(listed(value)) for value in (cell.value, cell.std, cell.released)),
         experiment.statistic,
         _list(experiment.seeds),
         *_ours(row.paper),
         *_ours(row.honest),
-        *map(_number, ends),
+        *map(_number, astuple(gap) if gap else (None,) * 3),
         row.verdict,
         line.why or "",
         experiment.note(cell) or "",
@@ -61,8 +60,8 @@ def _ours(ours: Ours | None) -> list[str]:
     ]
 
 
-def _list(seeds: Sequence[int]) -> str:
-    return " ".join(map(str, seeds))
+def _list(values: Sequence[float]) -> str:
+    return " ".join(map(str, values))
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The ledger on the terminal: tables with their reasons below, verdicts counted at the end."""
+"""The ledger on the terminal: each table with its reasons below, then the verdict counts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,13 +20,13 @@ _STYLES = {
 
 
 def terminal(tables: Sequence[Shown]) -> Group:
-    """Return what to print."""
+    """Return what the command prints."""
     parts: list[RenderableType] = [part for table in tables for part in _parts(table)]
     return Group(*parts, f"{count_text(total(tables))}.")
 
 
 def _parts(table: Shown) -> Iterator[RenderableType]:
-    """Yield a table between its title and its notes, which may be wider."""
+    """Yield a title, a table and its notes; the texts may be wider than the table."""
     title = f"{table.heading}: {table.experiment.title}"
     title += f" ({table.fixed})" if table.fixed else ""
     yield Text(title, style="bold")
@@ -38,35 +38,38 @@ def _parts(table: Shown) -> Iterator[RenderableType]:
 
 
 def _table(table: Shown, reasons: dict[str, int]) -> Table:
-    found = [c for c in columns(table) if c[0] in map(str.capitalize, table.axes) or _any(table, c)]
+    count, empty = len(table.axes), _empty(table)
+    found = [c for index, c in enumerate(columns(table)) if index < count or c[0] not in empty]
     shown = Table()
     for index, (name, _) in enumerate(found):
-        shown.add_column(name, justify="left" if index < len(table.axes) else "right")
+        shown.add_column(name, justify="left" if index < count else "right")
     shown.add_column("Verdict")
     for line in table.lines:
         shown.add_row(*(escape(read(line)) for _, read in found), _verdict(line, reasons))
     return shown
 
 
-def _any(table: Shown, column: tuple[str, object]) -> bool:
-    """Return whether a column has anything to tell: without runs most have not."""
-    ran = any(line.row.paper for line in table.lines), any(line.row.honest for line in table.lines)
-    needed = {"Paper": True, "Released": True, "Ours (paper)": ran[0], "Ours (honest)": ran[1]}
-    return needed.get(column[0], any(ran))
+def _empty(table: Shown) -> set[str]:
+    """Return the columns that no run fills."""
+    paper = any(line.row.paper for line in table.lines)
+    honest = any(line.row.honest for line in table.lines)
+    empty = set() if paper else {"Ours (paper)"}
+    empty |= set() if honest else {"Ours (honest)"}
+    return empty if paper or honest else {*empty, "Difference", "Seeds", "Learned", "Cost"}
 
 
 def _verdict(line: Line, reasons: dict[str, int]) -> Text:
     mark = reasons.get(line.why or "")
-    told = line.row.verdict + (f" ({mark})" if mark else "")
-    return Text(told, style=_STYLES[line.row.verdict])
+    text = line.row.verdict + (f" ({mark})" if mark else "")
+    return Text(text, style=_STYLES[line.row.verdict])
 
 
 def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     notes = [f"({mark}) {note}" for mark, note in table.notes.items()]
     notes += [f"({number}) {why}" for why, number in reasons.items()]
-    open_ = [line.why for line in table.lines if line.runs and line.why]
-    if open_:
+    commands = [line.why for line in table.lines if line.runs and line.why]
+    if commands:
         notes.append(f"not run yet: ptrun experiment={table.experiment.name}")
-        notes.append(f"one cell alone: {open_[0]}")
-    meaning = f"{table.reported} ± deviation (n - 1); difference to the paper [95 % interval]"
-    return [*notes, meaning]
+        notes.append(f"one cell alone: {commands[0]}")
+    meaning = f"{table.reported} ± standard deviation (n - 1)"
+    return [*notes, f"{meaning}; difference to the paper [95 % interval]"]

@@ -1,4 +1,4 @@
-"""What to type so that a run fits: changes that were computed, not guessed."""
+"""Computed changes that make a run fit a device, as overrides to type."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,34 +12,38 @@ _MOST = 3  # pieces of advice
 
 
 def verdict(need: float, device: Device) -> str:
-    """Return whether so many bytes fit on a device."""
-    most = device.free if device.kind == "cuda" else device.total
+    """Return whether `need` bytes fit on a device, as text."""
     if need <= device.free:
         return f"fits: {need / GIB:.1f} of {device.free / GIB:.1f} GiB free"
-    if need <= most:
-        return f"fits once other programs leave: {need / GIB:.1f} of {device.total / GIB:.1f} GiB"
+    if fits(need, device):
+        return f"fits if other programs end: {need / GIB:.1f} of {device.total / GIB:.1f} GiB"
+    most = _most(device)
     return f"{(need - most) / GIB:.1f} GiB too much: {need / GIB:.1f} of {most / GIB:.1f} GiB"
 
 
 def fits(need: float, device: Device) -> bool:
-    """Return whether so many bytes fit, be it that other programs leave a CPU's memory first."""
-    return need <= (device.free if device.kind == "cuda" else device.total)
+    """Return whether `need` bytes fit; on a CPU, other programs may have to end first."""
+    return need <= _most(device)
+
+
+def _most(device: Device) -> int:
+    return device.free if device.kind == "cuda" else device.total
 
 
 def ranks_here(layout: Layout, device: Device) -> int:
-    """Return how many ranks share a device: on a CPU all, of CUDA devices each has one."""
+    """Return how many ranks share a device: all of them on a CPU, one on a CUDA device."""
     return layout.ranks if device.kind == "cpu" else 1
 
 
 def advice(costs: Costs, layout: Layout, others: Sequence[Layout], device: Device) -> list[str]:
-    """Return what to type so that a run fits on a device; empty if nothing that is known helps."""
+    """Return overrides that make a run fit on a device; empty if no known change does."""
     found = []
     for typed, changed in _changes(costs, layout, others):
         if changed.device != device.kind:
             continue
         try:
             need = costs.memory(changed).peak * ranks_here(changed, device)
-        except UserError:  # it cannot be divided so
+        except UserError:  # this division is impossible
             continue
         if fits(need, device):
             each = f" on each of {changed.ranks}" if changed.ranks > 1 else ""
@@ -54,19 +58,17 @@ def advice(costs: Costs, layout: Layout, others: Sequence[Layout], device: Devic
 def _changes(
     costs: Costs, layout: Layout, others: Sequence[Layout]
 ) -> Iterator[tuple[str, Layout]]:
-    """Yield changes and what to type for them, the cheapest in time first."""
+    """Yield overrides and the changed layout, in the order of the time they cost."""
     low = layout if layout.precision != "fp32" else replace(layout, precision="bf16")
     bf16 = "hardware.precision=bf16 " if low is not layout else ""
-    if bf16:
-        yield bf16.strip(), low
-    for budget in _budgets(costs, layout):
-        yield f"{bf16}hardware.token_budget={budget}", replace(low, token_budget=budget)
+    own = [(bf16, low)]
     if not layout.checkpointing:
-        again = replace(low, checkpointing=True)
-        yield f"{bf16}hardware.checkpointing=true", again
+        own.append((f"{bf16}hardware.checkpointing=true ", replace(low, checkpointing=True)))
+    for typed, changed in own:
+        if changed is not layout:
+            yield typed.strip(), changed
         for budget in _budgets(costs, layout):
-            typed = f"{bf16}hardware.checkpointing=true hardware.token_budget={budget}"
-            yield typed, replace(again, token_budget=budget)
+            yield f"{typed}hardware.token_budget={budget}", replace(changed, token_budget=budget)
     for other in others:
         yield f"hardware={other.option}", other
         if not other.checkpointing:
@@ -75,7 +77,7 @@ def _changes(
 
 
 def _budgets(costs: Costs, layout: Layout) -> Iterator[int]:
-    """Yield fewer rows at once, by halves down to one, as the budget that gives them."""
+    """Yield token budgets that halve the rows of a micro-batch, down to one row."""
     rows = costs.work(layout).rows
     while rows > 1:
         rows //= 2

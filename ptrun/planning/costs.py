@@ -1,4 +1,4 @@
-"""What a run costs on each engine: counts and memory, from its configuration alone."""
+"""Parameter counts and memory of a run on each engine, from its configuration alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Costs:
         planned: the run.
         length: tokens of a text.
         counts: its parameters.
-        traces: what was followed so far, by all but rows.
+        traces: the rows and trace of each traced case, by the case without rows.
     """
 
     planned: Plan
@@ -33,54 +33,54 @@ class Costs:
 
     @property
     def batch_size(self) -> int:
-        """Examples of a step."""
+        """Examples in a step."""
         return self.planned.train.batch_size
 
     def work(self, layout: Layout) -> Work:
-        """Return how a rank cuts a step up."""
+        """Return the micro-batches of a rank's step."""
         return work(layout, self.batch_size, self.length)
 
     def memory(self, layout: Layout) -> Memory:
-        """Return what a rank needs.
+        """Return the memory of a rank.
 
         Raises:
-            UserError: the heads or the feed-forward cannot be divided so.
+            UserError: the heads or the feed-forward width cannot be divided.
         """
-        own = self.work(layout)
-        return memory(self.counts, self._trace(layout, own.rows), layout, own)
+        step = self.work(layout)
+        return memory(self.counts, self._trace(layout, step.rows), layout, step)
 
     def _trace(self, layout: Layout, rows: int) -> Trace:
-        """Return what so many rows keep; only the first count of rows is followed."""
+        """Return the trace of `rows` rows; only the first number of rows is traced."""
         low = layout.precision != "fp32"
         autocast = low and self.counts.tunes and not layout.zero
         dtype = torch.bfloat16 if low and not autocast else torch.float32
         narrow = _narrow(self.planned.backbone.config, layout.model_parallel)
         case = Case(0, self.length, dtype, autocast, layout.checkpointing, narrow)
         if case not in self.traces:
-            own = replace(case, rows=rows)
             backbone, task = self.planned.backbone, self.planned.task
-            self.traces[case] = rows, trace(self.planned.method, backbone, task, own)
-        followed, found = self.traces[case]
-        return found.scaled(rows / followed)
+            method = self.planned.method
+            self.traces[case] = rows, trace(method, backbone, task, replace(case, rows=rows))
+        traced, found = self.traces[case]
+        return found.scaled(rows / traced)
 
 
 def costs(planned: Plan, length: int) -> Costs:
-    """Return the costs of a run on texts of so many tokens."""
+    """Return the costs of a run on texts of `length` tokens."""
     return Costs(planned, length, count(method_of(planned)))
 
 
 def method_of(planned: Plan) -> Method:
-    """Return the method on the meta device; needs no weights and no tokenizer."""
+    """Return the method on the meta device, without weights and tokenizer."""
     with torch.device("meta"):
         method: Method = planned.method.build(planned.backbone, planned.task)
     return method
 
 
 def _narrow(config: Mapping[str, Any], parallel: int) -> int:
-    """Return by how much a rank's layers are narrower; others than T5 are counted whole.
+    """Return the factor by which a rank's layers are narrower; only T5's layers are divided.
 
     Raises:
-        UserError: they cannot be divided so.
+        UserError: `parallel` does not divide their sizes.
     """
     sizes = {key: config[key] for key in ("num_heads", "d_ff") if key in config}
     if len(sizes) < 2:
@@ -88,7 +88,7 @@ def _narrow(config: Mapping[str, Any], parallel: int) -> int:
     for key, size in sizes.items():
         if size % parallel:
             raise UserError(
-                f"hardware.model_parallel is {parallel}, which does not divide the backbone's "
-                f"{key}, {size}; use 1, 2, 4 or 8."
+                f"hardware.model_parallel is {parallel}, but the backbone's {key} is {size}. "
+                "Use a divisor, such as 1, 2, 4 or 8."
             )
     return parallel

@@ -1,4 +1,4 @@
-"""The memory of each device that is here, or that is asked about."""
+"""The memory of each device of this machine, and of a requested one."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Device:
-    """A device and its bytes: all it has, and those that are free now."""
+    """A device with its total and free bytes."""
 
     name: str
     kind: Literal["cpu", "cuda"]
@@ -20,21 +20,21 @@ class Device:
     free: int
 
 
-def visible(asked_gib: float | None) -> list[Device]:
-    """Return this machine's memory and its CUDA devices, and one of so many GiB if asked."""
+def visible(device_gib: float | None) -> list[Device]:
+    """Return this machine's memory, its CUDA devices, and one of `device_gib` GiB."""
     found = [_machine()]
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = f"cuda:{index} {torch.cuda.get_device_name(index)}"
         found.append(Device(name, "cuda", total, free))
-    if asked_gib is not None:
-        size = int(asked_gib * GIB)
-        found.append(Device(f"a device of {asked_gib:g} GiB", "cuda", size, size))
+    if device_gib is not None:
+        size = int(device_gib * GIB)
+        found.append(Device(f"a device of {device_gib:g} GiB", "cuda", size, size))
     return found
 
 
 def _machine() -> Device:
-    """Return the machine's memory; free is what Linux can give without swapping."""
+    """Return the machine's memory; free is what Linux can provide without swapping."""
     pages = os.sysconf("SC_PAGE_SIZE")
     total = os.sysconf("SC_PHYS_PAGES") * pages
     free = os.sysconf("SC_AVPHYS_PAGES") * pages

@@ -1,4 +1,4 @@
-"""The jobs of a sweep, and what their run folders say of them."""
+"""The jobs of a sweep and the state of their run folders."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ from ptrun.run.store import state_file
 
 @dataclass(frozen=True)
 class Job:
-    """One run: what it is called among the others, and its state.
+    """One run with its title in the sweep and its state.
 
-    `planned` is None where it is refused, and `state` says why.
+    `planned` is None if the run is refused; `state` says why.
     """
 
     title: str
@@ -34,15 +34,15 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the run has finished."""
         return self.state.startswith("finished")
 
 
 def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """Return the overrides of each job and what tells it from the others, first key slowest.
+    """Return the overrides and title of each job; the first key varies slowest.
 
     Raises:
-        UserError: an override cannot be read.
+        UserError: an override is invalid.
     """
     try:
         read = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
@@ -62,14 +62,14 @@ def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
 
 
 class Elsewhere:
-    """Stands for an engine that this machine may not have, where a run is only named."""
+    """A placeholder for an engine that this machine may not have."""
 
     def __init__(self, layout: Layout):
         self.precision, self.device = layout.precision, layout.device
 
 
 def planned_on(own: Composed, layout: Layout) -> Plan:
-    """Return the plan of a run on another machine.
+    """Return the plan of a run without its engine.
 
     Raises:
         UserError: as `plan`.
@@ -84,12 +84,12 @@ def job(title: str, overrides: tuple[str, ...], own: Composed, layout: Callable[
         state = state_of(planned.folder)
     except UserError as error:
         return Job(title, overrides, own, None, f"refused: {error}")
-    again = ", to be done again" if own.rerun and state != "new" else ""
+    again = ", to be run again" if own.rerun and state != "new" else ""
     return Job(title, overrides, own, planned, state + again)
 
 
 def state_of(folder: Path) -> str:
-    """Return what a run folder says: finished, failed, interrupted at a step, or new."""
+    """Return the state of a run folder: finished, failed, interrupted at a step, or new."""
     try:
         done = result.read(folder)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What an engine option says about memory: device, precision, and over how many it is divided."""
+"""The parts of an engine option that decide memory: device, precision and division."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,17 +13,17 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 @dataclass(frozen=True)
 class Layout:
-    """One option of `hardware`, as far as it decides memory.
+    """One option of `hardware`.
 
     Args:
         option: its name.
         device: `cpu` or `cuda`.
-        precision: of a frozen backbone's weights, and of what is computed.
-        token_budget: padded tokens in a micro-batch, at most.
+        precision: the precision of a frozen backbone's weights and of computation.
+        token_budget: the most padded tokens in a micro-batch.
         checkpointing: whether activations are recomputed.
-        zero: whether the optimizer's state is divided over the data-parallel ranks (ZeRO-1).
-        model_parallel: over how many ranks the layers' matrices are divided.
-        ranks: processes, on one machine.
+        zero: whether data-parallel ranks divide the optimizer state (ZeRO-1).
+        model_parallel: the number of ranks that divide the matrices of the layers.
+        ranks: processes on one machine.
     """
 
     option: str
@@ -37,17 +37,17 @@ class Layout:
 
     @property
     def data_parallel(self) -> int:
-        """How many copies of the backbone share a batch."""
+        """The number of copies of the backbone that share a batch."""
         return max(1, self.ranks // self.model_parallel)
 
     @property
     def width(self) -> int:
-        """Bytes of a number of a frozen backbone."""
+        """Bytes per number of a frozen backbone."""
         return BYTES[self.precision]
 
     @property
     def title(self) -> str:
-        """How it is called in a table."""
+        """The title in a table."""
         shared = f", {self.model_parallel} x {self.data_parallel} ranks" if self.ranks > 1 else ""
         return f"{self.option} ({self.device}, {self.precision}{shared})"
 

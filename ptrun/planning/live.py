@@ -1,9 +1,9 @@
-"""How many bytes of tensors are alive, followed through a step on the meta device.
+"""The bytes of live tensors during a step on the meta device.
 
-Autograd keeps there what it keeps anywhere, and Python lets go of it at the same moment; nothing
-is computed and nothing is allocated. So what a method, a read-out or a dropout adds needs no
-formula of its own. Two things are not as they run: the fused attention, which meta spells out, and
-autocast, which knows no meta; `Fused` and `Cast` stand in for them.
+Autograd keeps the same tensors on the meta device as on any other, and Python frees them at the
+same moment, but nothing is computed or allocated. So no method, read-out or dropout needs its own
+formula. Two features differ on the meta device: fused attention is decomposed, and autocast does
+not exist. `Fused` and `Cast` replace them.
 """
 
 import weakref
@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 HEAP_BLOCK = 32 * 2**20
-"""Below this glibc's `malloc` may put a block on its heap; larger ones it maps and gives back."""
+"""glibc's `malloc` may put smaller blocks on its heap; it maps and returns larger ones."""
 
 _HALF = {torch.matmul, Tensor.matmul, Tensor.__matmul__, functional.linear, torch.bmm, torch.addmm}
 _SAME = {Tensor.__ixor__, Tensor.__imul__}
@@ -30,7 +30,7 @@ _MADE = {
     Tensor.__rshift__: torch.int32,
     Tensor.__ge__: torch.bool,
 }
-"""What scrambles the integers of dropout keys: in place, and into new tensors of a type."""
+"""Integer operations of dropout keys: in place, and into new tensors of a type."""
 _WHOLE = {functional.softmax, Tensor.softmax, functional.layer_norm, functional.cross_entropy}
 
 
@@ -40,15 +40,15 @@ _sizes: dict[Any, tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = {}
 
 @cache
 def _fresh(func: Any) -> bool:
-    """Return whether an operator puts out one new tensor, and changes none."""
+    """Return whether an operator returns one new tensor and changes none."""
     schema = func._schema
-    single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
-    plain = not schema.is_mutable and schema.returns[0].alias_info is None if single else False
-    return plain and func not in _SHARING
+    if len(schema.returns) != 1 or str(schema.returns[0].type) != "Tensor":
+        return False
+    return not schema.is_mutable and schema.returns[0].alias_info is None and func not in _SHARING
 
 
-def _done(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator makes; its size is asked for once, which takes most of the time."""
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the output of an operator; its size is computed once, which takes most of the time."""
     key = _key(func, args, kwargs) if _fresh(func) else None
     if key is None:
         return func(*args, **kwargs)
@@ -62,7 +62,7 @@ def _done(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what decides the size of the outcome; None if a tensor is a real one."""
+    """Return what decides the size of the output; None if a tensor is not on the meta device."""
     parts: list[Any] = [func]
     for value in (*args, *kwargs.items()):
         for one in value if isinstance(value, tuple | list) else (value,):
@@ -76,9 +76,9 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes of the tensors made under it and still alive: `now`, and the most so far, `peak`.
+    """The live bytes of tensors created under this mode: `now`, and the maximum `peak`.
 
-    `small_now` and `small` are the same of blocks that a C library keeps on its heap.
+    `small_now` and `small` count only blocks that a C library keeps on its heap.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()):
@@ -89,8 +89,8 @@ class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Do what was asked, and count what came out."""
-        out = _done(func, args, kwargs or {})
+        """Run the operator and count its outputs."""
+        out = _run(func, args, kwargs or {})
         for tensor in out if isinstance(out, tuple | list) else (out,):
             if isinstance(tensor, Tensor) and tensor.is_meta:
                 self._count(tensor.untyped_storage())
@@ -114,38 +114,35 @@ class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known[key] = weakref.ref(storage, gone)
 
     def turn(self) -> tuple[int, int]:
-        """Return the peaks of a phase, all and small, and begin the next."""
+        """Return the peaks of a phase, all and small, and start the next phase."""
         found = self.peak, self.small
         self.peak, self.small = self.now, self.small_now
         return found
 
 
 class Fused(TorchFunctionMode):
-    """Attention as the fused kernels have it: kept are its inputs, output and one sum a query.
+    """Attention as in the fused kernels: it keeps its inputs, its output and one sum per query.
 
-    Without it `scores` and weights, `[B, heads, T, S]`, would be kept. That happens on a CPU where
-    the mask learns (a tuned T5's position bias), and is left as it is.
+    Decomposed attention also keeps scores and weights, `[B, heads, T, S]`. A CPU does so if the
+    mask is learned (a tuned T5's position bias), so that case is not replaced.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Put the stand-in in the place of the library's function."""
+        """Replace the library's attention, and skip the checks of integer operations."""
         given = kwargs or {}
         if func in _SAME or func in _MADE:
             return _integers(func, args, given)
-        mask = given.get("attn_mask")
-        if func is functional.scaled_dot_product_attention and not _learns(mask):
+        mask: Tensor | None = given.get("attn_mask")
+        learned = mask is not None and mask.requires_grad
+        if func is functional.scaled_dot_product_attention and not learned:
             return _Attention.apply(*args[:3], mask)  # type: ignore[no-untyped-call]
         return func(*args, **given)
 
 
-def _learns(mask: Tensor | None) -> bool:
-    return mask is not None and mask.requires_grad
-
-
 def _integers(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Make what integer arithmetic would, without its checks, half of the time of a trace."""
+    """Return the result of integer arithmetic without its checks, half of a trace's time."""
     first = args[0]
     if not (isinstance(first, Tensor) and first.is_meta and first.dtype is torch.int32):
         return func(*args, **kwargs)
@@ -161,7 +158,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         out = torch.empty_like(query)
         sums = torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
-        if mask is not None and mask.dtype == torch.bool:  # the kernels add it, in its own type
+        if mask is not None and mask.dtype == torch.bool:  # the kernels add it in the query's type
             mask = torch.empty(mask.shape, dtype=query.dtype, device=query.device)
         ctx.save_for_backward(query, key, value, mask, out, sums)
         return out
@@ -173,9 +170,9 @@ class _Attention(torch.autograd.Function):
 
 
 class Cast(TorchFunctionMode):
-    """Autocast to bf16: products in bf16, each weight cast once a pass, sums and norms in fp32.
+    """Autocast to bf16: products in bf16, sums and norms in fp32, one cast per weight and pass.
 
-    `cast` counts the bytes of the weights' casts.
+    `cast` counts the bytes of the cast weights.
     """
 
     def __init__(self) -> None:
@@ -186,7 +183,7 @@ class Cast(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Cast what goes into a function, as autocast would."""
+        """Cast the arguments of a function as autocast does."""
         given = kwargs or {}
         if func in _HALF or func is functional.scaled_dot_product_attention:
             args = tuple(self._half(a) for a in args)
@@ -207,8 +204,8 @@ class Cast(TorchFunctionMode):
 
 
 def _whole(value: Any) -> Any:
-    low = isinstance(value, Tensor) and value.dtype is torch.bfloat16
-    return value.float() if low else value
+    half = isinstance(value, Tensor) and value.dtype is torch.bfloat16
+    return value.float() if half else value
 
 
 Contexts = Callable[[], tuple[AbstractContextManager[None], AbstractContextManager[None]]]
@@ -216,7 +213,7 @@ Contexts = Callable[[], tuple[AbstractContextManager[None], AbstractContextManag
 
 @contextmanager
 def entered(modes: Iterable[AbstractContextManager[Any]]) -> Iterator[None]:
-    """Enter modes together, and leave them."""
+    """Enter all modes, and leave them together."""
     with ExitStack() as stack:
         for mode in modes:
             stack.enter_context(mode)
@@ -224,10 +221,7 @@ def entered(modes: Iterable[AbstractContextManager[Any]]) -> Iterator[None]:
 
 
 def recomputed(contexts: Contexts, modes: list[AbstractContextManager[Any]]) -> Contexts:
-    """Return contexts of a checkpoint whose recomputation is under the modes again.
-
-    The backward does not hand them on.
-    """
+    """Return checkpoint contexts that recompute under the modes, which the backward pass lacks."""
 
     def both() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         first, again = contexts()

@@ -1,4 +1,4 @@
-"""The memory of one rank in training, as a sum: pure functions of counts, a trace and a layout."""
+"""The memory of one rank in training: pure functions of counts, a trace and a layout."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -9,30 +9,29 @@ from ptrun.planning.trace import Trace
 
 FP32 = 4
 MOMENTS = 2
-"""AdamW's moving averages, of gradients and of their squares, both fp32."""
+"""AdamW's moving averages of gradients and of their squares, both fp32."""
 
 HEAP_SPARE = 0.5
-"""What glibc's heap takes beside its blocks in use, as a share of them: holes between small blocks
-of unlike lifetimes, which it cannot give back. Measured: from 35 % to all of them over again. With
-`MALLOC_MMAP_THRESHOLD_=1000000` in the environment, where each block is mapped, there are none,
-and a step takes some 10 % longer."""
+"""The fragmentation of glibc's heap, as a share of the small blocks in use. Measured: 35 to 100 %.
+`MALLOC_MMAP_THRESHOLD_=1000000` maps each block: it avoids fragmentation, and a step takes about
+10 % longer."""
 
 CPU_WORKSPACE = 48 * 2**20
-"""Buffers of the matrix library, and code that is first read in a step: 20 to 60 MB measured."""
+"""Buffers of the matrix library, and code that a step loads first. Measured: 20 to 60 MB."""
 
 CUDA_CONTEXT = 640 * 2**20
-"""The driver's context and cuBLAS' workspace; allowed for, not measured here."""
+"""The context of the driver and the workspace of cuBLAS: an allowance, not measured."""
 
 CUDA_SPARE = 0.05
-"""What torch's caching allocator holds beside the tensors in use; allowed for, not measured."""
+"""The unused cache of torch's allocator, as a share: an allowance, not measured."""
 
 ZERO_BUCKET = 500_000_000
-"""Gradients that DeepSpeed gathers before it reduces them, in numbers (its default)."""
+"""Gradients that DeepSpeed reduces together, in numbers (its default)."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """How a step is cut up: rows of a rank's batch, rows at once, passes."""
+    """The step of a rank: rows of its batch, rows of a micro-batch, and micro-batches."""
 
     batch: int
     rows: int
@@ -40,7 +39,7 @@ class Work:
 
 
 def work(layout: Layout, batch_size: int, length: int) -> Work:
-    """Return how a rank cuts its share of a batch of texts of so many tokens."""
+    """Return the step of a rank on texts of `length` tokens."""
     batch = ceil(batch_size / layout.data_parallel)
     rows = min(batch, max(1, layout.token_budget // length))
     return Work(batch, rows, ceil(batch / rows))
@@ -51,15 +50,15 @@ class Memory:
     """Bytes on one rank; the peak is the sum of the first six.
 
     Args:
-        weights: the backbone's, and all of the method's.
-        gradients: of what is learned.
-        optimizer: moments, and master weights where the engine has them.
-        best: the best tensors so far, kept for the end.
-        activations: what else a step has alive at most: activations or the update's own, less
-            those gradients that are not there yet at that moment.
-        spare: what the allocator and the device's libraries take.
-        kept: activations that the forward keeps for the backward.
-        logits: of those, what the output head puts out.
+        weights: weights of the backbone and the method.
+        gradients: gradients of learned parameters.
+        optimizer: moments, and master weights if the engine has them.
+        best: the best learned tensors so far.
+        activations: the other peak of a step: activations or tensors of the update, minus the
+            gradients that do not exist yet at that moment.
+        spare: the overhead of the allocator and the device's libraries.
+        kept: activations that the forward pass keeps for the backward pass.
+        logits: the part of `kept` that is the output of the output head.
     """
 
     weights: float
@@ -73,26 +72,25 @@ class Memory:
 
     @property
     def standing(self) -> float:
-        """What is there between steps."""
+        """Bytes between steps."""
         return self.weights + self.gradients + self.optimizer + self.best
 
     @property
     def peak(self) -> float:
-        """The most at once."""
+        """The most bytes at once."""
         return self.standing + self.activations + self.spare
 
 
-def memory(counts: Parameters, found: Trace, layout: Layout, own: Work) -> Memory:
-    """Return what a rank needs; `found` is the trace of its rows under its layout."""
-    learned = _learned(counts, layout)
+def memory(counts: Parameters, found: Trace, layout: Layout, step: Work) -> Memory:
+    """Return the memory of a rank; `found` is the trace of its rows."""
+    learned = _on_rank(counts.learned["total"], counts.learned_divided, layout)
     own_tensors = counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside
-    weights = _held(counts, layout) * _width(counts, layout) + FP32 * own_tensors
-    width = _width(counts, layout) if counts.tunes else FP32
-    gradients = (FP32 if layout.zero else width) * learned  # DeepSpeed adds them up in fp32
-    at_once = _at_once(found, gradients, own)
-    activations = max(at_once, _stepping(counts, layout))
+    held, of_backbone = _on_rank(counts.held, counts.divided, layout), _width(counts, layout)
+    width = of_backbone if counts.tunes else FP32
+    gradients = (FP32 if layout.zero else width) * learned  # DeepSpeed accumulates in fp32
+    activations = max(_at_once(found, gradients, step), _update(counts, layout, learned))
     return Memory(
-        weights=weights,
+        weights=held * of_backbone + FP32 * own_tensors,
         gradients=gradients,
         optimizer=_optimizer(layout, learned),
         best=width * learned,
@@ -104,56 +102,50 @@ def memory(counts: Parameters, found: Trace, layout: Layout, own: Work) -> Memor
 
 
 def per_member(counts: Parameters) -> float:
-    """Return the bytes that one more member of a population brings: its own tensors."""
+    """Return the bytes that one more member of a population adds."""
     return counts.learned["total"] * FP32 * (3 + MOMENTS)
 
 
 def files(counts: Parameters) -> dict[str, float]:
-    """Return the sizes of what a run keeps: to answer with, and to go on from."""
+    """Return the sizes of a run's files: its prompt and its saved state."""
     state = counts.learned["total"] * FP32 * (2 + MOMENTS)
     return {"prompt.safetensors": counts.exported, "state.safetensors": state}
 
 
-def _held(counts: Parameters, layout: Layout) -> float:
-    """Return the backbone's numbers on a rank."""
-    return counts.held - counts.divided + counts.divided / layout.model_parallel
-
-
-def _learned(counts: Parameters, layout: Layout) -> float:
-    own = counts.learned["total"] - counts.learned_divided
-    return own + counts.learned_divided / layout.model_parallel
+def _on_rank(total: int, divided: int, layout: Layout) -> float:
+    """Return the numbers on a rank if model parallelism divides some of them."""
+    return total - divided + divided / layout.model_parallel
 
 
 def _width(counts: Parameters, layout: Layout) -> int:
-    """Return the bytes of a number of the backbone: plain torch keeps a tuned one in fp32."""
+    """Return the bytes per number of the backbone; plain torch keeps a tuned one in fp32."""
     return FP32 if counts.tunes and not layout.zero else BYTES[layout.precision]
 
 
 def _optimizer(layout: Layout, learned: float) -> float:
-    """Return moments; ZeRO-1 has an fp32 master copy too, and divides all over its ranks."""
+    """Return the moments; ZeRO-1 adds an fp32 master copy and divides all over its ranks."""
     if not layout.zero:
         return FP32 * MOMENTS * learned
     return FP32 * (MOMENTS + 1) * learned / layout.data_parallel
 
 
-def _at_once(found: Trace, gradients: float, own: Work) -> float:
-    """Return the most alive in forward and backward, beside gradients counted whole.
+def _at_once(found: Trace, gradients: float, step: Work) -> float:
+    """Return the peak of forward and backward pass, without gradients, which are counted whole.
 
-    In a single pass they grow while activations go: then the first are not there yet at the peak
-    of the second.
+    In a single micro-batch, gradients grow while activations are freed: at the peak of
+    activations, gradients do not exist yet.
     """
-    if own.passes > 1:
+    if step.passes > 1:
         return found.peak
     return max(found.peak - gradients, found.peak - found.kept)
 
 
-def _stepping(counts: Parameters, layout: Layout) -> float:
-    """Return what the update has alive beside all that stands.
+def _update(counts: Parameters, layout: Layout, learned: float) -> float:
+    """Return the temporary bytes of the update.
 
-    On CUDA torch updates all tensors together, with a root of each; on a CPU one by one. DeepSpeed
-    has gradients of its share in fp32, and a bucket of them.
+    On CUDA torch updates all tensors together, with a square root of each; on a CPU one by one.
+    DeepSpeed has the fp32 gradients of its share, and a bucket.
     """
-    learned = _learned(counts, layout)
     if layout.zero:
         bucket = FP32 * min(learned, ZERO_BUCKET)
         return FP32 * learned / layout.data_parallel + bucket

@@ -1,4 +1,4 @@
-"""How many parameters a run holds and learns, by part, from sizes alone."""
+"""The total and learned parameters of a run, by part, from sizes alone."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from torch import nn
 from ptrun.method.base import Method
 
 _IN_A_LAYER = re.compile(r"\.\d+\.")
-_OWN_OUTPUT = "lm_head.weight"
+_UNTIED_OUTPUT = "lm_head.weight"
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,15 @@ class Parameters:
     """Counts of one run.
 
     Args:
-        learned: by part, as a result tells them, and `total`.
-        total: by part, frozen ones too; the backbone's is its published size.
-        held: numbers of the backbone in memory, output head and pooler included.
-        divided: those of them that model parallelism divides.
-        learned_divided: those of both.
+        learned: learned parameters by part as in a result, and `total`.
+        total: all parameters by part; the backbone's is its published size.
+        held: numbers of the backbone in memory, with output head and pooler.
+        divided: the held numbers that model parallelism divides.
+        learned_divided: the divided numbers that are learned.
         largest: numbers of the largest learned tensor.
-        exported: bytes of what suffices to answer with.
+        exported: bytes of the tensors that prediction needs.
         tunes: whether the backbone is learned.
-        frozen_beside: numbers of method and head that are not learned.
+        frozen_beside: frozen numbers of method and head.
     """
 
     learned: Mapping[str, int]
@@ -40,7 +40,7 @@ class Parameters:
 
 
 def count(method: Method) -> Parameters:
-    """Return the counts of a method on its backbone; both may be on the meta device."""
+    """Return the counts of a method and its backbone, which may be on the meta device."""
     backbone, learned = method.backbone, method.learned()
     counts = method.learned_parameters()
     named = {name: p for name, p in backbone.model.named_parameters() if "adapter" not in name}
@@ -64,9 +64,9 @@ def count(method: Method) -> Parameters:
 
 
 def _divided(name: str, parameter: nn.Parameter) -> bool:
-    """Return whether model parallelism divides it: the matrices of layers, an output of its own.
+    """Return whether model parallelism divides a parameter: matrices of layers, an untied output.
 
     Embeddings, norms and the table of relative positions are whole on every rank.
     """
     layer = _IN_A_LAYER.search(name) and parameter.dim() == 2 and "relative" not in name
-    return bool(layer) or name == _OWN_OUTPUT
+    return bool(layer) or name == _UNTIED_OUTPUT

@@ -1,9 +1,8 @@
-"""`ptrun plan --probe N`: N real steps of a run on this machine, which leave nothing behind."""
+"""`ptrun plan --probe N`: N real steps of a run on this machine, without files."""
 
 import gc
 import time
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -16,12 +15,12 @@ from ptrun.run.plan import Plan, split_of
 from ptrun.training.member import Member
 from ptrun.types import Example
 
-_SOME = 64  # examples that are answered, to know how long one takes
+_SOME = 64  # examples whose prediction is timed
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Seconds a step of all members of a pass, an answer, and of the whole run without loading."""
+    """Seconds of a step of all members, of one prediction, and of the run without loading."""
 
     step: float
     answer: float
@@ -29,13 +28,13 @@ class Probe:
 
 
 class _Clock:
-    """A journal that keeps nothing but the time of each step."""
+    """A journal that keeps only the time of each step."""
 
     def __init__(self) -> None:
         self.steps: list[float] = []
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Note when a step was done."""
+        """Record the time of a step."""
         if row["event"] == "step":
             self.steps.append(time.monotonic())
 
@@ -47,19 +46,19 @@ class _Clock:
 
 
 def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
-    """Return what a run takes here, from a few of its steps; the first is not counted.
+    """Return the times of a run here, from some of its steps without the first.
 
     Raises:
-        UserError: the data, the weights or the device are not here.
+        UserError: the data, the weights or the device are missing.
         RunFailed: a step failed.
     """
     if layout.ranks > 1:
         alone = "gpu" if layout.device == "cuda" else "cpu"
         raise UserError(
-            f"--probe {steps} takes its steps in one process, but hardware={layout.option} has "
-            f"{layout.ranks} ranks;\nleave --probe out, or type hardware={alone}."
+            f"--probe {steps} runs in one process, but hardware={layout.option} has "
+            f"{layout.ranks} ranks.\nLeave out --probe, or type hardware={alone}."
         )
-    gc.enable()  # the command does without; a training should not
+    gc.enable()  # the command disables it; training needs it
     planned = replace(planned, engine=planned.engine_component.build(planned.backbone))
     split = split_of(planned)[0]
     parts = divide(planned.build_method(), split)
@@ -82,7 +81,7 @@ def _population(planned: Plan) -> int:
 
 
 def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
-    """Return a member that takes so many steps, and answers one example at the end."""
+    """Return a member that takes `steps` steps and evaluates on one example."""
     train = replace(planned.train, max_steps=steps, eval_every=steps, eval_first=False)
     dev = part.split.dev[:1]
     return Member(
@@ -117,13 +116,10 @@ def _answer(planned: Plan, method: Method, examples: Sequence[Example]) -> float
 def _whole(
     planned: Plan, parts: Sequence[Part], members: Sequence[Member], step: float, answer: float
 ) -> float:
-    """Return the seconds of all steps, evaluations on dev, and the one on test."""
+    """Return the seconds of all steps, evaluations on dev, and the evaluation on test."""
     groups = -(-len(parts) // len(members))
-    train = copy(planned.train)
-    per_epoch = members[0].per_epoch
-    total = train.max_steps or train.epochs * per_epoch
-    if not members[0].learned:
-        total = 0
+    train, per_epoch = planned.train, members[0].per_epoch
+    total = (train.max_steps or train.epochs * per_epoch) if members[0].learned else 0
     evaluations = total // (train.eval_every or per_epoch) + 1
     dev = sum(len(part.split.dev) for part in parts) * evaluations
     test = sum(len(part.split.test) for part in parts)

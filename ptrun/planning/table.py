@@ -1,9 +1,9 @@
-"""What `ptrun plan` prints."""
+"""The tables and lines of `ptrun plan`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,15 +20,17 @@ _ROWS = {
     "weights": "weights",
     "gradients": "gradients",
     "optimizer": "optimizer state",
-    "best": "best so far",
-    "activations": "a step beside these",
+    "best": "best checkpoint",
+    "activations": "activations or update",
     "spare": "allocator and libraries",
     "peak": "peak",
+    "kept": "activations kept",
+    "logits": "logits of these",
 }
 
 
 def jobs_table(jobs: Sequence[Job], seconds: Sequence[float | None]) -> Table:
-    """Return the jobs with their state, and their time if it was probed."""
+    """Return the jobs with their state, and their time if probed."""
     timed = any(own is not None for own in seconds)
     table = Table("job", "state", "run", *(["time"] if timed else []))
     for own, took in zip(jobs, seconds, strict=True):
@@ -39,7 +41,7 @@ def jobs_table(jobs: Sequence[Job], seconds: Sequence[float | None]) -> Table:
 
 
 def counts_table(costs: Costs) -> Table:
-    """Return learned and all parameters by part."""
+    """Return the learned and all parameters by part."""
     table = Table("parameters", *_PARTS, "total", title_justify="left")
     learned, total = costs.counts.learned, costs.counts.total
     table.add_row("learned", *(f"{learned[part]:,}" for part in (*_PARTS, "total")))
@@ -48,33 +50,26 @@ def counts_table(costs: Costs) -> Table:
     return table
 
 
-def memory_table(costs: Costs, layouts: Sequence[Layout]) -> Table:
-    """Return memory a rank, engines side by side; the first is the chosen one."""
-    chosen = layouts[0]
-    table = Table(f"GiB a rank, {costs.length} tokens a text", *(own.title for own in layouts))
+def memory_table(costs: Costs, layouts: Sequence[Layout]) -> RenderableType:
+    """Return the memory of a rank for each engine; the chosen engine comes first."""
+    table = Table(f"GiB per rank, {costs.length} tokens per text", *(own.title for own in layouts))
     found = [_memory(costs, own) for own in layouts]
     for key, title in _ROWS.items():
-        table.add_row(title, *(_gib(getattr(own, key)) if own else "-" for own in found))
-    table.add_section()
-    table.add_row("activations kept", *(_gib(own.kept) if own else "-" for own in found))
-    table.add_row("logits of these", *(_gib(own.logits) if own else "-" for own in found))
+        cells = (_gib(getattr(own, key)) if own else "-" for own in found)
+        table.add_row(title, *cells, end_section=key == "peak")
     works = [costs.work(own) for own in layouts]
-    table.add_row("rows at once x passes", *(f"{own.rows} x {own.passes}" for own in works))
-    both = Table.grid()
-    both.add_row(table)
-    other = not chosen.checkpointing
-    both.add_row(f"With hardware.checkpointing={str(other).lower()} {_other(costs, chosen)}")
-    return both
+    table.add_row("rows x micro-batches", *(f"{own.rows} x {own.passes}" for own in works))
+    return Group(table, _other_checkpointing(costs, layouts[0]))
 
 
-def _other(costs: Costs, chosen: Layout) -> str:
-    """Return what the other choice of checkpointing keeps on the chosen engine."""
-    found = _memory(costs, replace(chosen, checkpointing=not chosen.checkpointing))
+def _other_checkpointing(costs: Costs, chosen: Layout) -> str:
+    other = replace(chosen, checkpointing=not chosen.checkpointing)
+    found = _memory(costs, other)
+    line = f"With hardware.checkpointing={str(other.checkpointing).lower()}"
     if found is None:
-        return "it cannot be divided so"
-    return (
-        f"{chosen.option} keeps {_gib(found.kept)} GiB of activations, peak {_gib(found.peak)} GiB."
-    )
+        return f"{line} the backbone cannot be divided"
+    sizes = f"{_gib(found.kept)} GiB of activations, peak {_gib(found.peak)} GiB."
+    return f"{line} {chosen.option} keeps {sizes}"
 
 
 def _memory(costs: Costs, layout: Layout) -> Memory | None:
@@ -87,7 +82,7 @@ def _memory(costs: Costs, layout: Layout) -> Memory | None:
 def fit_lines(
     costs: Costs, layouts: Sequence[Layout], devices: Sequence[Device]
 ) -> list[RenderableType]:
-    """Return what fits on each device, and what to type where the chosen engine does not."""
+    """Return what fits on each device, and what to type if the chosen engine does not fit."""
     lines: list[RenderableType] = []
     for device in devices:
         table = Table(escape(device.name), f"of {device.total / GIB:.1f} GiB")
@@ -95,12 +90,12 @@ def fit_lines(
         for own in suited:
             found = _memory(costs, own)
             need = found.peak * ranks_here(own, device) if found else 0.0
-            table.add_row(own.title, verdict(need, device) if found else "cannot be divided so")
+            table.add_row(own.title, verdict(need, device) if found else "cannot be divided")
         if suited:
             lines.append(table)
         lines += _advised(costs, layouts, device)
     if layouts[0].device not in {device.kind for device in devices}:
-        lines.append("No CUDA device is here; --device-gib 80 plans for one of 80 GiB.")
+        lines.append("No CUDA device is here. Type --device-gib 80 to plan for one of 80 GiB.")
     return lines
 
 
@@ -109,40 +104,38 @@ def _advised(costs: Costs, layouts: Sequence[Layout], device: Device) -> list[Re
     found = _memory(costs, chosen) if chosen.device == device.kind else None
     if found is None or fits(found.peak * ranks_here(chosen, device), device):
         return []
-    told = advice(costs, chosen, layouts[1:], device)
-    if not told:
-        return [f"Nothing that is known makes it fit on {escape(device.name)}."]
-    return ["To make it fit, type:", *(f"  {escape(one)}" for one in told)]
+    lines = advice(costs, chosen, layouts[1:], device)
+    if not lines:
+        return [f"No known change makes it fit on {escape(device.name)}."]
+    return ["To make it fit, type:", *(f"  {escape(one)}" for one in lines)]
 
 
 def population_line(
     costs: Costs, layout: Layout, devices: Sequence[Device]
 ) -> list[RenderableType]:
-    """Return how many members fit over one copy of a frozen backbone."""
+    """Return how many members fit with one copy of a frozen backbone."""
     each = per_member(costs.counts)
     found = _memory(costs, layout)
     if costs.counts.tunes or not each or found is None or layout.zero:
         return []
     lines: list[RenderableType] = []
     for device in (own for own in devices if own.kind == layout.device):
-        left = device.free - found.peak + each
-        count = max(0, int(left // each))
+        count = max(0, int((device.free - found.peak + each) // each))
         lines.append(
-            f"{count:,} members fit over one copy on {escape(device.name)}, "
-            f"{_size(each)} each; hardware.token_budget bounds what they share."
+            f"{count:,} members fit with one backbone on {escape(device.name)}, {_size(each)} each."
+            " hardware.token_budget limits their shared activations."
         )
     return lines
 
 
 def file_line(costs: Costs) -> str:
-    """Return the sizes of what a run keeps."""
-    return "Files: " + ", ".join(
-        f"{name} {_size(size)}" for name, size in files(costs.counts).items()
-    )
+    """Return the sizes of the files of a run."""
+    sizes = files(costs.counts).items()
+    return "Files: " + ", ".join(f"{name} {_size(size)}" for name, size in sizes)
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as a person says them."""
+    """Return a time in seconds, minutes or hours."""
     if seconds is None:
         return "-"
     if seconds < 120:

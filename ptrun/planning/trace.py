@@ -1,7 +1,7 @@
-"""What one micro-batch keeps in memory: a step of the method, followed on the meta device.
+"""The memory of one micro-batch: a step of the method, traced on the meta device.
 
-A deep encoder-decoder is followed with few layers: a layer more costs the same everywhere, so that
-three shallow models tell the deep one.
+A deep encoder-decoder is traced with few layers. Each further layer costs the same, so three
+shallow models determine the deep one.
 """
 
 import gc
@@ -26,19 +26,19 @@ from ptrun.readout.base import Batch, Features, Row, collate
 from ptrun.task.base import Task
 
 DECODER_TOKENS = 3
-"""What a decoder reads of an answer in a word: its start, a sentinel, the word."""
+"""Tokens that a decoder reads for a one-word target: its start, a sentinel, the word."""
 
-_DEEP = 12  # layers of both stacks, from which on an encoder-decoder is followed shallow
+_DEEP = 12  # more layers of both stacks are traced with shallow models
 _PHASES = 5
 _EVERYWHERE = ("tagging", "extraction", "multispan")  # kinds of task that read every token
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is followed: so many rows of so many tokens, and in which precision.
+    """The traced rows of `length` tokens, and their precision.
 
-    `autocast`: a tuned backbone of fp32 weights computes in bf16. `narrow`: model parallelism
-    leaves a rank this part of the heads and of the feed-forward's width.
+    `autocast`: a tuned backbone with fp32 weights computes in bf16. `narrow`: the number by which
+    model parallelism divides the heads and the feed-forward width.
     """
 
     rows: int
@@ -51,14 +51,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Trace:
-    """Bytes beside weights, gradients and the optimizer's.
+    """Bytes without weights, gradients and optimizer state.
 
     Args:
-        kept: alive when the backward begins.
-        peak: the most alive at once.
-        logits: of what is read through the output head, part of `kept`.
-        fixed: casts of weights, whatever the batch; part of all but `logits`.
-        small: the most alive at once of blocks under `live.HEAP_BLOCK`.
+        kept: bytes when the backward pass starts.
+        peak: the most bytes at once.
+        logits: output of the output head, part of `kept`.
+        fixed: casts of weights, independent of the batch; part of `kept` and `peak`.
+        small: the most bytes at once in blocks under `live.HEAP_BLOCK`.
     """
 
     kept: float
@@ -68,31 +68,26 @@ class Trace:
     small: float
 
     def scaled(self, share: float) -> "Trace":
-        """Return what a batch of so many times the rows keeps."""
-        grown = {
-            name: self.fixed + (getattr(self, name) - self.fixed) * share
-            for name in ("kept", "peak")
-        }
-        return Trace(
-            **grown, logits=self.logits * share, fixed=self.fixed, small=self.small * share
-        )
+        """Return the trace of a batch with `share` times the rows."""
+        kept, peak = (self.fixed + (n - self.fixed) * share for n in (self.kept, self.peak))
+        return Trace(kept, peak, self.logits * share, self.fixed, self.small * share)
 
 
 Made = Callable[[PretrainedBackbone], Method]
 
 
 def trace(component: Component, backbone: PretrainedBackbone, task: Task, case: Case) -> Trace:
-    """Return what a case keeps; `component` is the method's.
+    """Return the trace of a case; `component` is the method's.
 
     Raises:
-        UserError: the method cannot be made of this backbone.
+        UserError: the method does not suit this backbone.
     """
     made = partial(_made, component, task)
     shape = backbone.shape
     if shape.decoder_layers and shape.layers + shape.decoder_layers > _DEEP:
         try:
             return _trace(_deep(made, backbone, case))
-        except UserError:  # such as an interval of layers that a shallow model does not have
+        except UserError:  # such as layers that a shallow model lacks
             pass
     return _trace(_follow(made(_like(backbone, case.narrow)), case))
 
@@ -109,9 +104,9 @@ def _trace(found: list[float]) -> Trace:
 
 
 def _deep(made: Made, backbone: PretrainedBackbone, case: Case) -> list[float]:
-    """Return the figures of the whole depth from those of (2, 2), (3, 2) and (2, 3) layers.
+    """Return the figures of the full depth from those of (2, 2), (3, 2) and (2, 3) layers.
 
-    A first layer alone differs: the others are handed its position bias.
+    Only the first layer differs: it computes the position bias of all layers.
     """
     shape = backbone.shape
     one, wide, high = (
@@ -125,7 +120,7 @@ def _deep(made: Made, backbone: PretrainedBackbone, case: Case) -> list[float]:
 def _like(
     backbone: PretrainedBackbone, narrow: int, depth: tuple[int, int] | None = None
 ) -> PretrainedBackbone:
-    """Return a backbone as it is on one rank of so many, of so many layers, on the meta device."""
+    """Return the backbone of one rank, with `depth` layers, on the meta device."""
     other = copy(backbone)
     for derived in ("model", "shape"):
         other.__dict__.pop(derived, None)
@@ -140,22 +135,22 @@ def _like(
 
 
 def _follow(method: Method, case: Case) -> list[float]:
-    """Return kept, logits, casts, and the peaks (all, and of small blocks) of five phases.
+    """Return kept, logits, casts, and the peaks (all blocks, small blocks) of five phases.
 
-    They end with the encoder's forward, the forward, the decoder's backward, the last encoder
-    layer's, and all; in each the peak grows evenly with the layers.
+    The phases end after the encoder's forward pass, the forward pass, the backward passes of the
+    decoder and of the last encoder layer, and the step. Each peak is linear in the layers.
     """
     backbone = method.backbone
     backbone.model.to(case.dtype)
     batch = collate(_rows(method, case), row_keys(1, 1, range(case.rows)), torch.device("meta"))
     method.placed()
-    _begin(method)
+    _add_gradients(method)
     known = [*backbone.model.parameters(), *backbone.model.buffers(), *method.parameters()]
     cast = Cast()
     modes: list[Any] = [Fused(), cast] if case.autocast else [Fused()]
     if case.checkpointing:
         _checkpoint(backbone, modes)
-    gc.disable()  # of thousands of tensors; each goes when its last reference does
+    gc.disable()  # thousands of tensors; reference counts free each of them
     try:
         with Live([*known, *(p.grad for p in known if p.grad is not None)]) as live:
             return _step(method, batch, live, modes, cast)
@@ -163,8 +158,8 @@ def _follow(method: Method, case: Case) -> list[float]:
         gc.enable()
 
 
-def _begin(method: Method) -> None:
-    """Let what is learned have gradients, which stand already and are counted elsewhere."""
+def _add_gradients(method: Method) -> None:
+    """Give learned parameters gradients, which are counted elsewhere."""
     for parameter in method.learned().values():
         parameter.requires_grad_(True)
         parameter.grad = torch.empty_like(parameter)
@@ -173,7 +168,7 @@ def _begin(method: Method) -> None:
 def _checkpoint(backbone: PretrainedBackbone, modes: list[Any]) -> None:
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # it would tell that a cache nobody uses is off
+    logging.set_verbosity_error()  # it warns that an unused cache is off
     backbone.checkpoint(True)
     contexts = recomputed(backbone.injection.replay, modes)
     backbone.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
@@ -199,34 +194,34 @@ def _step(method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast
 
 
 def _phases(backbone: PretrainedBackbone, turn: Callable[[], Any]) -> list[Any]:
-    """Call `turn` after the encoder's forward, the decoder's backward, the last encoder layer's."""
+    """Call `turn` after the encoder's forward pass and the backward passes of `_follow`."""
     if backbone.family != "seq2seq":
         return []
     encoder = backbone.model.encoder
 
-    def told(tensor: Tensor) -> None:
+    def on_gradient(tensor: Tensor) -> None:
         if tensor.requires_grad:
             tensor.register_hook(lambda _: turn())  # type: ignore[no-untyped-call]
 
     def read(_module: object, _given: object, out: Any) -> None:
         turn()
-        told(out.last_hidden_state)
+        on_gradient(out.last_hidden_state)
 
     return [
         encoder.register_forward_hook(read),
-        encoder.block[-1].register_forward_pre_hook(lambda _m, given: told(given[0])),
+        encoder.block[-1].register_forward_pre_hook(lambda _m, inputs: on_gradient(inputs[0])),
     ]
 
 
 def _loss(output: BackboneOutput) -> Tensor:
-    """Return a loss as those of the read-outs are: a softmax over what is asked for, in fp32."""
-    asked = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
-    losses = [functional.log_softmax(t.float(), dim=-1)[:, 0].sum() for t in asked]
+    """Return a loss like those of the read-outs: a softmax over each output, in fp32."""
+    outputs = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
+    losses = [functional.log_softmax(t.float(), dim=-1)[:, 0].sum() for t in outputs]
     return torch.stack(losses).sum()
 
 
 def _rows(method: Method, case: Case) -> list[Features]:
-    """Return rows that are alike, without a tokenizer: ids and positions do not matter here."""
+    """Return equal rows without a tokenizer: ids and positions do not matter here."""
     pattern = getattr(getattr(method.readout, "pvp", None), "pattern", None)
     decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
     decodes = decodes or (method.backbone.family == "infilling" and pattern is not None)

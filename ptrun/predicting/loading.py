@@ -1,4 +1,4 @@
-"""A finished run made ready to answer, with what is typed over what it was asked for."""
+"""A finished run, loaded for prediction with the options of the command line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,16 +18,16 @@ from ptrun.run.store import bound_to
 from ptrun.run.tuned_backbone import tuned_by
 from ptrun.task.base import Task
 
-_WHOLE = ("hardware", "data_dir", "outputs")  # said to the root of a configuration
+_WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set
 _INSIDE = ("backbone.path", "start", "method.glove", "method.pattern", "task.vocabulary")
 
 
 def ready(given: str, typed: Sequence[str]) -> Finished:
-    """Return a finished run, its backbone's weights not read yet.
+    """Return a finished run; `load` reads the backbone's weights later.
 
     Raises:
-        UserError: there is no such run, it has not finished, a key is not to be typed here, or what
-            it was made with is gone or another.
+        UserError: the run is missing or unfinished, a key is not allowed, or a file that the run
+            used is missing or has changed.
     """
     keys = {one: one.partition("=")[0] for one in typed}
     _check_keys(keys)
@@ -35,7 +35,7 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
     run = find(given, "predict", Path(*outputs[-1:] or ["outputs"]).expanduser())
     if run.result.status != "finished":
         raise UserError(f"predict {run.folder}: this run failed ({run.result.reason}).")
-    config = _asked(run, keys)
+    config = _config(run, keys)
     _check_method(run, config)
     backbone = _backbone(run, config, "backbone.path" in keys.values())
     tensors, found = learned(run.folder, run.result, backbone)
@@ -47,28 +47,27 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
 def _check_keys(keys: Mapping[str, str]) -> None:
     for one, key in keys.items():
         if "=" not in one:
-            raise UserError(f"predict takes one run, got {one} too; options are KEY=VALUE.")
+            raise UserError(f"predict takes one run, but got {one} too. Options are KEY=VALUE.")
         if key in ("input", "output"):
             raise UserError(f"predict {one}: type --{key} {one.partition('=')[2]}.")
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):
             allowed = ", ".join((*_WHOLE, "hardware.KEY", *_INSIDE))
             raise UserError(
-                f"predict {one}: the run is done, and answers as it was learned; to be typed here "
-                f"are {allowed}."
+                f"predict {one}: a finished run cannot change this. Allowed: {allowed}."
             )
 
 
-def _asked(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a run was asked for, with what is typed now.
+def _config(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the run's configuration with the options of the command line.
 
     Raises:
-        UserError: the run does not tell, a value is not readable, or its hardware does not answer.
+        UserError: the run has no configuration, a value is invalid, or the hardware cannot predict.
     """
     kept = request.read(run.folder)
     if kept is None:
         raise UserError(
-            f"predict {run.folder}: made before runs kept what they were asked for "
-            f"({request.FILE}); type its command again with rerun=true."
+            f"predict {run.folder}: an older version made this run, without its configuration "
+            f"({request.FILE}). Type its command again with rerun=true."
         )
     whole = composed([one for one, key in keys.items() if key in _WHOLE]).config
     config = dict(kept.config)
@@ -82,36 +81,33 @@ def _asked(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
     build.check({"hardware": config["hardware"]})
     if build.target("hardware", config["hardware"]) is not TorchEngine:
         raise UserError(
-            f"predict {run.folder}: it ran on several processes (hardware="
-            f"{kept.names['hardware']}), one answers; type hardware=gpu or hardware=cpu."
+            f"predict {run.folder}: hardware={kept.names['hardware']} has several processes, but "
+            "predict runs in one. Type hardware=gpu or hardware=cpu."
         )
     return config
 
 
 def _check_method(run: Run, config: Mapping[str, Any]) -> None:
-    """Refuse where a file that the method reads is gone, or has another content.
-
-    Raises:
-        UserError: which, and what to type.
-    """
+    """Refuse a missing or changed file of the method."""
     node = config["method"]
     for key, place in gone(config):
         if key.startswith("method."):
+            form = "@FILE" if place.startswith("@") else "PATH"
             raise UserError(
-                f"predict {run.folder}: gone from here: {key}={place}; type {key}="
-                f"{'@FILE' if place.startswith('@') else 'PATH'}, where it is now."
+                f"predict {run.folder}: {key}={place} is missing. Type {key}={form} with its "
+                "current place."
             )
-    made: type[Method] = build.target("method", node)
-    parts = {"backbone": {}, "task": {}, "method": made.told(node)}
+    method: type[Method] = build.target("method", node)
+    parts = {"backbone": {}, "task": {}, "method": method.told(node)}
     if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
         raise UserError(
-            f"predict {run.folder}: a file that its method reads has another content now; type "
-            "method.pattern=@FILE or method.glove=FILE, as it was."
+            f"predict {run.folder}: a file of its method has changed. Type method.pattern=@FILE or "
+            "method.glove=FILE with the original content."
         )
 
 
 def _backbone(run: Run, config: Mapping[str, Any], typed: bool) -> PretrainedBackbone:
-    """Return the backbone; as another run tuned it, where this one began so."""
+    """Return the backbone, with the weights that a start from another run tuned."""
     path = config["backbone"]["path"] if typed else None
     backbone = backbone_of(run.result, path)
     if "+" in run.result.manifest["backbone"]["weights"]:
@@ -122,13 +118,13 @@ def _backbone(run: Run, config: Mapping[str, Any], typed: bool) -> PretrainedBac
 
 
 def _task(run: Run, config: Mapping[str, Any], found: Mapping[str, Any] | None) -> Task:
-    """Return the task, its labels as they were learned.
+    """Return the task with the labels of the run.
 
     Raises:
-        UserError: they are not kept, or the words it may answer were read from other data.
+        UserError: the run has no labels, or its vocabulary was read from other data.
     """
     node = config["task"]
-    if "corpus" in (node.get("source") or {}):  # with the labels of what labelled it
+    if "corpus" in (node.get("source") or {}):  # keeps the labels of the labeller
         node = {**run.result.config["task"], "source": {"pocket": node["name"]}}
     try:
         task = recalled(node, found, config["data_dir"])
@@ -136,7 +132,7 @@ def _task(run: Run, config: Mapping[str, Any], found: Mapping[str, Any] | None) 
         raise UserError(f"predict {run.folder}: {error}") from error
     if node.get("vocabulary") and task.digest() != run.result.config["data"]:
         raise UserError(
-            f"predict {run.folder}: task.vocabulary={node['vocabulary']} or the task's data are "
-            "not those of the run; type task.vocabulary=FILE or data_dir=DIR, as they were."
+            f"predict {run.folder}: task.vocabulary={node['vocabulary']} or the task's data have "
+            "changed. Type task.vocabulary=FILE or data_dir=DIR with the original data."
         )
     return task

@@ -1,4 +1,4 @@
-"""Rows of a user's file as the run's task asks them, each checked, one after another."""
+"""The rows of a user's file as checked examples of the run's task."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ _ID = "id"
 
 @dataclass(frozen=True)
 class Question:
-    """A row to be answered, and the id that its answer has."""
+    """A row as an example, and the id of its prediction."""
 
     id: int | str
     example: Example
 
 
 def questions(file: Path, task: Task, parts: Collection[str]) -> Iterator[Question]:
-    """Yield a question for each row of a file, in order; memory is that of some rows.
+    """Yield each row of a file in order; only a few rows are in memory at once.
 
-    `parts` are the relations that were learned apart, or "" alone.
+    `parts` are the relations with their own prompt, or only "".
 
     Raises:
-        UserError: the file is not there, empty, or lacks a field; a row has none of it, or is about
-            a relation that was not learned.
+        UserError: the file is missing, empty or without a required field, or a row has an empty
+            field or a relation that was not learned.
     """
     known = columns(file)
     _check_fields(file, task, known)
@@ -55,7 +55,7 @@ def _check_fields(file: Path, task: Task, known: Collection[str]) -> None:
 
 
 def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
-    """Refuse a field without a value; in a table of text cells that is an empty one."""
+    """Refuse a field without a value; in a table of text, an empty cell has none."""
     for field in task.reads:
         found = row.data.get(field, "null")
         if found is None or (cells and not str(found).strip()):
@@ -66,10 +66,10 @@ def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
 
 
 def _name(row: Row, number: int, task: Task) -> int | str:
-    """Return the row's own id where it has one, else its number."""
+    """Return the id of the row, else its number."""
     found = None if _ID in task.reads else row.data.get(_ID)
     if found is None or found == "":
         return number
     if isinstance(found, bool) or not isinstance(found, int | str):
-        raise UserError(f"{row.where}: id is {shown(found)}; expected a text or a number, or none.")
+        raise UserError(f"{row.where}: id is {shown(found)}; expected a text, a number, or no id.")
     return found

@@ -1,4 +1,4 @@
-"""Where answers go: standard output, or a file that is there whole or not at all."""
+"""The output of predictions: standard output, or a file that appears only when it is complete."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 
 
 class Lines:
-    """Takes lines; what was taken is seen at once by who reads along."""
+    """A text output that flushes after each write."""
 
     def __init__(self, opened: TextIO, name: str):
         self._opened, self._name = opened, name
@@ -21,8 +21,8 @@ class Lines:
         """Write lines.
 
         Raises:
-            UserError: there is no room for them.
-            BrokenPipeError: nobody reads them any more.
+            UserError: the output cannot be written, as on a full disk.
+            BrokenPipeError: the reader has closed the pipe.
         """
         try:
             self._opened.writelines(f"{line}\n" for line in lines)
@@ -35,10 +35,10 @@ class Lines:
 
 @contextmanager
 def lines_to(file: Path | None) -> Iterator[Lines]:
-    """Yield what takes the lines of a file, which gets its name when all are there.
+    """Yield an output for lines. A file gets its name after the last line.
 
     Raises:
-        UserError: there is such a file, no folder for it, or it cannot be written.
+        UserError: the file exists, its folder is missing, or it cannot be written.
     """
     if file is None:
         if isinstance(sys.stdout, TextIOWrapper):
@@ -64,9 +64,9 @@ def lines_to(file: Path | None) -> Iterator[Lines]:
 
 def _check_new(file: Path) -> None:
     if file.exists():
-        raise UserError(f"--output {file}: there is such a file; give another name, or remove it.")
+        raise UserError(f"--output {file}: the file exists. Type another name, or remove it.")
     if not file.parent.is_dir():
-        raise UserError(f"--output {file}: no folder {file.parent}; make it first.")
+        raise UserError(f"--output {file}: the folder {file.parent} is missing. Make it first.")
 
 
 def _unwritable(name: str, error: OSError) -> UserError:

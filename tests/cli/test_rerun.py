@@ -21,7 +21,7 @@ def test_a_run_is_done_again_beside_the_old_one_to_the_last_bit(ptrun):
     assert "reruns" not in ptrun("report", "outputs").stdout
     again = ptrun("rerun", str(file.parent), "seed=2", "train.lr=1e-2")
     assert "train.lr  0.07 → 0.01" in again.stdout and "seed  1 → 2" in again.stdout
-    assert "two runs, not one: they differ in train.lr, seed" in again.stdout
+    assert "different configurations: they differ in train.lr, seed" in again.stdout
     assert ptrun.folder.joinpath("outputs/runs").is_dir() and len(ptrun.results()) == 4
 
 

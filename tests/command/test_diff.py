@@ -20,7 +20,7 @@ def lines(a, b):
 def test_equal_runs_are_equal_to_the_last_bit(tmp_path):
     own, other = made(tmp_path / "a"), made(tmp_path / "b", manifest={"seconds": 99})
     assert lines(own, other)[-1] == (
-        "equal to the last bit: metrics, answers, learned tensors, rows of metrics.jsonl"
+        "equal to the last bit: metrics, predictions, learned tensors, rows of metrics.jsonl"
     )
     (other / "prompt.safetensors").unlink()
     assert lines(own, other)[-1] == "not compared: no prompt.safetensors in B"
@@ -32,10 +32,10 @@ def test_what_should_be_equal_and_is_not_is_said_with_the_first_step(tmp_path):
     written(other / "metrics.jsonl", rows)
     save_file({"prompt.rows": array(3.0)}, other / "prompt.safetensors")
     text = "\n".join(lines(own, other))
-    assert "SHOULD BE EQUAL AND ARE NOT: one configuration, but other learned tensors" in text
+    assert "SHOULD BE EQUAL AND ARE NOT: one configuration, but different learned tensors" in text
     assert "first difference in metrics.jsonl: step 2 (step): loss 0.5 → 0.5000001" in text
     assert "learned tensors that differ: prompt.rows" in text
-    assert "what differs beside the configuration: versions torch" in text
+    assert "differences outside the configuration: versions torch" in text
 
 
 def test_a_row_that_one_run_alone_has_is_named(tmp_path):
@@ -55,15 +55,15 @@ def test_keys_seeds_data_and_metrics_are_told_by_path(tmp_path):
     assert "digest          aa → other" in text and "train.ids_hash  ee → ff" in text
     assert "train.ids " not in text
     assert "test f1  60.00 → 61.25  +1.25" in text and "dev f1   50.00 → 50.00  equal" in text
-    assert text.splitlines()[-1].startswith("two runs, not one: they differ in train.lr")
+    assert text.splitlines()[-1].startswith("different configurations: they differ in train.lr")
 
 
 @pytest.mark.parametrize(
     ("own", "other", "told_"),
     [
-        ("yes", "no", "1 right only in A, 0 right only in B"),
-        ("no", "yes", "0 right only in A, 1 right only in B"),
-        ("no", "maybe", "0 right only in A, 0 right only in B, 1 wrong in both"),
+        ("yes", "no", "1 correct only in A, 0 correct only in B"),
+        ("no", "yes", "0 correct only in A, 1 correct only in B"),
+        ("no", "maybe", "0 correct only in A, 0 correct only in B, 1 wrong in both"),
     ],
 )
 def test_answers_are_compared_by_id(tmp_path, own, other, told_):
@@ -72,7 +72,7 @@ def test_answers_are_compared_by_id(tmp_path, own, other, told_):
         rows = [{"id": "1", "prediction": answer, "target": "yes"}]
         written(folder / "predictions.jsonl", [*rows, {"id": answer, "prediction": 0, "target": 0}])
     text = "\n".join(lines(*folders))
-    assert f"  1 answered differently: {told_}" in text
+    assert f"  1 predictions differ: {told_}" in text
     assert "1 examples in both, 1 only in A, 1 only in B" in text
     assert f'1: "{own}" → "{other}" (target "yes")' in text
 
@@ -80,12 +80,12 @@ def test_answers_are_compared_by_id(tmp_path, own, other, told_):
 @pytest.mark.parametrize(
     ("target", "own", "other", "told_"),
     [
-        ([{"text": "The Mill", "start": 0}], "mill", "dam", "1 right only in A"),
-        ([], "", "dam", "1 right only in A"),
-        ([{"text": "x"}, {"text": "y"}], ["x"], ["y", "x"], "1 right only in B"),
-        ([{"text": "The Mill"}], "mill", "Mill", "1 right in both, in other words"),
+        ([{"text": "The Mill", "start": 0}], "mill", "dam", "1 correct only in A"),
+        ([], "", "dam", "1 correct only in A"),
+        ([{"text": "x"}, {"text": "y"}], ["x"], ["y", "x"], "1 correct only in B"),
+        ([{"text": "The Mill"}], "mill", "Mill", "1 correct in both, with different texts"),
         (2.5, 2.0, 4.0, "1 nearer in A"),
-        (2.5, 2.0, 3.0, "1 as near in both"),
+        (2.5, 2.0, 3.0, "1 equally near"),
     ],
 )
 def test_questions_and_numbers_have_rules_of_their_own(tmp_path, target, own, other, told_):
@@ -101,7 +101,7 @@ def test_a_failed_run_is_told_as_such(tmp_path):
     other = made(tmp_path / "b", status="failed", reason="loss nan", metrics={})
     text = "\n".join(lines(own, other))
     assert "status  finished → failed" in text and "test f1  60.00 → -" in text
-    assert "but other metrics, status" in text
+    assert "but different metrics, status" in text
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):

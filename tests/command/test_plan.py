@@ -40,7 +40,7 @@ def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
     out = typed("seed=1,2", "task=pocket_sentiment", "method=prompt_tuning,ptuning_v2")
     assert out.count(" new ") == 4 and "seed=2 method=ptuning_v2" in out
     assert out.count("prompt_tuning · pocket_bert · pocket_sentiment · full") == 1
-    assert out.count("GiB a rank") == 2, "seeds need the same"
+    assert out.count("GiB per rank") == 2, "seeds need the same"
     assert "longest of 256 training examples" in out and "Steps: " in out
     assert not (tmp_path / "outputs").exists()
 
@@ -48,7 +48,7 @@ def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
 def test_eleven_billion_are_planned_without_weights_or_data(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "20")
     assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
-    assert "64 tokens, as asked" in out and "Steps: not known without the data" in out
+    assert "64 tokens, as requested" in out and "Steps: not known without the data" in out
     assert "GiB too much" in out and "a device of 20 GiB" in out
     assert "hardware=zero1_mp4  (" in out and "GiB on each of 4)" in out
     assert "hardware.token_budget=" not in out.split("To make it fit")[1].split("members fit")[0]
@@ -57,7 +57,7 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
 
 def test_what_fits_nowhere_is_said(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "4")
-    assert "Nothing that is known makes it fit" in out, "a quarter of the weights alone is more"
+    assert "No known change makes it fit" in out, "a quarter of the weights alone is more"
 
 
 def test_what_to_type_is_what_was_computed_to_fit(typed):
@@ -124,7 +124,7 @@ def test_devices_are_this_machines_and_the_one_asked_about():
 def test_a_verdict_names_both_sizes():
     own = Device("x", "cpu", 8 * GIB, 4 * GIB)
     assert verdict(2 * GIB, own) == "fits: 2.0 of 4.0 GiB free"
-    assert verdict(6 * GIB, own) == "fits once other programs leave: 6.0 of 8.0 GiB"
+    assert verdict(6 * GIB, own) == "fits if other programs end: 6.0 of 8.0 GiB"
     assert verdict(9 * GIB, own) == "1.0 GiB too much: 9.0 of 8.0 GiB"
     assert fits(6 * GIB, own) and not fits(6 * GIB, Device("x", "cuda", 8 * GIB, 4 * GIB))
 

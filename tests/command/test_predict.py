@@ -178,14 +178,14 @@ def test_a_table_is_answered_after_its_training_files_are_gone(
     lines = asked(folder, file, capsys)
     assert [line["id"] for line in lines] == [f"r{i}" for i in range(SIZES["test"])]
     assert {line["answer"] for line in lines} <= {"1", "5"}
-    monkeypatch.setattr(answering, "_TOGETHER", 5)  # whatever rows are read together
+    monkeypatch.setattr(answering, "_CHUNK", 5)  # whatever rows are read together
     out = tmp_path / "answers.jsonl"
     below = f"outputs={folder.parents[1]}"
     assert asked(folder.name[:-2], file, capsys, "--output", out, below) == []
     assert [line["answer"] for line in read(out)] == [line["answer"] for line in lines]
-    with pytest.raises(UserError, match="there is such a file"):
+    with pytest.raises(UserError, match=r"the file exists\. Type another name"):
         asked(folder, file, capsys, "--output", out)
-    with pytest.raises(UserError, match=r"no folder .*; make it first"):
+    with pytest.raises(UserError, match=r"the folder .* is missing\. Make it first"):
         asked(folder, file, capsys, "--output", tmp_path / "none" / "out")
     assert [f.name for f in tmp_path.iterdir()] == ["answers.jsonl"]
 
@@ -238,12 +238,12 @@ def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, cap
 
 
 OPTIONS = {
-    "train.lr=1": "the run is done, and answers as it was learned",
-    "task=csv": "to be typed here are hardware",
+    "train.lr=1": "a finished run cannot change this",
+    "task=csv": "Allowed: hardware",
     "input=x": "type --input x",
     "more": "predict takes one run",
     "hardware.tokens=1": "hardware.tokens: unknown",
-    "hardware=zero1": "several processes .*type hardware=gpu or hardware=cpu",
+    "hardware=zero1": "several processes.* Type hardware=gpu or hardware=cpu",
 }
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_finished_run_is_told(own, tmp_path, capsys):
         asked(copy, file, capsys)
     (copy / "result.json").write_text(json.dumps(done))
     (copy / "run.yaml").unlink()
-    with pytest.raises(UserError, match="made before runs kept what they were asked for"):
+    with pytest.raises(UserError, match="an older version made this run"):
         asked(copy, file, capsys)
 
 
@@ -295,7 +295,7 @@ def test_a_prompt_without_the_labels_of_its_task_is_refused(own, tmp_path, capsy
 
 def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
     folder, file = own
-    calls, answered = [], answering.answers
+    calls, answered = [], answering.predictions
 
     def killed(*arguments):
         calls.append(1)
@@ -303,8 +303,8 @@ def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         return answered(*arguments)
 
-    monkeypatch.setattr(answering, "_TOGETHER", 5)
-    monkeypatch.setattr(answering, "answers", killed)
+    monkeypatch.setattr(answering, "_CHUNK", 5)
+    monkeypatch.setattr(answering, "predictions", killed)
     with pytest.raises(KeyboardInterrupt):
         asked(folder, file, capsys, "--output", tmp_path / "out.jsonl")
     assert len(calls) == 2 and list(tmp_path.iterdir()) == []

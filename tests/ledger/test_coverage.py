@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ptrun.ledger.experiment import AXES, load, names
-from ptrun.ledger.jobs import asked, jobs
+from ptrun.ledger.jobs import jobs, parse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "reproduce"
 RERUN = "ptuning_v2/readme"  # the authors' own reruns: the column `released` of other tables
@@ -90,7 +90,7 @@ def test_a_script_says_what_it_runs_how_and_at_what_cost(name):
     text = (SCRIPTS / f"{name.replace('/', '_')}.sh").read_text(encoding="utf-8")
     told = " ".join(line[1:].strip() for line in text.splitlines() if line.startswith("# "))
     experiment = load(name)
-    cells = {job.key for job in jobs(experiment, asked([f"experiment={name}"]))}
+    cells = {job.key for job in jobs(experiment, parse([f"experiment={name}"]))}
     assert " ".join(experiment.protocol.split()).rstrip(".") in told
     assert f"{len(cells)} cells, {len(experiment.seeds)} seeds each." in told
     assert f"GPU hours: {' '.join(experiment.hours.split())}" in told

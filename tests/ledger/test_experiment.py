@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import load, names, read
-from ptrun.ledger.jobs import asked, jobs
+from ptrun.ledger.jobs import jobs, parse
 from ptrun.ledger.scale import scaled
 
 TABLE = """
@@ -51,7 +51,7 @@ def test_a_cell_is_typed_as_its_axes_and_rules_say(made):
 
 
 def test_only_cells_of_its_own_are_run_with_every_searched_value_and_seed(made):
-    found = jobs(made, asked(["experiment=made/up", "train.warmup=0.1"]))
+    found = jobs(made, parse(["experiment=made/up", "train.warmup=0.1"]))
     assert [job.key for job in found] == ["small.FT.full.RTE"] * 3 + ["small.PT.full.CB"] * 6
     lines = [" ".join(job.overrides) for job in found[3:]]
     assert sum("train.lr=0.001 seed=2" in line for line in lines) == 1
@@ -59,7 +59,7 @@ def test_only_cells_of_its_own_are_run_with_every_searched_value_and_seed(made):
 
 
 def test_what_is_typed_is_not_searched_and_chooses_seeds(made):
-    found = jobs(made, asked(["experiment=made/up", "cell=*PT*", "train.lr=0.5", "seed=7,9"]))
+    found = jobs(made, parse(["experiment=made/up", "cell=*PT*", "train.lr=0.5", "seed=7,9"]))
     assert [o for job in found for o in job.overrides if o.startswith("seed=")] == [
         "seed=7",
         "seed=9",
@@ -72,17 +72,17 @@ def test_a_reason_or_a_mean_has_no_run(made):
     assert reasons[:4] == [None] * 4 and "mean over task" in reasons[4]
     assert reasons[5] == "another paper's number"
     with pytest.raises(UserError, match="unknown"):
-        jobs(made, asked(["experiment=made/up", "cell=small.quoted.full.RTE"]))
+        jobs(made, parse(["experiment=made/up", "cell=small.quoted.full.RTE"]))
 
 
 def test_the_pocket_world_has_something_in_the_place_of_everything(made):
-    found = jobs(made, asked(["experiment=made/up", "+scale=pocket"]))
+    found = jobs(made, parse(["experiment=made/up", "+scale=pocket"]))
     assert len(found) == 2, "one seed, nothing searched"
     own = found[1].overrides
     assert {"backbone=pocket_bert", "task=pocket_pairs", "train.max_steps=2"} <= set(own)
     assert not any(o.startswith(("method.length", "train.epochs")) for o in own)
     assert own[-1] == "name=pocket/made/up/small.PT.full.CB"
-    with pytest.raises(UserError, match="nothing in its place"):
+    with pytest.raises(UserError, match="no replacement for it"):
         scaled(["task=nothing"], "pocket")
 
 
@@ -135,13 +135,13 @@ def test_a_mistake_in_a_file_is_named(tmp_path, change, told):
 )
 def test_a_wrong_value_of_the_command_is_refused(line):
     with pytest.raises(UserError, match=line.removesuffix("own")):
-        asked(["experiment=made/up", line])
+        parse(["experiment=made/up", line])
 
 
 @pytest.mark.parametrize("line", ["cell=", "seeds=9"])
 def test_what_no_cell_or_seed_answers_to_is_refused(made, line):
     with pytest.raises(UserError, match=line):
-        jobs(made, asked(["experiment=made/up", line]))
+        jobs(made, parse(["experiment=made/up", line]))
 
 
 def test_an_unknown_experiment_names_near_ones():

@@ -152,7 +152,7 @@ def test_sorting_filtering_theme_and_details_in_chromium(text, tmp_path):
     assert told["detail"] == [
         "Scores by seed",
         *("Dev score by step, paper protocol", "Dev score by step, honest protocol"),
-        "Against other methods, same seeds",
+        "Compared with other methods, same seeds",
     ]
     assert told["seeds"] == 7 and told["closed"] == 0
     assert told["paired"] == ["PT_1", "paper", "5", f"{MINUS}4.0", "0.062"]

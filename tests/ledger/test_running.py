@@ -29,7 +29,9 @@ def test_one_backbone_for_cells_of_several_is_refused(typed):
     with pytest.raises(UserError) as caught:
         main(["experiment=ptuning_v2/table2", "check=true", typed])
     said = str(caught.value)
-    assert said.startswith(f"{typed} would stand for all of these cells: bert_large_cased, glm_10b")
+    assert said.startswith(
+        f"{typed} would replace the backbone of all these cells: bert_large_cased, glm_10b"
+    )
     assert "cell='glm-xxlarge-10b.*'" in said
 
 

@@ -69,17 +69,17 @@ def test_what_cannot_vote_says_why(seeds, tmp_path):
     failed = [outcome(**{**vars(run), "status": "failed"}) for run in runs[1:]]
     assert vote([runs[0], *failed], folders).reason == "fewer than two seeds finished"
     f1 = [outcome(**{**vars(run), "metric": "f1"}) for run in runs]
-    assert vote(f1, folders).reason == "f1 of x is not a score of one label each"
+    assert vote(f1, folders).reason == "f1 of x is not computed from one label per example"
     file = tmp_path / "r2" / "predictions.jsonl"
     file.write_text(file.read_text().replace('"id": "3"', '"id": "7"'))
-    assert vote(runs, folders).reason == "seed 3 answered another test set than seed 1"
+    assert vote(runs, folders).reason == "seeds 1 and 3 have different test sets"
     file.unlink()
     assert vote(runs, folders).reason == "r2 has no predictions.jsonl"
 
 
 def test_lists_of_tags_cannot_vote(seeds):
     runs, folders = seeds([[["O"]], [["O"]]], [["O"]])
-    assert vote(runs, folders).reason == "accuracy of x is not a score of one label each"
+    assert vote(runs, folders).reason == "accuracy of x is not computed from one label per example"
 
 
 def test_the_report_shows_the_vote_and_why_there_is_none(seeds, tmp_path):

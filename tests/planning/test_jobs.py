@@ -87,4 +87,4 @@ def test_a_refused_job_says_why_and_rerun_does_it_again(tmp_path):
     own = composed([*SMALL, f"outputs={tmp_path}", "rerun=true"])
     planned_on(own, layout(own)).folder.mkdir(parents=True)
     again = job("one", (), own, layout(own))
-    assert again.state == "interrupted before its first save, to be done again" and not again.done
+    assert again.state == "interrupted before its first save, to be run again" and not again.done

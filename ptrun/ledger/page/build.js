@@ -1,4 +1,4 @@
-// What is built once: overview, filters, sections, theme.
+// Parts that are built once: overview, filters, sections, theme.
 
 const SHEETS = { Curves: "curves", Seeds: "seeds" };
 
@@ -59,7 +59,7 @@ function filters() {
 function sheet(table) {
   table.columns = columns(table);
   const ends = table.rows.flatMap((row) => (row.gap ? row.gap.map(Math.abs) : [])).sort((a, b) => a - b);
-  table.reach = ends[Math.floor(ends.length * 0.95)] || 1; // a wild row must not flatten the others
+  table.reach = ends[Math.floor(ends.length * 0.95)] || 1; // an outlier must not flatten the others
   for (const row of table.rows) row.text = [table.paper, table.table, table.title, row.where, row.verdict, row.runs ? "" : row.why].join(" ").toLowerCase();
   const head = table.columns.map((column, index) => made("th", { scope: "col", class: column.kind },
     made("button", { type: "button", onclick: () => sortBy(table, index) }, column.name)));
@@ -95,7 +95,7 @@ function theme() {
   if (stored) document.documentElement.dataset.theme = stored;
   at("theme").addEventListener("click", () => {
     document.documentElement.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("ledger-theme", document.documentElement.dataset.theme); } catch { /* not kept then */ }
+    try { localStorage.setItem("ledger-theme", document.documentElement.dataset.theme); } catch { /* the browser keeps nothing */ }
     name();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);

@@ -17,12 +17,12 @@ function word(x, y, text, role = "muted", anchor = "start") {
   return drawn("text", { x, y, class: role, "text-anchor": anchor }, text);
 }
 
-// Values to pixels, with a little air.
+// Maps values to pixels with a small margin.
 function scaled(values, start, end) {
   let low = Math.min(...values), high = Math.max(...values);
-  const air = (high - low) * 0.06 || Math.abs(low) * 0.01 || 1;
-  low -= air;
-  high += air;
+  const margin = (high - low) * 0.06 || Math.abs(low) * 0.01 || 1;
+  low -= margin;
+  high += margin;
   const at = (value) => start + ((value - low) / (high - low)) * (end - start);
   return Object.assign(at, { low, high });
 }
@@ -36,7 +36,7 @@ function ticks(scale, about = 4) {
   return found;
 }
 
-// The interval of a difference on a scale that all rows of its table share.
+// The interval of a difference. All rows of a table share the scale.
 function whisker(gap, reach) {
   const [middle, low, high] = gap.map((v) => 28 + (Math.max(-reach, Math.min(reach, v)) / reach) * 25);
   return drawn("svg", { class: "whisker", width: 56, height: 14, "aria-hidden": "true" },
@@ -45,7 +45,7 @@ function whisker(gap, reach) {
     drawn("circle", { cx: middle, cy: 7, r: 3 }));
 }
 
-// Every seed as a dot, a lane for each protocol, the paper's number across.
+// A dot for each seed, a lane for each protocol, and a line at the paper's number.
 function seedPlot(row) {
   const lanes = Object.entries(row.ours);
   const values = lanes.flatMap(([, own]) => own.scores.map(([, score]) => score));
@@ -71,18 +71,18 @@ function seedPlot(row) {
   return plot;
 }
 
-// Dev by step, a line for each seed.
+// Dev score by step, a line for each seed.
 function trainingPlot(own) {
-  const points = own.history.flatMap(([, told]) => told);
+  const points = own.history.flatMap(([, curve]) => curve);
   const plot = chart("Dev score by step", 416, 190);
   const x = scaled(points.map(([step]) => step), 44, 404), y = scaled(points.map(([, score]) => score), 162, 8);
   for (const tick of ticks(y)) plot.append(drawn("path", { class: "grid", d: `M44 ${y(tick)}H404` }), word(38, y(tick) + 4, tick, "muted", "end"));
   for (const tick of ticks(x)) if (tick >= 0) plot.append(word(x(tick), 182, tick.toLocaleString("en"), "muted", "middle"));
-  own.history.forEach(([seed, told], index) => {
-    const line = told.map(([step, score]) => `${x(step).toFixed(1)} ${y(score).toFixed(1)}`).join("L");
+  own.history.forEach(([seed, curve], index) => {
+    const line = curve.map(([step, score]) => `${x(step).toFixed(1)} ${y(score).toFixed(1)}`).join("L");
     const title = drawn("title", {}, `seed ${seed}`);
-    if (told.length > 1) plot.append(drawn("path", { class: `s${index % 8}`, d: `M${line}`, "stroke-width": 1.5 }, title));
-    else plot.append(drawn("circle", { class: `s${index % 8} solid`, cx: x(told[0][0]), cy: y(told[0][1]), r: 3 }, title));
+    if (curve.length > 1) plot.append(drawn("path", { class: `s${index % 8}`, d: `M${line}`, "stroke-width": 1.5 }, title));
+    else plot.append(drawn("circle", { class: `s${index % 8} solid`, cx: x(curve[0][0]), cy: y(curve[0][1]), r: 3 }, title));
   });
   return plot;
 }

@@ -1,4 +1,4 @@
-// The page: what is filtered and sorted is kept in the address, so that a view can be shared.
+// The page. The address keeps filters and sorting, so a view can be shared.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ function made(name, attributes = {}, ...children) {
   return node;
 }
 
-// Columns: a name, what sorts, and the cell.
+// Columns: a name, the sort key, and the cell.
 
 const title = (word) => word[0].toUpperCase() + word.slice(1);
 
@@ -24,7 +24,7 @@ function columns(table) {
   }));
   const number = (name, key, cell, kind = "num") => ({ name, key, cell, kind });
   const rerun = number("Released", (row) => row.rerun, (row) => row.released);
-  const score = (protocol) => [(row) => row.ours?.[protocol]?.value, (row) => row.told?.[protocol]];
+  const score = (protocol) => [(row) => row.ours?.[protocol]?.value, (row) => row.shown?.[protocol]];
   return [
     ...places,
     { name: "Verdict", key: (row) => data.verdicts.indexOf(row.verdict), cell: verdict, kind: "" },
@@ -50,18 +50,18 @@ function verdict(row) {
   return made("span", { class: "verdict" }, made("i", { class: "dot" }), row.verdict);
 }
 
-// A mean and its deviation: the second in grey.
+// A mean and its deviation, which is grey.
 function score(text) {
   const [head, deviation] = String(text).split(" ± ");
   return [made("span", {}, head, deviation ? made("small", {}, ` ± ${deviation}`) : null)];
 }
 
-// A count in the room of a column; its row's details have all digits.
+// A short count; the details of its row have all digits.
 function short(count) {
   return count.toLocaleString("en", count < 100000 ? {} : { notation: "compact", minimumFractionDigits: 1, maximumFractionDigits: 1 });
 }
 
-// How many seeds; those that are not there by name.
+// The number of seeds, with the missing seeds as a tooltip.
 function seeds(row) {
   if (!row.ours) return null;
   const missing = Object.values(row.ours)[0].missing;
@@ -83,18 +83,18 @@ function line(row, table, found) {
   return node;
 }
 
-// Without runs the columns of runs tell what to type, or why there is nothing to type.
+// Without runs, the columns of runs show the command, or why there is none.
 function todo(row, table, cells) {
   const before = table.axes.length + (table.released ? 3 : 2); // places, verdict, the paper's
-  const again = table.told.has(row.why) ? "again" : null; // in full the first time, then in one line
-  table.told.add(row.why);
-  const text = row.runs ? [made("code", { title: row.why }, row.why), copier(row.why)] : [made("span", { title: row.why, class: again }, spelt(row.why))];
+  const again = table.reasons.has(row.why) ? "again" : null; // a repeated reason is shortened
+  table.reasons.add(row.why);
+  const text = row.runs ? [made("code", { title: row.why }, row.why), copier(row.why)] : [made("span", { title: row.why, class: again }, withCode(row.why))];
   const rest = made("td", { class: "todo", colspan: cells.length - before }, made("div", {}, text));
   return [...cells.slice(0, before), rest];
 }
 
-// What stands between backticks is code.
-function spelt(text) {
+// Text between backticks is code.
+function withCode(text) {
   return text.split("`").map((part, index) => (index % 2 ? made("code", {}, part) : part));
 }
 
@@ -103,7 +103,7 @@ function copier(text) {
   button.addEventListener("click", async () => {
     const done = await copied(text);
     button.textContent = done ? "Copied" : "Select it";
-    at("told").textContent = done ? "Copied" : "Not copied";
+    at("announcement").textContent = done ? "Copied" : "Not copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return button;
@@ -134,16 +134,16 @@ function toggle(button, node, row, width) {
 function detail(row) {
   const curves = Object.entries(row.ours).filter(([, own]) => own.history.length);
   return made("div", { class: "panels" },
-    made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(told),
+    made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(summary),
       made("p", {}, `${row.learned.toLocaleString("en")} learned parameters${row.hours ? `; ${row.cost} in all` : ""}`)),
     curves.map(([name, own]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), trainingPlot(own))),
-    row.pairs.length ? made("div", {}, made("h3", {}, "Against other methods, same seeds"), paired(row.pairs)) : null);
+    row.pairs.length ? made("div", {}, made("h3", {}, "Compared with other methods, same seeds"), paired(row.pairs)) : null);
 }
 
-function told([name, own]) {
+function summary([name, own]) {
   const failed = own.failed.length ? `; failed: ${own.failed.join(", ")}` : "";
   const missing = own.missing.length ? `; without seed ${own.missing.join(", ")}` : "";
-  const searched = own.searched > 1 ? `; dev chose among ${own.searched} configurations` : "";
+  const searched = own.searched > 1 ? `; best of ${own.searched} configurations on dev` : "";
   const scores = own.scores.map(([, score]) => score.toFixed(2)).join("  ");
   return made("p", {}, made("b", {}, name), ` ${scores}${missing}${failed}${searched}`);
 }
@@ -152,7 +152,7 @@ function paired(pairs) {
   const cells = (row) => [row.other, row.protocol, row.seeds, row.difference, row.p].map((text, index) => made("td", { class: index > 1 ? "num" : "" }, text));
   const head = ["Method", "Protocol", "Seeds", "Difference", "p"].map((text, index) => made("th", { scope: "col", class: index > 1 ? "num" : "" }, text));
   return [made("table", {}, made("thead", {}, made("tr", {}, head)), made("tbody", {}, pairs.map((row) => made("tr", {}, cells(row))))),
-    made("p", {}, "p: sign flips of the paired differences, two-sided, not corrected for their number.")];
+    made("p", {}, "p: two-sided p-value of sign flips of the paired differences, not corrected for multiple tests.")];
 }
 
 // Filtering and sorting.
@@ -173,7 +173,7 @@ function sorted(rows, table, found) {
   if (index == null) return rows;
   const key = found[index].key;
   const known = rows.filter((row) => key(row) != null).sort((a, b) => way * compared(key(a), key(b)));
-  return [...known, ...rows.filter((row) => key(row) == null)]; // what is not there comes last either way
+  return [...known, ...rows.filter((row) => key(row) == null)]; // rows without a value come last in both directions
 }
 
 function sortBy(table, index) {
@@ -187,7 +187,7 @@ function sortBy(table, index) {
 
 function fill(table) {
   const rows = sorted(table.rows.filter((row) => fits(row, table)), table, table.columns);
-  table.told = new Set();
+  table.reasons = new Set();
   table.body.replaceChildren(...rows.map((row) => line(row, table, table.columns)));
   table.node.hidden = rows.length === 0;
   const [index, way] = state.sorts[table.name] ?? [];
@@ -211,7 +211,7 @@ function refresh() {
   keep();
 }
 
-// The address.
+// The address keeps the state.
 
 function keep() {
   const found = new URLSearchParams();
@@ -220,7 +220,7 @@ function keep() {
   for (const [name, [index, way]] of Object.entries(state.sorts)) found.set(`sort.${name}`, `${way > 0 ? "" : "-"}${index}`);
   try {
     if (String(found) || location.hash.includes("=")) history.replaceState(null, "", `#${found}`);
-  } catch { /* a page inside another may not */ }
+  } catch { /* not allowed in a frame */ }
 }
 
 function recall() {
