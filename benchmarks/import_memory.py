@@ -23,7 +23,7 @@ from ptrun.importing.cpm2_sizes import ALIASES, EMBEDDINGS, Sizes
 
 _IMPORT = """
 import json, resource, sys
-from ptrun.importing.command import main
+from ptrun.command.import_ import main
 main(["cpm2", sys.argv[1], "--out", sys.argv[2], *sys.argv[3:]])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

@@ -90,9 +90,8 @@ model.save_pretrained(folder)
 MEASURE = """
 import json, sys, time
 import torch, transformers
-from ptrun.config import build
-from ptrun.hardware.member import Member
-from ptrun.plan import plan
+from ptrun.training.member import Member
+from ptrun.run.plan import plan
 from ptrun.config.explain import composed
 from ptrun.planning.probe import _Clock
 from ptrun.readout.base import Features, Row
@@ -104,9 +103,9 @@ def held(what):
 length, own = int(sys.argv[1]), composed(sys.argv[2:])
 planned = plan(own)
 planned.backbone.model
-if "model_parallel" in own.config["hardware"]:
+if planned.hardware.divides:
     import deepspeed
-method = build.build("method", own.config["method"], planned.backbone, planned.task)
+method = planned.method.build(planned.backbone, planned.task)
 bare = held("VmRSS")
 engine = planned.engine
 engine.connect()
@@ -133,7 +132,7 @@ from ptrun.config.explain import composed
 from ptrun.planning.jobs import planned_on
 from ptrun.planning.layout import layout_of
 length, own = int(sys.argv[1]), composed(sys.argv[2:])
-layout = layout_of("cpu", own.config["hardware"], "fp32", asked=False)
+layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
 found = costs(planned_on(own, layout), length).memory(layout)
 print(json.dumps({**vars(found), "peak": found.peak}))
 """
