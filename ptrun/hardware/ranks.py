@@ -62,7 +62,7 @@ class Ranks:
         place = self.rank % self.model_parallel
         return Division(place, self.model_parallel, self.tensor, device)
 
-    def told(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Return the first rank's value, in every rank."""
         if self.size == 1:
             return value

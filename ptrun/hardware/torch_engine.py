@@ -147,7 +147,7 @@ class TorchEngine(Passes):
                 for member, loss, own in zip(active, losses, tokens, strict=True):
                     member.update(loss, own)
                 self._evaluate([member for member in active if member.due])
-                late = self.world.told([member.late for member in active])
+                late = self.world.broadcast([member.late for member in active])
                 for member, waited in zip(active, late, strict=True):
                     if member.due or waited:
                         member.save()

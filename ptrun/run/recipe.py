@@ -55,7 +55,7 @@ def run(composed: Composed) -> RunResult:
     """
     planned = plan(composed)
     world = planned.engine.connect()
-    done = world.told(None if composed.config["rerun"] else result.read(planned.folder))
+    done = world.broadcast(None if composed.config["rerun"] else result.read(planned.folder))
     if done is not None:
         _LOG.info("done before; rerun=true repeats it")
         return known(done, planned.folder)
