@@ -94,7 +94,7 @@ class Method(nn.Module):
         return exported
 
     @classmethod
-    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what of a configuration can change a number: contents in place of paths."""
         return node
 

@@ -103,7 +103,7 @@ class IDPG(Method):
         self.layers = layers
 
     @classmethod
-    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration with what is in the file of word vectors, if there is one."""
         file = node.get("glove")
         return {**node, "glove": glove_file(file).digest()} if file else node

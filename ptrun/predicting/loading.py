@@ -102,7 +102,7 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
                 f"{'@FILE' if place.startswith('@') else 'PATH'}, where it is now."
             )
     made: type[Method] = build.target(node)  # type: ignore[assignment]
-    parts = {"backbone": {}, "task": {}, "method": made.told(node)}
+    parts = {"backbone": {}, "task": {}, "method": made.fingerprint_config(node)}
     if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
         raise UserError(
             f"predict {run.folder}: a file that its method reads has another content now; type "
