@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware.processes import End
-from ptrun.hardware.rank_files import told
+from ptrun.hardware.rank_files import read_error
 
 _LINES = 20
 _SAME = "The same command goes on from the last save."
 
 
-def verdict(ends: Sequence[End], ranks: int, folder: Path) -> Exception | None:
+def exit_error(ends: Sequence[End], ranks: int, folder: Path) -> Exception | None:
     """Return what to raise for how ranks ended; None if all ended well.
 
     A mistake that every rank found is told once, as if there were one process.
@@ -21,11 +21,11 @@ def verdict(ends: Sequence[End], ranks: int, folder: Path) -> Exception | None:
     if not failed:
         return None
     first = min(failed, key=lambda end: _when(end, folder))
-    word = told(folder, first.rank)
+    word = read_error(folder, first.rank)
     if word is not None and word.kind == "RunFailed":
         return RunFailed(word.text)
     if word is not None and word.kind == "UserError":
-        heard = [told(folder, end.rank) for end in failed]
+        heard = [read_error(folder, end.rank) for end in failed]
         alike = len(failed) == ranks and all(h is not None and h.text == word.text for h in heard)
         plain = alike or first.rank == 0  # the first may look before the others do
         return UserError(word.text if plain else f"rank {first.rank} of {ranks}: {word.text}")
@@ -34,7 +34,7 @@ def verdict(ends: Sequence[End], ranks: int, folder: Path) -> Exception | None:
 
 def _when(end: End, folder: Path) -> tuple[bool, float]:
     """Order by time, signals first: a rank that was killed makes others fail, not they it."""
-    word = told(folder, end.rank)
+    word = read_error(folder, end.rank)
     return end.code > 0, word.at if word else end.at
 
 
@@ -50,7 +50,7 @@ def _how(end: End, folder: Path) -> str:
         name = signal.Signals(-end.code).name if -end.code in set(signal.Signals) else "unnamed"
         memory = ", as a machine out of memory does" if name == "SIGKILL" else ""
         return f"was killed by signal {-end.code} ({name}{memory})"
-    word = told(folder, end.rank)
+    word = read_error(folder, end.rank)
     said = f": {word.kind}: {word.text.strip()}" if word else ""
     return f"ended with exit code {end.code}{said}"
 

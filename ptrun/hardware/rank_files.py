@@ -14,7 +14,7 @@ from ptrun.config.compose import Composed
 
 
 @dataclass(frozen=True)
-class Told:
+class RankError:
     """The error that ended a rank: its class, its text, and when it came (seconds, wall clock)."""
 
     kind: str
@@ -32,15 +32,15 @@ def read(file: Path) -> Composed:
     return Composed(**yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
-def tell(folder: Path, rank: int, error: BaseException) -> None:
+def write_error(folder: Path, rank: int, error: BaseException) -> None:
     """Leave word of the error that ends this rank."""
-    told = Told(type(error).__name__, str(error), time.time())
+    told = RankError(type(error).__name__, str(error), time.time())
     draft = folder / f".rank{rank}"
     draft.write_text(json.dumps(asdict(told)), encoding="utf-8")
     draft.replace(folder / f"rank{rank}.json")
 
 
-def told(folder: Path, rank: int) -> Told | None:
+def read_error(folder: Path, rank: int) -> RankError | None:
     """Return the error that a rank left word of; None where it could not, or had none."""
     file = folder / f"rank{rank}.json"
-    return Told(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    return RankError(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None

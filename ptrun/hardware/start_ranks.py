@@ -13,7 +13,7 @@ from types import FrameType
 
 from ptrun.config.compose import Composed
 from ptrun.hardware import parent_watch, rank_files
-from ptrun.hardware.exit_report import verdict
+from ptrun.hardware.exit_report import exit_error
 from ptrun.hardware.processes import work
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.run.rank")
@@ -34,7 +34,7 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
         port = _free_port()
         own = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
         ends = work([*command, str(folder / "run.yaml")], own, folder)
-        problem = verdict(ends, ranks, folder)
+        problem = exit_error(ends, ranks, folder)
     if problem is not None:
         raise problem
 
