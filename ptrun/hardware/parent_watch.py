@@ -14,7 +14,7 @@ _PDEATHSIG = 1  # prctl(2)
 _LOOK_EVERY = 1.0  # seconds
 
 
-def hold(env: Mapping[str, str]) -> None:
+def exit_with_parent(env: Mapping[str, str]) -> None:
     """Kill this process as soon as its parent is gone, from now on; at once if it is by now."""
     parent = int(env[PARENT])
     if sys.platform == "linux":

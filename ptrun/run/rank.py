@@ -15,7 +15,7 @@ _QUIET = 3.0  # seconds; a rank that failed since another died is ended before i
 
 def main() -> None:
     """Do this rank's share of the run that FILE describes; leave word of what ends it."""
-    parent_watch.hold(os.environ)
+    parent_watch.exit_with_parent(os.environ)
     log_to_stderr()
     file = Path(sys.argv[1])
     try:
