@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import NormalDist
 
 
-def selection_luck(dev_scores: Sequence[float], examples: int) -> float:
+def selection_bias(dev_scores: Sequence[float], examples: int) -> float:
     """Return the expected optimism of the highest dev score, in points of 0-100.
 
     That is how far the winner's dev score is expected to lie above what it would score on endless
