@@ -1,4 +1,4 @@
-"""The processes of a run, as far as training needs to know them."""
+"""The processes of a run, as training sees them."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
@@ -22,7 +22,7 @@ class World(Protocol):
         """Index of this rank's share of the rows."""
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return the answers of all shares."""
+        """Return the predictions of all shares."""
 
 
 class Alone:
@@ -32,5 +32,5 @@ class Alone:
     share = 0
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return its own answers."""
+        """Return its own predictions."""
         return dict(own)

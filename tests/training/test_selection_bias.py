@@ -58,7 +58,7 @@ def test_ten_equal_candidates_on_32_examples_lead_by_twelve_points():
 @pytest.mark.parametrize(
     ("scores", "examples", "message"),
     [
-        ([], 32, "nothing to choose among"),
+        ([], 32, "dev_scores is empty; give at least 1 score"),
         ([101.0], 32, "dev score 101.0 is outside 0-100"),
         ([float("nan")], 32, "dev score nan"),
         ([50.0], 0, "examples is 0"),
