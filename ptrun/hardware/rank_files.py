@@ -1,6 +1,6 @@
-"""What passes between a launcher and its ranks: a configuration one way, errors the other.
+"""Files between a launcher and its ranks: the configuration to the ranks, errors back.
 
-YAML, because JSON would make text of a key that is a number.
+The configuration is YAML, because JSON turns keys that are numbers into text.
 """
 
 import json
@@ -15,7 +15,7 @@ from ptrun.config.compose import Composed
 
 @dataclass(frozen=True)
 class RankError:
-    """The error that ended a rank: its class, its text, and when it came (seconds, wall clock)."""
+    """The error that ended a rank: its class, text and time (seconds, wall clock)."""
 
     kind: str
     text: str
@@ -33,14 +33,14 @@ def read(file: Path) -> Composed:
 
 
 def write_error(folder: Path, rank: int, error: BaseException) -> None:
-    """Leave word of the error that ends this rank."""
-    told = RankError(type(error).__name__, str(error), time.time())
+    """Write the error that ends this rank."""
+    record = RankError(type(error).__name__, str(error), time.time())
     draft = folder / f".rank{rank}"
-    draft.write_text(json.dumps(asdict(told)), encoding="utf-8")
+    draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
     draft.replace(folder / f"rank{rank}.json")
 
 
 def read_error(folder: Path, rank: int) -> RankError | None:
-    """Return the error that a rank left word of; None where it could not, or had none."""
+    """Return the error that a rank wrote, or None."""
     file = folder / f"rank{rank}.json"
     return RankError(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None

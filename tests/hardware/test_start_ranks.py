@@ -131,7 +131,7 @@ hang()
     assert time.monotonic() - began < 30
     told = str(caught.value)
     assert told.startswith("rank 2 of 4 was killed by signal 9 (SIGKILL")
-    assert "  last words of 2\n" in told and "goes on from the last save" in told
+    assert "  last words of 2\n" in told and "resumes from the last save" in told
     assert "Connection closed" not in told and gone(pids(here))
 
 
