@@ -36,6 +36,7 @@ class DeepSpeedEngine(TorchEngine):
             visible GPU, or `model_parallel` on a CPU.
     """
 
+    counts = ("model_parallel", "ranks", "token_budget", "population")
     model_parallel: int = field(kw_only=True)
     ranks: int | None = field(kw_only=True)
 
@@ -43,10 +44,6 @@ class DeepSpeedEngine(TorchEngine):
         """Choose the device, and check the fields."""
         if self.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        for name in ("model_parallel", "ranks"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         if self.precision == "fp16":
             raise UserError(
                 "hardware.precision=fp16: loss scaling does not support several ranks; type "

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +57,7 @@ class TorchEngine(Passes):
             rounding, without overflow in fp16.
     """
 
+    counts: ClassVar[Sequence[str]] = ("token_budget", "population")
     checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
     fp16_scaling: bool = field(kw_only=True, default=False)
@@ -68,9 +70,10 @@ class TorchEngine(Passes):
             raise UserError(
                 "hardware.device=cuda, but torch finds no CUDA device; type hardware=cpu."
             )
-        for name in ("token_budget", "population"):
-            if getattr(self, name) < 1:
-                raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
+        for name in self.counts:
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         self._guard = Guard(self)
         if self.precision == "auto":

@@ -14,7 +14,7 @@ from ptrun.readout.base import Batch, Features, collate
 from ptrun.training.join import join
 from ptrun.training.microbatch import cut, overhead
 from ptrun.training.progress import track
-from ptrun.training.world import Alone, World
+from ptrun.training.world import World
 from ptrun.types import Prediction
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -38,7 +38,7 @@ class Passes:
     device: str = field(kw_only=True)
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
-    world: World = field(default_factory=Alone, init=False)
+    world: World = field(init=False)
     """The processes of the run."""
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""

@@ -23,14 +23,3 @@ class World(Protocol):
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
         """Return the predictions of all shares."""
-
-
-class Alone:
-    """One process that trains a run by itself."""
-
-    size = data_parallel = 1
-    share = 0
-
-    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return its own predictions."""
-        return dict(own)
