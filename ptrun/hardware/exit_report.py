@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware.processes import End
-from ptrun.hardware.rank_files import read_error
+from ptrun.hardware.rank_files import RankError, read_error
 
 _LINES = 20
 _SAME = "The same command resumes from the last save."
@@ -17,35 +17,32 @@ def exit_error(ends: Sequence[End], ranks: int, folder: Path) -> Exception | Non
 
     A UserError that every rank raised is reported once, as from one process.
     """
-    failed = [end for end in ends if end.code]
-    if not failed:
+    errors = {end: read_error(folder, end.rank) for end in ends if end.code}
+    if not errors:
         return None
-    first = min(failed, key=lambda end: _order(end, folder))
-    error = read_error(folder, first.rank)
-    if error is not None and error.kind == "RunFailed":
+    first, error = min(errors.items(), key=_order)
+    if error and error.kind == "RunFailed":
         return RunFailed(error.text)
-    if error is not None and error.kind == "UserError":
-        errors = [read_error(folder, end.rank) for end in failed]
-        same = len(failed) == ranks and all(e is not None and e.text == error.text for e in errors)
+    if error and error.kind == "UserError":
+        same = len(errors) == ranks and {e and e.text for e in errors.values()} == {error.text}
         plain = same or first.rank == 0  # rank 0 may check before the others do
         return UserError(error.text if plain else f"rank {first.rank} of {ranks}: {error.text}")
     others = "; the others were ended" if ranks > 1 else ""
-    line = f"rank {first.rank} of {ranks} {_how(first, folder)}{others}."
+    line = f"rank {first.rank} of {ranks} {_how(first, error)}{others}."
     return RankLost("\n".join([line, *_last_lines(first, folder), _SAME]))
 
 
-def _order(end: End, folder: Path) -> tuple[bool, float]:
+def _order(failure: tuple[End, RankError | None]) -> tuple[bool, float]:
     """Order by time, signals first: a killed rank makes the others fail."""
-    error = read_error(folder, end.rank)
+    end, error = failure
     return end.code > 0, error.at if error else end.at
 
 
-def _how(end: End, folder: Path) -> str:
+def _how(end: End, error: RankError | None) -> str:
     if end.code < 0:
         name = signal.Signals(-end.code).name if -end.code in set(signal.Signals) else "unnamed"
         memory = ", as a machine out of memory does" if name == "SIGKILL" else ""
         return f"was killed by signal {-end.code} ({name}{memory})"
-    error = read_error(folder, end.rank)
     text = f": {error.kind}: {error.text.strip()}" if error else ""
     return f"ended with exit code {end.code}{text}"
 

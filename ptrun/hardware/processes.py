@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -40,7 +40,7 @@ def work(
     try:
         for rank, env in enumerate(environments):
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
-            _report(rank, processes[-1], ends)
+            threading.Thread(target=_report, args=[rank, processes[-1], ends], daemon=True).start()
         return _wait(ends, len(processes))
     finally:
         if any(process.poll() != 0 for process in processes):
@@ -50,20 +50,14 @@ def work(
 def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
     """Start a process in its own group, so that a Ctrl-C reaches only the launcher."""
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-    if output is None:
-        return subprocess.Popen(command, env=dict(env), **options)
-    with output.open("wb") as file:
+    with output.open("wb") if output else nullcontext() as file:
         return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
 
 
 def _report(rank: int, process: Process, ends: "SimpleQueue[End]") -> None:
-    """Wait for a process in a thread, so that the queue has the order of the ends."""
-
-    def wait() -> None:
-        code = process.wait()
-        ends.put(End(rank, code, time.time()))
-
-    threading.Thread(target=wait, daemon=True).start()
+    """Wait for a process, each in a thread, so that the queue has the order of the ends."""
+    code = process.wait()
+    ends.put(End(rank, code, time.time()))
 
 
 def _wait(ends: "SimpleQueue[End]", count: int) -> list[End]:

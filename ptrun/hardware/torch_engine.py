@@ -58,7 +58,6 @@ class TorchEngine(Passes):
     """
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
-    checkpointing: bool = field(kw_only=True)
     population: int = field(kw_only=True, default=8)
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
@@ -75,7 +74,7 @@ class TorchEngine(Passes):
             if count is not None and count < 1:
                 raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
-        self._guard = Guard(self)
+        self._guard = Guard(self, lambda members: self._accumulate(members))
         if self.precision == "auto":
             wanted = self.backbone.dtype if has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"

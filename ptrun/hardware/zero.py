@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ptrun.hardware.ranks import Ranks, imported
-from ptrun.training.stepper import MOMENTS, Stepper
+from ptrun.training.stepper import MOMENTS, TorchStepper
 
 _HEAD = "readout."
 _TORCH_EPS = 1e-6  # as in `torch.nn.utils.clip_grad_norm_`
@@ -25,7 +25,7 @@ class Learned(nn.Module):
         self.ds_autotp_parsed = True  # keeps DeepSpeed from cutting it
 
 
-class ZeroStepper(Stepper):
+class ZeroStepper(TorchStepper):
     """Steps of a torch optimizer whose state is divided over the ranks of `Ranks.data`.
 
     Args:
@@ -49,7 +49,7 @@ class ZeroStepper(Stepper):
         *,
         divided: bool,
     ):
-        self.learned, self.whole, self.ranks, self.divided = learned, whole, ranks, divided
+        self.whole, self.ranks, self.divided = whole, ranks, divided
         self.names = {id(parameter): name for name, parameter in learned.items()}
         groups = [part for group in optimizer.param_groups for part in self._divided(group)]
         optimizer.param_groups = groups
@@ -63,6 +63,7 @@ class ZeroStepper(Stepper):
             config=_config(ranks),
         )
         self.zero = self.engine.optimizer
+        super().__init__(self.zero, learned)
         self.idle: set[int] = set()
 
     def _divided(self, group: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -134,13 +135,6 @@ class ZeroStepper(Stepper):
         total = total.to(self.zero.device)
         dist.all_reduce(total)
         return math.sqrt(float(total))
-
-    def step(self, rate: float) -> None:
-        """Take a step at a learning rate, times each group's share, and drop the gradients."""
-        for group in self.zero.param_groups:
-            group["lr"] = rate * group["share"]
-        self.zero.step()
-        self.drop()
 
     def drop(self) -> None:
         """Drop the gradients."""

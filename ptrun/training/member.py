@@ -18,7 +18,7 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.training.optim import learning_rate, make_optimizer, total_steps
 from ptrun.training.order import batches
-from ptrun.training.stepper import Stepper, TorchStepper
+from ptrun.training.stepper import TorchStepper
 from ptrun.types import Journal, Prediction
 
 SAVE_SECONDS = 20.0
@@ -62,7 +62,7 @@ class Member:
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
         self.optimizer = make_optimizer(train, self.learned)
-        self.stepper: Stepper = TorchStepper(self.optimizer, self.learned)
+        self.stepper = TorchStepper(self.optimizer, self.learned)
         self.per_epoch = len(self._batches(0))
         self.total = total_steps(train, self.per_epoch) if self.learned else 0
         self.step, self.stale, self.tokens = 0, 0, 0

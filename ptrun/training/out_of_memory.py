@@ -6,15 +6,14 @@ micro-batches therefore gets the gradient of a run with the smaller token budget
 
 import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from ptrun.errors import UserError
 from ptrun.training.member import Member
-from ptrun.training.world import World
+from ptrun.training.passes import Passes
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (
@@ -26,29 +25,12 @@ Sums = tuple[list[float], list[int]]
 """Each member's mean loss and real tokens in a step."""
 
 
-class Engine(Protocol):
-    """The parts of an engine that the guard uses.
-
-    `largest` is the number of padded tokens in the largest of the last micro-batches.
-    """
-
-    device: str
-    token_budget: int
-    checkpointing: bool
-    largest: int
-
-    @property
-    def world(self) -> World:
-        """The processes of the run."""
-
-    def _accumulate(self, members: Sequence[Member]) -> Sums: ...
-
-
 @dataclass
 class Guard:
-    """Runs the forward and backward passes of steps; halves the token budget once a process."""
+    """Calls `run` for the passes of each step; halves the token budget once a process."""
 
-    engine: Engine
+    engine: Passes
+    run: Callable[[Sequence[Member]], Sums]
     halved: bool = False
 
     def resume(self, members: Sequence[Member]) -> None:
@@ -76,7 +58,7 @@ class Guard:
         The exception must end here: it holds frames, and they hold the activations.
         """
         try:
-            return self.engine._accumulate(members)
+            return self.run(members)
         except RuntimeError as error:
             text = str(error)
             if not isinstance(error, torch.OutOfMemoryError) and all(t not in text for t in _TEXTS):

@@ -38,6 +38,7 @@ class Passes:
     device: str = field(kw_only=True)
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
+    checkpointing: bool = field(kw_only=True)
     world: World = field(init=False)
     """The processes of the run."""
     largest: int = field(default=0, init=False)
@@ -49,13 +50,13 @@ class Passes:
     ) -> list[list[Prediction]]:
         """Return each method's predictions for its own features, in their order."""
         waiting = self._own(items_of(features))
-        found: dict[tuple[int, int], Prediction] = {}
+        done: dict[tuple[int, int], Prediction] = {}
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
-            waiting = [i for part in self._cut(waiting) for i in self._read(methods, part, found)]
-        found = self.world.merged(found)
-        return [[found[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
+            waiting = [i for part in self._cut(waiting) for i in self._read(methods, part, done)]
+        done = self.world.merged(done)
+        return [[done[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
 
     def _own(self, items: list[Item]) -> list[Item]:
         """Return this process' share of the items, with rows as long as the others'."""
@@ -82,9 +83,9 @@ class Passes:
         self,
         methods: Sequence[Method],
         items: Sequence[Item],
-        found: dict[tuple[int, int], Prediction],
+        done: dict[tuple[int, int], Prediction],
     ) -> list[Item]:
-        """Add predictions to `found`; return the items that need another pass."""
+        """Add predictions to `done`; return the items that need another pass."""
         again = []
         groups = by_owner(items)
         batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
@@ -94,7 +95,7 @@ class Passes:
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))
                 else:
-                    found[owner, item.slot] = result
+                    done[owner, item.slot] = result
         return again
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:

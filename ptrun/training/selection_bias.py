@@ -27,7 +27,12 @@ def selection_bias(dev_scores: Sequence[float], examples: int) -> float:
     Raises:
         ValueError: no candidate, a score outside 0-100, or fewer than 1 dev example.
     """
-    _check(dev_scores, examples)
+    if not dev_scores:
+        raise ValueError("dev_scores is empty; give at least 1 score.")
+    if wrong := [score for score in dev_scores if not 0.0 <= score <= 100.0]:
+        raise ValueError(f"dev score {wrong[0]} is outside 0-100; give points.")
+    if examples < 1:
+        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")
     n, mean = len(dev_scores), statistics.fmean(dev_scores)
     noise = _binomial_variance(mean, examples)
     if n == 1 or noise == 0.0:
@@ -49,13 +54,3 @@ def expected_maximum(n: int) -> float:
 
 def _binomial_variance(score: float, examples: int) -> float:
     return score * (100.0 - score) / examples
-
-
-def _check(dev_scores: Sequence[float], examples: int) -> None:
-    if not dev_scores:
-        raise ValueError("dev_scores is empty; give at least 1 score.")
-    for score in dev_scores:
-        if not 0.0 <= score <= 100.0:
-            raise ValueError(f"dev score {score} is outside 0-100; give points.")
-    if examples < 1:
-        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +10,11 @@ from torch import Tensor, nn
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-class Stepper(Protocol):
-    """Turns gradients into steps and holds the optimizer's state. Here no step is skipped."""
+class TorchStepper:
+    """Turns gradients into steps of a torch optimizer (Adam or AdamW) over named parameters."""
+
+    def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
+        self.optimizer, self.learned = optimizer, learned
 
     @property
     def scale(self) -> float:
@@ -23,31 +26,9 @@ class Stepper(Protocol):
         """Number of steps skipped so far."""
         return 0
 
-    def clip(self, limit: float | None) -> float:
-        """Clip the gradients to a norm, unless `limit` is None, and return their norm."""
-
-    def step(self, rate: float) -> None:
-        """Take a step at a learning rate, times each group's share, and drop the gradients."""
-
     def skip(self) -> str | None:
         """Skip a step whose gradients are not finite. Return None, or text for the error."""
         return ""
-
-    def drop(self) -> None:
-        """Drop the gradients."""
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the optimizer's state: tensors, and plain data."""
-
-    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Restore a state; the learned parameters are already restored."""
-
-
-class TorchStepper(Stepper):
-    """Steps of a torch optimizer (Adam or AdamW) over named parameters."""
-
-    def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
-        self.optimizer, self.learned = optimizer, learned
 
     def clip(self, limit: float | None) -> float:
         """Clip the gradients to a norm, unless `limit` is None, and return their norm."""
