@@ -1,9 +1,9 @@
-"""DeepSpeed: the same loop on several processes, which share out rows (ZeRO-1) and the model.
+"""DeepSpeed: the same training loop on several ranks, which divide rows (ZeRO-1) and the model.
 
 ptrun hardware=zero1        ptrun hardware=zero1_mp4        ptrun hardware=zero1 hardware.ranks=2
 
-For a frozen backbone ZeRO-1 saves nothing to speak of (100 vectors of T5-XXL have 3 MB of moments):
-it is there for full tuning, where it divides 12 bytes a parameter, and since the papers used it.
+The papers used ZeRO-1. In full tuning it divides 12 bytes a parameter. With a frozen backbone it
+saves almost nothing: 100 vectors of T5-XXL have 3 MB of moments.
 """
 
 from collections.abc import Sequence
@@ -25,34 +25,31 @@ from ptrun.training.member import Member
 
 @dataclass
 class DeepSpeedEngine(TorchEngine):
-    """Shares out rows and model over the processes that were started.
+    """Trains one run on several ranks.
 
     Args:
-        backbone, precision, token_budget, checkpointing: as of `TorchEngine`; `bf16` also for the
-            weights of a tuned backbone, whose fp32 copies and moments are divided.
-        device: `cpu`, `cuda` or `auto`, which is `cuda` where there is one.
-        model_parallel: processes that hold one model together.
-        ranks: processes to start on this machine, where no launcher started any; null: one a
-            visible GPU, on a CPU `model_parallel`.
+        backbone, precision, token_budget, checkpointing: see `TorchEngine`. With `bf16` a tuned
+            backbone has bf16 weights too; its fp32 copies and moments are divided.
+        device: `cpu`, `cuda` or `auto`, which is `cuda` if it is available.
+        model_parallel: number of ranks that hold one model together.
+        ranks: number of ranks to start on this machine without a launcher. Null is one for each
+            visible GPU, or `model_parallel` on a CPU.
     """
 
+    counts = ("model_parallel", "ranks", "token_budget", "population")
     model_parallel: int = field(kw_only=True)
     ranks: int | None = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Choose the device; refuse numbers below 1."""
+        """Choose the device, and check the fields."""
         if self.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        for name in ("model_parallel", "ranks"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         if self.precision == "fp16":
             raise UserError(
-                "hardware.precision=fp16: losses are scaled on one process alone; type "
+                "hardware.precision=fp16: loss scaling does not support several ranks; type "
                 "hardware.precision=bf16 or fp32, or hardware=gpu."
             )
-        self.population = 1  # each member's gradients are averaged by themselves
+        self.population = 1  # a stepper averages the gradients of one member
         super().__post_init__()
 
     def connect(self) -> Ranks:
@@ -61,11 +58,11 @@ class DeepSpeedEngine(TorchEngine):
         return self.world
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
-        """Return the precision of the weights: a tuned backbone has fp32 copies beside them."""
+        """Return the precision of the weights; those of a tuned backbone have fp32 copies."""
         return super().weight_type(tuned=False)
 
     def load(self, *, tuned: bool) -> None:
-        """Read this process' part of the weights."""
+        """Load this rank's part of the weights."""
         self.backbone.division = self.world.division(self.device)
         super().load(tuned=tuned)
 
@@ -73,7 +70,7 @@ class DeepSpeedEngine(TorchEngine):
         """Move backbone and methods to the device.
 
         Raises:
-            UserError: a method puts maps of its own into a model that is divided.
+            UserError: a method changes maps of a divided model.
         """
         if self.world.model_parallel > 1 and any(m.alone and not m.tunes_backbone for m in methods):
             raise UserError(
@@ -83,33 +80,34 @@ class DeepSpeedEngine(TorchEngine):
         super().place(methods)
 
     def equip(self, member: Member) -> None:
-        """Let DeepSpeed take a member's steps."""
+        """Let DeepSpeed take the member's steps."""
         if not member.learned:
             return
         for parameter in member.learned.values():
             if self._cut_of(parameter).summed:
                 parameter.register_hook(self.world.summed)  # type: ignore[no-untyped-call]
-        tuned = member.method.tunes_backbone
+        whole = {name: self._cut_of(p).axis is None for name, p in member.learned.items()}
         member.stepper = ZeroStepper(
             member.optimizer,
             member.learned,
-            {name: self._cut_of(p).axis is None for name, p in member.learned.items()},
+            whole,
             self.world,
             self.device,
-            divided=tuned,
+            divided=member.method.tunes_backbone,
         )
 
     def whole(self, method: Method) -> dict[str, Tensor]:
-        """Return what a method exports, put together of all parts; in the first rank alone."""
-        learned, exported = method.learned(), method.exported()
-        made = {
-            name: self._joined(self._cut_of(learned.get(name)), tensor)
-            for name, tensor in sorted(exported.items())
-        }
-        return {name: tensor for name, tensor in made.items() if tensor is not None}
+        """Return a method's exported tensors, joined from all ranks; empty except on rank 0."""
+        learned: dict[str, Parameter] = method.learned()
+        whole: dict[str, Tensor] = {}
+        for name, part in sorted(method.exported().items()):
+            tensor = self._joined(self._cut_of(learned.get(name)), part)
+            if tensor is not None:
+                whole[name] = tensor
+        return whole
 
     def _joined(self, cut: Cut, own: Tensor) -> Tensor | None:
-        """Return a tensor as a file has it, on the first rank; None on the others."""
+        """Return the whole tensor on rank 0, and None on the others."""
         if cut.axis is None or self.world.share:
             return cut.joined([own]) if self.world.main else None
         parts = [torch.empty_like(own) for _ in range(self.model_parallel)]
@@ -118,5 +116,5 @@ class DeepSpeedEngine(TorchEngine):
         return cut.joined([part.cpu() for part in parts]) if self.world.main else None
 
     def _cut_of(self, parameter: Parameter | None) -> Cut:
-        """Return how a parameter is divided; one that is not the backbone's is not."""
+        """Return how a parameter is divided; only the backbone's are."""
         return self.backbone.cuts.get(id(parameter), Cut())

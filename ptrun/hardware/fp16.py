@@ -1,4 +1,4 @@
-"""Where fp16 is refused: T5's residual stream is beyond it, unless it is scaled down."""
+"""Checks for fp16: the residual stream of T5 overflows in it, unless it is scaled down."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from ptrun.method.base import Method
 
 
 def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) -> None:
-    """Refuse a T5 in fp16 that is not scaled, and scaling where there is nothing to scale.
+    """Check that a T5 in fp16 is scaled, and that nothing else is.
 
     Raises:
-        UserError: names what to type.
+        UserError: it is not.
     """
     if scaled and backbone.family != "seq2seq":
         raise UserError(
-            f"hardware.fp16_scaling=true: it is for T5's family, and {backbone.name} is "
+            f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
             f"{backbone.config['model_type']}; leave it out."
         )
     if precision == "fp16" and backbone.family == "seq2seq" and not scaled:
@@ -28,14 +28,14 @@ def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) ->
 
 
 def scale_frozen(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
-    """Scale a loaded T5 down, for methods that leave it alone.
+    """Scale a loaded T5 down.
 
     Raises:
-        UserError: one tunes or changes it, which it would do in scaled units.
+        UserError: a method tunes or changes the backbone, whose units would be scaled.
     """
     for name in (type(method).__name__ for method in methods if method.alone):
         raise UserError(
-            f"hardware.fp16_scaling=true: {name} tunes or changes the backbone; it is for frozen "
-            "ones. Type hardware.precision=bf16 or fp32, without it."
+            f"hardware.fp16_scaling=true needs a frozen backbone, but {name} tunes or changes it; "
+            "leave it out and type hardware.precision=bf16 or fp32."
         )
     scale_down(backbone)

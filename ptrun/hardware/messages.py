@@ -1,4 +1,4 @@
-"""What ptrun prints while it works, and which rank prints it."""
+"""Logging: which messages a process prints, and which rank prints them."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ def log_to_stderr() -> None:
     logger.addHandler(logging.StreamHandler())
     logger.setLevel(logging.INFO if is_main_rank() else logging.WARNING)
     logger.propagate = False
-    # DeepSpeed 0.19 prints this on standard output as soon as a library looks for it.
+    # DeepSpeed 0.19 prints this on standard output when a library looks for it.
     logging.getLogger("DeepSpeed").addFilter(
         lambda record: "Setting accelerator to CPU" not in record.getMessage()
     )

@@ -1,4 +1,4 @@
-"""No rank outlives the process that started it, however that one ended."""
+"""Ends a rank when the process that started it is gone."""
 
 import ctypes
 import os
@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping
 
 PARENT = "PTRUN_PARENT"
-"""Names, in a rank's environment, the process that started it."""
+"""The variable in a rank's environment that holds the id of its parent process."""
 _PDEATHSIG = 1  # prctl(2)
 _LOOK_EVERY = 1.0  # seconds
 
 
-def hold(env: Mapping[str, str]) -> None:
-    """Kill this process as soon as its parent is gone, from now on; at once if it is by now."""
+def exit_with_parent(env: Mapping[str, str]) -> None:
+    """Kill this process as soon as its parent is gone."""
     parent = int(env[PARENT])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Ranks as processes: started together, watched, and ended together."""
+"""Ranks as processes that start, are watched and end together."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-_SETTLE = 1.0  # seconds in which others that end for the same reason are heard too
+_SETTLE = 1.0  # seconds to wait for other ranks that fail for the same reason
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 Process = subprocess.Popen[bytes]
@@ -20,7 +20,7 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class End:
-    """How a rank ended by itself: exit code, negative for a signal, and when (wall clock)."""
+    """The end of a rank: its exit code, negative for a signal, and its time (wall clock)."""
 
     rank: int
     code: int
@@ -30,58 +30,50 @@ class End:
 def work(
     command: Sequence[str], environments: Sequence[Mapping[str, str]], folder: Path
 ) -> list[End]:
-    """Run a process for each environment; return how they ended, in that order of time.
+    """Run a process for each environment; return how they ended, in order of time.
 
-    As soon as one fails the others are ended too, and are not in the list. Whatever ends this
-    call, none is left. Rank 0 speaks here; what the others say is in `folder/rank<N>.err`.
+    After a failure the other processes are ended, and are not in the list. No process outlives
+    this call. Rank 0 prints here; the others print to `folder/rank<N>.err`.
     """
     processes: list[Process] = []
     ends: SimpleQueue[End] = SimpleQueue()
     try:
         for rank, env in enumerate(environments):
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
-            _report(rank, processes[-1], ends)
+            threading.Thread(target=_report, args=[rank, processes[-1], ends], daemon=True).start()
         return _wait(ends, len(processes))
     finally:
         if any(process.poll() != 0 for process in processes):
             _end(processes)
 
 
-def _start(command: Sequence[str], env: Mapping[str, str], said: Path | None) -> Process:
-    """Start a process in a group of its own: a Ctrl-C reaches the launcher alone, which tells."""
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-    if said is None:
-        return subprocess.Popen(command, env=dict(env), **given)
-    with said.open("wb") as file:
-        return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **given)
+def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
+    """Start a process in its own group, so that a Ctrl-C reaches only the launcher."""
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    with output.open("wb") if output else nullcontext() as file:
+        return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
 
 
 def _report(rank: int, process: Process, ends: "SimpleQueue[End]") -> None:
-    """Let a thread wait for a process, so that the order of ends is the order in the queue."""
-
-    def wait() -> None:
-        code = process.wait()
-        ends.put(End(rank, code, time.time()))
-
-    threading.Thread(target=wait, daemon=True).start()
+    """Wait for a process, each in a thread, so that the queue has the order of the ends."""
+    code = process.wait()
+    ends.put(End(rank, code, time.time()))
 
 
 def _wait(ends: "SimpleQueue[End]", count: int) -> list[End]:
-    """Return all ends, or those until the first failure and shortly after it."""
-    found: list[End] = []
-    while len(found) < count and not (found and found[-1].code):
-        found.append(ends.get())
+    """Return all ends, or those up to shortly after the first failure."""
+    ended: list[End] = []
+    while len(ended) < count and not (ended and ended[-1].code):
+        ended.append(ends.get())
     until = time.monotonic() + _SETTLE
-    while len(found) < count:
-        try:
-            found.append(ends.get(timeout=max(0.0, until - time.monotonic())))
-        except Empty:
-            break
-    return found
+    with suppress(Empty):
+        while len(ended) < count:
+            ended.append(ends.get(timeout=max(0.0, until - time.monotonic())))
+    return ended
 
 
 def _end(processes: Sequence[Process]) -> None:
-    """End what still runs, and what it started: asked first, then killed."""
+    """End running processes and their children, by SIGTERM and then by SIGKILL."""
     running = [process for process in processes if process.poll() is None]
     _signal(running, signal.SIGTERM)
     until = time.monotonic() + _GRACE

@@ -1,14 +1,14 @@
-"""How many ranks this machine gets when a user starts a run without a launcher."""
+"""The number of ranks of a run, and checks of those that a launcher started."""
 
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 
 
 def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
-    """Return how many ranks to start, given how many GPUs are visible.
+    """Return the number of ranks to start on this machine, given the number of visible GPUs.
 
     Raises:
-        UserError: they cannot be divided into copies of the model, or there are too few GPUs.
+        UserError: the ranks do not make whole copies of the model, or there are too few GPUs.
     """
     width, cuda = hardware.model_parallel or 1, _on_gpus(hardware, gpus)
     ranks = hardware.ranks or (gpus if cuda else width)
@@ -27,10 +27,10 @@ def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
 
 
 def check_world(hardware: HardwareConfig, world: int) -> None:
-    """Refuse a world that a launcher made and this hardware cannot fill.
+    """Check the number of processes that a launcher started.
 
     Raises:
-        UserError: its ranks would all do the same run, or do not make whole copies of the model.
+        UserError: they would all do the same run, or do not make whole copies of the model.
     """
     if not hardware.divides:
         if world > 1:
@@ -52,5 +52,5 @@ def _on_gpus(hardware: HardwareConfig, gpus: int) -> bool:
 
 
 def _fits(ranks: int, width: int) -> int:
-    """Return the most ranks, at most `ranks`, that make whole copies of the model; at least one."""
+    """Return the most ranks up to `ranks` that make whole copies of the model; at least `width`."""
     return max(width, ranks - ranks % width)

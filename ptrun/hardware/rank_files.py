@@ -1,6 +1,6 @@
-"""What passes between a launcher and its ranks: a configuration one way, errors the other.
+"""Files between a launcher and its ranks: the configuration to the ranks, errors back.
 
-YAML, because JSON would make text of a key that is a number.
+The configuration is YAML, because JSON turns keys that are numbers into text.
 """
 
 import json
@@ -14,8 +14,8 @@ from ptrun.config.compose import Composed
 
 
 @dataclass(frozen=True)
-class Told:
-    """The error that ended a rank: its class, its text, and when it came (seconds, wall clock)."""
+class RankError:
+    """The error that ended a rank: its class, text and time (seconds, wall clock)."""
 
     kind: str
     text: str
@@ -32,15 +32,15 @@ def read(file: Path) -> Composed:
     return Composed(**yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
-def tell(folder: Path, rank: int, error: BaseException) -> None:
-    """Leave word of the error that ends this rank."""
-    told = Told(type(error).__name__, str(error), time.time())
+def write_error(folder: Path, rank: int, error: BaseException) -> None:
+    """Write the error that ends this rank."""
+    record = RankError(type(error).__name__, str(error), time.time())
     draft = folder / f".rank{rank}"
-    draft.write_text(json.dumps(asdict(told)), encoding="utf-8")
+    draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
     draft.replace(folder / f"rank{rank}.json")
 
 
-def told(folder: Path, rank: int) -> Told | None:
-    """Return the error that a rank left word of; None where it could not, or had none."""
+def read_error(folder: Path, rank: int) -> RankError | None:
+    """Return the error that a rank wrote, or None."""
     file = folder / f"rank{rank}.json"
-    return Told(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    return RankError(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None

@@ -1,7 +1,7 @@
-"""The processes that do one run together, and what they tell each other.
+"""The ranks of one run, and the messages between them.
 
-Neighbours (0-3, 4-7, … with `model_parallel=4`) hold one model together and read the same rows;
-processes at the same place in different groups share out the rows.
+Neighbours (0-3, 4-7, … with `model_parallel=4`) hold one model together and read the same rows.
+Groups of neighbours divide the rows of a batch.
 """
 
 import logging
@@ -21,17 +21,17 @@ from ptrun.backbone.division import Division
 from ptrun.errors import RunFailed, UserError
 
 T = TypeVar("T")
-_PATIENCE = timedelta(hours=24)  # labelling a corpus, rank 0 alone, takes long; a dead rank shows
+_PATIENCE = timedelta(hours=24)  # the others wait while rank 0 labels a corpus
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that do a run together; alone by default.
+    """This rank and the process groups it is in; a single process by default.
 
     Args:
-        rank, size: its number, and how many there are.
-        model_parallel: how many hold one model together.
-        tensor, data: the group that does, and the one that shares out the rows.
+        rank, size: its index, and the number of ranks.
+        model_parallel: number of ranks that hold one model together.
+        tensor, data: the group that holds its model, and the group that divides the rows.
     """
 
     rank: int = 0
@@ -42,28 +42,28 @@ class Ranks:
 
     @property
     def main(self) -> bool:
-        """Whether this is the one that writes."""
+        """Whether this rank writes the results."""
         return self.rank == 0
 
     @property
     def data_parallel(self) -> int:
-        """How many share out the rows."""
+        """Number of groups that divide the rows."""
         return self.size // self.model_parallel
 
     @property
     def share(self) -> int:
-        """Which share of the rows is this rank's."""
+        """Index of this rank's share of the rows."""
         return self.rank // self.model_parallel
 
     def division(self, device: str) -> Division | None:
-        """Return this rank's part of the model, None where it holds the whole."""
+        """Return this rank's part of the model, or None if it holds the whole."""
         if self.model_parallel == 1:
             return None
         place = self.rank % self.model_parallel
         return Division(place, self.model_parallel, self.tensor, device)
 
-    def told(self, value: T) -> T:
-        """Return the first rank's value, in every rank."""
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value on every rank."""
         if self.size == 1:
             return value
         box = [value]
@@ -71,13 +71,13 @@ class Ranks:
         return box[0]
 
     def wait(self) -> None:
-        """Wait for all others."""
+        """Wait for all ranks."""
         if self.size > 1:
             dist.barrier()
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the first rank through, then the others: they find what it made."""
+        """Run a block on rank 0 first, so that the others find the files it wrote."""
         if not self.main:
             self.wait()
         yield
@@ -88,10 +88,8 @@ class Ranks:
         """Return sums over the shares."""
         if self.data_parallel == 1:
             return values
-        summed = torch.tensor(values, dtype=torch.float64)
-        found: list[Any] = [None] * self.data_parallel
-        dist.all_gather_object(found, summed, group=self.data)
-        return [float(value) for value in torch.stack(found).sum(dim=0)]
+        shares = _gathered(torch.tensor(values, dtype=torch.float64), self.data_parallel, self.data)
+        return [float(value) for value in torch.stack(shares).sum(dim=0)]
 
     def summed(self, part: Tensor) -> Tensor:
         """Return the sum over the ranks that hold one model together."""
@@ -100,15 +98,14 @@ class Ranks:
         return whole
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return what all shares found, by the first rank that holds each model.
+        """Return the predictions of all shares, each from the first rank of its group.
 
-        All ranks then decide by the same answers, whatever the last bit of a logit was.
+        All ranks then decide by the same predictions, even if the last bits of logits differ.
         """
         if self.size == 1:
             return dict(own)
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, dict(own))
-        return {key: value for part in found[:: self.model_parallel] for key, value in part.items()}
+        shares = _gathered(dict(own), self.size)[:: self.model_parallel]
+        return {key: value for share in shares for key, value in share.items()}
 
     def check_same(self, digest: int, step: int) -> None:
         """Check that the ranks which hold one model together read the same rows.
@@ -118,25 +115,31 @@ class Ranks:
         """
         if self.model_parallel == 1:
             return
-        found: list[Any] = [None] * self.model_parallel
-        dist.all_gather_object(found, digest, group=self.tensor)
-        odd = [place for place, other in enumerate(found) if other != found[0]]
+        digests = _gathered(digest, self.model_parallel, self.tensor)
+        odd = [place for place, other in enumerate(digests) if other != digests[0]]
         if odd:
             first = self.rank - self.rank % self.model_parallel
             raise RunFailed(
-                f"rank {first + odd[0]} read other rows than rank {first} at step {step}, though "
-                "they hold one model together; are code and data the same on all machines?"
+                f"rank {first + odd[0]} read other rows than rank {first} at step {step}, but they "
+                "hold one model together; make code and data the same on all machines."
             )
+
+
+def _gathered(value: T, count: int, group: Any = None) -> list[T]:
+    """Return the values of the `count` ranks of a group, in order."""
+    values: list[Any] = [None] * count
+    dist.all_gather_object(values, value, group=group)
+    return values
 
 
 ALONE = Ranks()
 
 
 def joined(model_parallel: int, device: str) -> Ranks:
-    """Return this process among those its launcher started; alone if there are no others.
+    """Join the process group, and return this process' ranks.
 
     Raises:
-        UserError: their number is no multiple of `model_parallel`.
+        UserError: the number of processes is no multiple of `model_parallel`.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size % model_parallel:
@@ -151,20 +154,20 @@ def joined(model_parallel: int, device: str) -> Ranks:
     data, tensor = groups._DATA_PARALLEL_GROUP, groups._TENSOR_MODEL_PARALLEL_GROUP
     if dist.get_world_size(tensor) != model_parallel:
         raise UserError(
-            f"hardware.model_parallel={model_parallel}: these processes were grouped by "
-            f"{dist.get_world_size(tensor)} for a run before; start others for it."
+            f"hardware.model_parallel={model_parallel}: an earlier run grouped these processes by "
+            f"{dist.get_world_size(tensor)}; start new processes."
         )
     return Ranks(dist.get_rank(), size, model_parallel, tensor, data)
 
 
 def connect(device: str) -> None:
-    """Join the process group, once, by RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
+    """Join the process group by RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
-    A process that no launcher started is a group of its own.
+    A process that no launcher started is its own group.
     """
     if "WORLD_SIZE" not in os.environ:
-        alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-        os.environ.update({**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"})
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+        os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", **address})
     deepspeed = imported(device)
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -173,7 +176,7 @@ def connect(device: str) -> None:
 
 
 def imported(device: str) -> Any:
-    """Return DeepSpeed, quiet, set to a device.
+    """Import DeepSpeed for a device, without its log messages.
 
     Raises:
         UserError: it is not installed.
@@ -190,5 +193,5 @@ def imported(device: str) -> Any:
 
     logger.setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".*all_gather_into_tensor", FutureWarning)  # DeepSpeed's call
-    __compatible_ops__["deepspeed_shm_comm"] = False  # gloo does without; it would be compiled now
+    __compatible_ops__["deepspeed_shm_comm"] = False  # gloo works without it; no compilation now
     return deepspeed

@@ -1,4 +1,4 @@
-"""A run's ranks on this machine: started from one process, which waits for them."""
+"""Starts the ranks of a run on this machine, and waits for them."""
 
 import os
 import signal
@@ -13,34 +13,34 @@ from types import FrameType
 
 from ptrun.config.compose import Composed
 from ptrun.hardware import parent_watch, rank_files
-from ptrun.hardware.exit_report import verdict
+from ptrun.hardware.exit_report import exit_error
 from ptrun.hardware.processes import work
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.run.rank")
-"""`-P`: a rank imports what its launcher would, whatever lies in the current folder."""
+"""`-P` keeps the current folder out of the import path, as in the launcher."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> None:
-    """Do a run as `ranks` processes, `command` with the file that describes it.
+    """Run `command` with the file of a configuration as `ranks` processes.
 
     Raises:
-        UserError, RunFailed: as a run in this process would.
+        UserError, RunFailed: as a run in this process.
         RankLost: a rank died.
     """
-    with TemporaryDirectory(prefix="ptrun-") as name, _ended_in_order():
+    with TemporaryDirectory(prefix="ptrun-") as name, _exit_on_signals():
         folder = Path(name)
         rank_files.write(folder / "run.yaml", composed)
         port = _free_port()
-        own = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
-        ends = work([*command, str(folder / "run.yaml")], own, folder)
-        problem = verdict(ends, ranks, folder)
+        environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
+        ends = work([*command, str(folder / "run.yaml")], environments, folder)
+        problem = exit_error(ends, ranks, folder)
     if problem is not None:
         raise problem
 
 
 def _environment(env: Mapping[str, str], rank: int, ranks: int, port: int) -> dict[str, str]:
-    """Return what a rank reads to find the others; each gets its share of the cores."""
+    """Return the environment of a rank, with its share of the cores."""
     return {
         "OMP_NUM_THREADS": str(max(1, _cores() // ranks)),
         **env,
@@ -69,8 +69,8 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Let a polite end of this process end its ranks first, as Ctrl-C does."""
+def _exit_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exit that ends the ranks first, as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

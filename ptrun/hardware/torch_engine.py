@@ -1,4 +1,4 @@
-"""Plain torch: one loop for one or many members over one backbone.
+"""Plain torch: one training loop for one or many members over one backbone.
 
 ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 """
@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from ptrun.method.base import Method
 from ptrun.training.loss_scale import ScaledStepper
 from ptrun.training.member import Member
 from ptrun.training.out_of_memory import Guard
-from ptrun.training.passes import HALVES, Item, Passes, by_owner
+from ptrun.training.passes import HALVES, Item, Passes, by_owner, items_of
 from ptrun.training.progress import meter
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class Speed:
-    """What training took: seconds, and real (not padded) tokens seen."""
+    """Totals of training: seconds, real (not padded) tokens, and steps."""
 
     seconds: float = 0.0
     tokens: int = 0
@@ -41,68 +42,71 @@ class Speed:
 
 @dataclass
 class TorchEngine(Passes):
-    """Knows device and precision, and takes the steps of members that share passes.
+    """Trains members that share forward passes, on one device.
 
     Args:
-        backbone: loaded, shared by all members.
+        backbone: shared by all members.
         device: `cpu` or `cuda`.
-        precision: `bf16` runs a frozen backbone in bf16 (a tuned one under autocast); learned
-            tensors and the head stay fp32. `auto` is the backbone's default where the hardware
-            has bf16, else fp32. `fp16` is for devices without bf16, its losses scaled.
-        token_budget: padded tokens in a micro-batch, at most; bounds memory.
-        checkpointing: recompute activations in the backward: less memory, more time.
-        population: members that are trained together, at most.
-        fp16_scaling: divide the residual stream of a T5 by 100, as PPT does: the same function to
-            rounding, in numbers that fp16 holds.
+        precision: `bf16` runs a frozen backbone in bf16, a tuned one under autocast; learned
+            tensors and the head stay fp32. `auto` is the backbone's default if the hardware
+            has bf16, else fp32. `fp16`, with loss scaling, is for devices without bf16.
+        token_budget: most padded tokens in a micro-batch; bounds memory.
+        checkpointing: recompute activations in the backward pass; less memory, more time.
+        population: most members that are trained together.
+        fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
+            rounding, without overflow in fp16.
     """
 
-    checkpointing: bool = field(kw_only=True)
+    counts: ClassVar[Sequence[str]] = ("token_budget", "population")
     population: int = field(kw_only=True, default=8)
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
     speed: Speed = field(default_factory=Speed, init=False)
 
     def __post_init__(self) -> None:
-        """Refuse a device that is not there."""
+        """Check the fields, and choose the precision."""
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("hardware.device=cuda: this machine has no CUDA; type hardware=cpu.")
-        for name in ("token_budget", "population"):
-            if getattr(self, name) < 1:
-                raise UserError(f"hardware.{name} is {getattr(self, name)}; use 1 or more.")
+            raise UserError(
+                "hardware.device=cuda, but torch finds no CUDA device; type hardware=cpu."
+            )
+        for name in self.counts:
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise UserError(f"hardware.{name} is {count}; use 1 or more.")
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
-        self._guard = Guard(self)
+        self._guard = Guard(self, lambda members: self._accumulate(members))
         if self.precision == "auto":
             wanted = self.backbone.dtype if has_bf16(self.device) else "fp32"
             self.precision = "bf16" if wanted == "bf16" else "fp32"
 
     def connect(self) -> Ranks:
-        """Join the other processes of the run, if it has any."""
+        """Join the other processes of the run, if there are any."""
         return self.world
 
     def load(self, *, tuned: bool) -> None:
-        """Read the backbone's weights in the precision that suits."""
+        """Load the backbone's weights in the precision of `weight_type`."""
         self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:
-        """Return what a method exports, on the process that writes."""
+        """Return a method's exported tensors, on the rank that writes them."""
         return method.exported()
 
     def equip(self, member: Member) -> None:
-        """Give a member what takes its steps."""
+        """Choose the member's stepper."""
         if self.precision == "fp16":
             member.stepper = ScaledStepper(member.optimizer, member.learned)
 
     def place(self, methods: Sequence[Method]) -> None:
-        """Move the backbone and the methods to the device, the backbone in its precision.
+        """Move the backbone, in its precision, and the methods to the device.
 
         Raises:
-            UserError: several members would tune or change one backbone.
+            UserError: several members tune or change one backbone.
         """
         alone = [method for method in methods if method.alone]
         if alone and len(methods) > 1:
-            name, does = type(alone[0]).__name__, "tunes" if alone[0].tunes_backbone else "changes"
+            name, verb = type(alone[0]).__name__, "tunes" if alone[0].tunes_backbone else "changes"
             raise UserError(
-                f"{name} {does} the backbone, so its runs cannot share one: got {len(methods)} "
+                f"{name} {verb} the backbone, so its runs cannot share one: got {len(methods)} "
                 "members; run them one by one."
             )
         tuned = any(method.tunes_backbone for method in methods)
@@ -117,13 +121,13 @@ class TorchEngine(Passes):
             method.placed()
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
-        """Return the precision of the backbone's weights: a tuned one keeps fp32."""
+        """Return the precision of the backbone's weights; a tuned one keeps fp32."""
         return torch.float32 if tuned else HALVES.get(self.precision, torch.float32)
 
     def fit(self, members: Sequence[Member]) -> None:
-        """Train every member to its end; each selects, stops, fails and saves on its own.
+        """Train the members, at most `population` of them together.
 
-        At most `population` share a pass.
+        Each member selects, stops, fails and saves on its own.
         """
         for start in range(0, len(members), self.population):
             self._fit(members[start : start + self.population])
@@ -132,7 +136,7 @@ class TorchEngine(Passes):
         for member in members:
             self.equip(member)
             if member.resume():
-                _LOG.info("going on from step %d of %d", member.step, member.total)
+                _LOG.info("resuming from step %d of %d", member.step, member.total)
         self._guard.resume(members)
         methods = [member.method for member in members]
         self._prepare(methods, [member.reads() for member in members], training=True)
@@ -140,46 +144,41 @@ class TorchEngine(Passes):
         self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
         done = sum(member.step for member in members)
-        with meter(total, done, quiet=not self.world.main) as shown:
+        with meter(total, done, quiet=not self.world.main) as bar:
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 losses, tokens = self._guard.accumulate(active)
-                for member, loss, own in zip(active, losses, tokens, strict=True):
-                    member.update(loss, own)
-                self._evaluate([member for member in active if member.due])
-                late = self.world.told([member.late for member in active])
-                for member, waited in zip(active, late, strict=True):
-                    if member.due or waited:
-                        member.save()
+                self._step(active, losses, tokens)
                 self.speed.seconds += time.monotonic() - started
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
-                first = active[0]
-                shown.show(
-                    sum(member.step for member in members),
-                    losses[0],
-                    first.metric,
-                    first.best_value if first.best else None,
-                    sum(tokens),
-                )
+                done, first = sum(member.step for member in members), active[0]
+                best = first.best_value if first.best else None
+                bar.show(done, losses[0], first.metric, best, sum(tokens))
+
+    def _step(self, active: Sequence[Member], losses: list[float], tokens: list[int]) -> None:
+        """Update the members, then evaluate and save those that are due."""
+        for member, loss, count in zip(active, losses, tokens, strict=True):
+            member.update(loss, count)
+        self._evaluate([member for member in active if member.due])
+        late = self.world.broadcast([member.late for member in active])
+        for member, overdue in zip(active, late, strict=True):
+            if member.due or overdue:
+                member.save()
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if due:
-            answers = self.predict([m.method for m in due], [m.dev for m in due])
-            for member, own in zip(due, answers, strict=True):
+            predictions = self.predict([m.method for m in due], [m.dev for m in due])
+            for member, own in zip(due, predictions, strict=True):
                 member.judge(own)
 
     def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
         """Add up the gradients of one step; return each member's mean loss and real tokens.
 
-        A member's loss is divided by its own number of targets, so the gradient is that of its
-        batch in one piece, whoever shares the passes.
+        A member's loss is divided by its own number of targets. So the gradient does not depend on
+        micro-batches or on other members.
         """
-        items = [
-            Item(owner, slot, f)
-            for owner, member in enumerate(members)
-            for slot, f in enumerate(member.batch())
-        ]
+        items = items_of([member.batch() for member in members])
         targets, tokens = [0] * len(members), [0] * len(members)
         for item in items:
             targets[item.owner] += len(item.features.targets)
@@ -205,14 +204,14 @@ class TorchEngine(Passes):
         return self.world.total([float(loss) for loss in losses]), tokens
 
     def _check_rows(self, items: Sequence[Item], step: int) -> None:
-        """Check that processes which hold one model together read the same rows."""
+        """Check that ranks which hold one model together read the same rows."""
         if self.world.model_parallel > 1:
             rows = [(item.features.id, item.features.targets) for item in items]
             self.world.check_same(zlib.crc32(repr(rows).encode()), step)
 
 
 def has_bf16(device: str) -> bool:
-    """Return whether bf16 matrix products run in hardware."""
+    """Return whether the hardware computes bf16 matrix products."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

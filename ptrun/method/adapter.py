@@ -1,10 +1,11 @@
 """Adapters: small residual maps inside every layer, the backbone frozen.
 
-Houlsby et al. 2019, §2: after attention and after the feed-forward; Pfeiffer et al. 2021: after the
-feed-forward alone. With `maps=phm` they are Compacters (Mahabadi et al. 2021). As in IDPG's
-comparison layer norms stay frozen, which both papers train, and each Compacter has an A of its own;
-its Pfeiffer layout has one more frozen norm before the adapter, here there is none. Dropout after
-the up-projection, and then the layer's own on all that goes to the residual sum.
+Houlsby et al. 2019, §2: after attention and after the feed-forward block. Pfeiffer et al. 2021:
+after the feed-forward block only. `maps=phm` gives Compacters (Mahabadi et al. 2021).
+
+Layer norms stay frozen, as in IDPG's comparison; both papers train them. Each Compacter has its own
+A by default. The Pfeiffer layout omits the frozen norm that Mahabadi et al. put before the adapter.
+Dropout acts after the up-projection; the layer's own dropout then acts on the sum.
 """
 
 from dataclasses import replace
@@ -16,7 +17,7 @@ from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Method
+from ptrun.method.base import Method, check_dropout
 from ptrun.prompt.bottleneck import dense, hypercomplex
 from ptrun.prompt.phm import mixing
 from ptrun.readout.base import Batch
@@ -26,28 +27,24 @@ from ptrun.task.base import Task
 Layout = Literal["houlsby", "pfeiffer"]
 Maps = Literal["dense", "phm"]
 Half = Literal["encoder", "decoder"]
-"""Of an encoder-decoder; the only stack of other models is `encoder`."""
+"""Half of an encoder-decoder. Other models have an `encoder` only."""
 
 _KINDS = {"houlsby": ("attention", "ffn"), "pfeiffer": ("ffn",)}
-_SITE = 1_200_000  # dropout sites from here on, beyond any site of a backbone
+_SITE = 1_200_000  # first dropout site, above every site of a backbone
 
 
 class Adapter(Method):
     """An adapter at each chosen place of each layer, and a read-out.
 
-    An encoder-decoder has them in each half that has a part in the answer, not after attention
-    from one half to the other.
+    In an encoder-decoder each half that the read-out uses has adapters. Cross-attention has none.
 
     Args:
-        backbone: frozen.
-        task: what is answered.
-        layout: `houlsby`, two a layer, or `pfeiffer`, one.
+        layout: `houlsby`, two adapters a layer, or `pfeiffer`, one.
         maps: `dense`, or `phm` of rank 1 (Compacter).
         hidden: m, units of an adapter.
-        order: n of `phm`: a divisor of H and m.
-        shared_mixing: `phm`: one A for all adapters (Mahabadi et al.), not one each.
-        dropout: of what an adapter adds, in training.
-        reading: as in `ptrun.readout.reading.Reading`.
+        order: n of `phm`; it must divide H and m.
+        shared_mixing: for `phm`, share one A between all adapters (Mahabadi et al.).
+        dropout: of an adapter's output, in training.
 
     Raises:
         UserError: a value is out of range.
@@ -67,42 +64,35 @@ class Adapter(Method):
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
-        _check(hidden, dropout)
+        if hidden < 1:
+            raise UserError(f"method.hidden is {hidden}; use 1 or more.")
+        check_dropout(dropout)
         self.dropout, width = dropout, backbone.shape.hidden_size
         shared = mixing(order) if shared_mixing and maps == "phm" else None
         self.sites = _sites(backbone, layout, decodes=self.readout.reads_decoder)
         self.adapters = nn.ModuleDict()
-        for own in self.sites:
-            made = dense(width, hidden)
+        for half, site in self.sites:
+            adapter = dense(width, hidden)  # draws random numbers for `phm` too: runs depend on it
             if maps == "phm":
-                made = hypercomplex(width, hidden, order, shared)
-            self.adapters[_name(own)] = made
+                adapter = hypercomplex(width, hidden, order, shared)
+            self.adapters[_name(half, site)] = adapter
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with an edit of hidden states for each adapter."""
-        given = super().inputs(batch)
-        decoder = given.decoder
-        if decoder is not None:
-            decoder = replace(decoder, edits=self._edits("decoder", batch))
-        return replace(given, edits=self._edits("encoder", batch), decoder=decoder)
+        text = super().inputs(batch)
+        decoder = text.decoder and replace(text.decoder, edits=self._edits("decoder", batch))
+        return replace(text, edits=self._edits("encoder", batch), decoder=decoder)
 
     def _edits(self, half: Half, batch: Batch) -> dict[Site, Edit]:
-        """Return what the adapters of one half do, by site."""
-        numbered = enumerate(self.sites, start=_SITE)
         return {
-            site: self._edit(self.adapters[_name((own, site))], number, batch)
-            for number, (own, site) in numbered
-            if own == half
+            site: self._edit(self.adapters[_name(half, site)], number, batch)
+            for number, (owner, site) in enumerate(self.sites, start=_SITE)
+            if owner == half
         }
 
     def _edit(self, adapter: nn.Module, number: int, batch: Batch) -> Edit:
-        """Return what an adapter does; `number` is that of its dropout."""
-
-        def dropped(x: Tensor) -> Tensor:
-            return drop(x, batch.keys, number, self.dropout)
-
         def edit(hidden: Tensor) -> Tensor:
-            changed: Tensor = adapter(hidden, dropped)
+            changed: Tensor = adapter(hidden, lambda x: drop(x, batch.keys, number, self.dropout))
             return changed
 
         return edit
@@ -111,7 +101,6 @@ class Adapter(Method):
 def _sites(
     backbone: PretrainedBackbone, layout: Layout, *, decodes: bool
 ) -> list[tuple[Half, Site]]:
-    """Return where adapters are; `decodes` says whether a decoder has a part in the answer."""
     shape = backbone.shape
     halves: list[tuple[Half, int]] = [("encoder", shape.layers)]
     if decodes:
@@ -124,13 +113,5 @@ def _sites(
     ]
 
 
-def _name(own: tuple[Half, Site]) -> str:
-    half, (kind, layer) = own
-    return f"{half}_{kind}_{layer}"
-
-
-def _check(hidden: int, dropout: float) -> None:
-    if hidden < 1:
-        raise UserError(f"method.hidden is {hidden}; use 1 or more.")
-    if not 0 <= dropout < 1:
-        raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
+def _name(half: Half, site: Site) -> str:
+    return f"{half}_{site[0]}_{site[1]}"

@@ -1,4 +1,4 @@
-"""What every method is: inputs for the backbone, a read-out, and what it learns."""
+"""The base class of methods: inputs for the backbone, a read-out, and learned parameters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
@@ -15,16 +15,21 @@ from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-_LEAST_TOKENS = 8  # fewer than this after the prompt, and no example fits
-_TOGETHER = 512  # examples that are tokenized at once
+_LEAST_TOKENS = 8  # with fewer positions left by the prompt, no example fits
+_TOGETHER = 512  # examples that are tokenized at once: bounds memory
 
 
 class Method(nn.Module):
-    """A prompt, a read-out and a scope; it never calls the backbone, the engine does.
+    """A prompt, a read-out and a set of learned parameters. The engine calls the backbone.
 
-    Sub-classes say what they add in `inputs`, and in `prompt_positions` how much of the backbone's
-    length that takes. `soft` says whether their patterns have learned vectors in them, `readouts`
-    which read-outs they have, the first if none is named.
+    A sub-class adds its prompt in `inputs`, and returns the positions it takes in
+    `prompt_positions`. `soft` allows patterns with learned vectors. `readouts` and `families` list
+    the supported read-outs (the first is the default) and backbone families.
+
+    Args:
+        backbone: frozen, unless `tunes_backbone`.
+        task: provides examples, labels and patterns.
+        reading: see `ptrun.readout.reading.Reading`.
     """
 
     soft: ClassVar[bool] = False
@@ -41,27 +46,27 @@ class Method(nn.Module):
 
     @property
     def backbone(self) -> PretrainedBackbone:
-        """The backbone this method prompts."""
+        """The backbone."""
         return self._backbone[0]
 
     @property
     def alone(self) -> bool:
-        """Whether the backbone can serve no other member meanwhile: it is tuned, or changed."""
+        """Whether it tunes or changes the backbone, so that no other member can share it."""
         return self.tunes_backbone
 
     def placed(self) -> None:
-        """Connect to the backbone, which is loaded and, like this method, on its device."""
+        """Finish the setup once the backbone is loaded and both are on the device."""
 
     @property
     def prompt_positions(self) -> int:
-        """How many of the backbone's positions the prompt takes from the text."""
+        """Number of the backbone's positions that the prompt takes from the text."""
         return 0
 
     def room(self) -> int:
         """Return the longest input in tokens.
 
         Raises:
-            UserError: the prompt leaves no room for text.
+            UserError: the prompt leaves fewer than 8 positions for the text.
         """
         positions = self.backbone.shape.positions
         left = positions - self.prompt_positions
@@ -73,40 +78,40 @@ class Method(nn.Module):
         return left
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Return the rows of tokens of each example, some hundred at a time: memory is bounded."""
+        """Tokenize examples."""
         room = self.room()
         parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
         return [features for part in parts for features in self.readout.encode(part, room)]
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
-        """Return whether, configured so, its `prompt` is the `InputVectors` themselves.
+        """Return whether this configuration learns `InputVectors` directly.
 
-        Only those can begin as words.
+        Only those can start from words.
         """
         return False
 
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
-        """Return what to learn on from, given an exported prompt of the same form.
+        """Return the learned tensors that reproduce an exported prompt, to resume training from.
 
-        None: an encoder makes the prompt, and what it puts out does not tell its parameters.
+        None if an encoder makes the prompt: its parameters cannot be recovered from its output.
         """
         return exported
 
     @classmethod
-    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what of a configuration can change a number: contents in place of paths."""
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the configuration for the run id, with the content of files in place of paths."""
         return node
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
-        """Return the examples that `prepare` should see before they are read; here, none."""
+        """Return the examples that need `prepare` before they are read."""
         return ()
 
     def prepare(self, batch: Batch) -> None:
-        """Look at examples once, before all reading; the engine decides which share a batch."""
+        """Process examples once, before training or prediction reads them."""
 
     def inputs(self, batch: Batch) -> BackboneInput:
-        """Return what the backbone is given for a batch: here, the text alone."""
+        """Return the backbone's inputs for a batch, here the text alone."""
         decoder = None
         if batch.decoder is not None and batch.decoder_mask is not None:
             decoder = DecoderInput(mask=batch.decoder_mask, ids=batch.decoder)
@@ -116,21 +121,21 @@ class Method(nn.Module):
         return self.readout.ask(text, batch.reads)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return the summed loss `[]` of a batch, one term a target."""
+        """Return the loss `[]` of a batch, summed over its targets."""
         return self.readout.loss(output, batch)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return an answer for each example of a batch, or what to read before it is known."""
+        """Return a prediction for each example, or the features to read before it is known."""
         return self.readout.decode(output, batch)
 
     def learned(self) -> dict[str, nn.Parameter]:
-        """Return what is optimised, counted and saved; a prompt of no vectors is not."""
+        """Return the parameters to optimise, count and save; empty ones are left out."""
         return {name: p for name, p in self.named_parameters() if p.numel()}
 
     def learned_parameters(self) -> dict[str, int]:
-        """Return the learned parameters by part: `prompt`, `head`, `backbone`, and their total.
+        """Return the number of learned parameters in `prompt`, `head`, `backbone` and `total`.
 
-        Of a backbone that several ranks hold together, all ranks' are counted.
+        The parts of a backbone on other ranks count too.
         """
         counts = {"prompt": 0, "head": 0, "backbone": 0}
         for name, parameter in self.learned().items():
@@ -139,11 +144,11 @@ class Method(nn.Module):
         return {**counts, "total": sum(counts.values())}
 
     def exported(self) -> dict[str, Tensor]:
-        """Return the tensors that suffice to answer with: reparameterizations folded."""
+        """Return the tensors that prediction needs, with reparameterizations folded."""
         return {name: parameter.detach() for name, parameter in self.learned().items()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Take exported tensors back.
+        """Load exported tensors.
 
         Raises:
             UserError: a tensor is missing.
@@ -155,25 +160,31 @@ class Method(nn.Module):
                 parameter.copy_(tensors[name])
 
 
+def check_dropout(dropout: float) -> None:
+    """Raise UserError unless `method.dropout` is in [0, 1)."""
+    if not 0 <= dropout < 1:
+        raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
+
+
 def check_pair(
     method: type[Method], node: Mapping[str, Any], backbone: PretrainedBackbone, task: Task
 ) -> None:
-    """Refuse a method on a backbone or task it cannot work with, before anything is loaded.
+    """Check that a method supports a backbone and a task, before anything is loaded.
 
     Raises:
-        UserError: names what does not fit, and what would.
+        UserError: it does not; the message names the supported values.
     """
     if backbone.family not in method.families:
         raise UserError(
-            f"{method.__name__} needs a backbone that is {' or '.join(method.families)}; "
+            f"{method.__name__} needs a backbone that is {' or '.join(method.families)}, but "
             f"{backbone.name} is {backbone.family}."
         )
     reading = {key: node[key] for key in Reading.__annotations__ if key in node}
     chosen = reading.setdefault("readout", method.readouts[0])
     if chosen not in method.readouts:
         raise UserError(
-            f"method.readout={chosen}: {method.__name__} reads through "
-            f"{' or '.join(method.readouts)} alone; leave it out, or use another method, "
+            f"method.readout={chosen}: {method.__name__} supports only "
+            f"{' or '.join(method.readouts)}; leave it out, or use another method, "
             "such as method=fine_tuning."
         )
     soft, offered = method.soft, method.readouts

@@ -1,8 +1,8 @@
-"""DPT: class words written after the text, scored by the head that pre-training trained.
+"""DPT: class words written after the text, scored by ELECTRA's replaced-token head.
 
-Yao et al. 2022: ELECTRA as a whole is tuned, its replaced-token head included; nothing is added
-(paper), or a bias a class (released code). The read-out, `ptrun.readout.class_words`, goes with any
-method; `reserved` needs a tuned backbone and is this one's.
+Yao et al. 2022: ELECTRA and its replaced-token head are tuned. The paper adds no parameters; the
+released code adds a bias per class. Every method can use the read-out,
+`ptrun.readout.class_words`. `reserved` needs a tuned backbone and belongs to this method.
 """
 
 from typing import Unpack
@@ -21,15 +21,14 @@ from ptrun.task.base import Task
 
 
 class DPT(FineTuning):
-    """Learns the backbone and its head, which tells the class words that belong there.
+    """Learns the backbone and its head, which detects the class words that fit the text.
 
     Args:
         backbone: an ELECTRA discriminator.
-        task: one of classes, or questions with several answers.
+        task: has classes, or questions with several answers.
         reserved: write a reserved token of the vocabulary for each token of the class words, commas
-            included, whose embedding begins as a copy of that token's: so the words have rows of
-            their own to tune (code). Else the words themselves (paper).
-        reading: as in `ptrun.readout.reading.Reading`; `readout` is always `class_words`.
+            included. Its embedding starts as a copy of that token's, so the words have rows of
+            their own to tune (code). False writes the words themselves (paper).
 
     Raises:
         UserError: with `reserved`, the rows do not end in the words of all classes.
@@ -46,37 +45,37 @@ class DPT(FineTuning):
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
-        self._begun = not reserved
+        self._copied = not reserved
         if reserved:
             _check_reserved(self.readout)
             self.classes.reserved = True
 
     @property
     def classes(self) -> ClassWords:
-        """The read-out, where one row has all classes."""
+        """The read-out."""
         assert isinstance(self.readout, ClassWords)
         return self.readout
 
     def placed(self) -> None:
-        """Begin the reserved tokens as what they stand for, unless learned ones came first."""
-        if not self._begun:
+        """Copy the class words' embeddings to the reserved tokens, unless learned ones exist."""
+        if not self._copied:
             table = self.backbone.model.get_input_embeddings().weight
             with torch.no_grad():
                 table[self.classes.stand_ins] = table[self.classes.written]
-            self._begun = True
+            self._copied = True
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Take a tuned backbone back, its reserved tokens included."""
+        """Load a tuned backbone, its reserved tokens included."""
         super().load_exported(tensors)
-        self._begun = True
+        self._copied = True
 
 
 def _check_reserved(readout: Readout) -> None:
-    """Refuse rows that do not end in the words of all classes."""
+    """Check that rows end in the words of all classes."""
     if not isinstance(readout, ClassWords):
         raise UserError(
-            "method.reserved=true is for rows with all classes, not for a passage or a tree; "
-            "leave it out, or method.class_tree and method.fan_out."
+            "method.reserved=true needs rows with all classes, not a passage or a tree; leave it "
+            "out, or leave out method.class_tree and method.fan_out."
         )
     pvp = readout.pvp
     last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]

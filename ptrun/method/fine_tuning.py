@@ -1,7 +1,7 @@
 """Fine-tuning: the whole backbone is learned, nothing is added to the input.
 
-With a linear head the baseline FT of all five papers; with `readout: verbalizer` it tunes on a
-pattern: MP fine-tuning of P-tuning, PET without ensembles, FT of PPT.
+With a linear head it is the baseline FT of all five papers. With `readout: verbalizer` it tunes on
+a pattern: MP fine-tuning of P-tuning, PET without ensembles, FT of PPT.
 """
 
 from typing import Unpack
@@ -13,27 +13,20 @@ from ptrun.method.base import Method
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
-_OWN_HEAD = ("verbalizer", "class_words")
-"""Read-outs through the head that pre-training trained, which is tuned too."""
+_PRETRAINED_HEAD = ("verbalizer", "class_words")
+"""Read-outs that use, and therefore tune, the pre-trained head."""
 
 
 class FineTuning(Method):
-    """Learns the backbone and the head that reads it.
-
-    Args:
-        backbone: what is tuned; a pooler that is read is tuned too, and with a verbalizer or class
-            words the head that pre-training trained.
-        task: what is answered.
-        reading: as in `ptrun.readout.reading.Reading`.
-    """
+    """Learns the backbone and the head that reads it, with a pooler if the read-out has one."""
 
     tunes_backbone = True
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
         super().__init__(backbone, task, **reading)
-        self._own_head = reading.get("readout", self.readouts[0]) in _OWN_HEAD
+        self._tunes_head = reading.get("readout", self.readouts[0]) in _PRETRAINED_HEAD
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters."""
-        read = self.backbone.body(decoder=self.readout.reads_decoder, head=self._own_head)
-        return super().learned() | {f"backbone.{name}": p for name, p in read.items()}
+        body = self.backbone.body(decoder=self.readout.reads_decoder, head=self._tunes_head)
+        return super().learned() | {f"backbone.{name}": p for name, p in body.items()}

@@ -1,20 +1,21 @@
-"""IDPG: every instance gets prompt vectors of its own from a small generator, the backbone frozen.
+"""IDPG: a small generator makes prompt vectors for each instance, the backbone frozen.
 
-Wu et al. 2022. The input prompt is made from M(x), the [CLS] state of a pass of the frozen backbone
-over the bare text, and joins the raw word embeddings; positions are counted over text and prompt.
-With `deep` (M-IDPG) the hidden states at the prompt's places get a prompt added, not put in their
-place, after every layer but the last, which the answer could not see. Here too the tables' additive
-P-tuning v2 (`generator=none`), and with `deep=false` their prompt tuning.
+Wu et al. 2022. The generator reads M(x), the [CLS] state of a frozen pass over the bare text. The
+input prompt joins the raw word embeddings; positions count over text and prompt. With `deep`
+(M-IDPG) a prompt is added to the hidden states at the prompt's positions after every layer except
+the last, which the read-out could not see. `generator=none` is the tables' additive P-tuning v2,
+with `deep=false` their prompt tuning.
 
-As in the released code, the [CLS] states that layers' generators read have no dropout. Departs from
-it: the pass over the bare text has none in training either, so that M(x) is computed once for each
-example and every epoch after the first saves a pass (`instance_dropout=true` is as released, draws
-of its own in every step); before the linear head there is the backbone's dropout, there none. On
-models with segments a prompt is of the segment of the token before it.
+As in the released code, the [CLS] states that the generators of layers read have no dropout. On
+models with segments a prompt has the segment of the token before it. Departs from the code:
+- The frozen pass has no dropout in training, so M(x) is computed once for each example.
+  `instance_dropout=true` draws it anew in every step, as released.
+- The backbone's dropout acts before the linear head; the code has none there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Unpack, get_args
 
 import torch
@@ -24,7 +25,7 @@ from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.base import Method
+from ptrun.method.base import Method, check_dropout
 from ptrun.method.instance import FrozenPass, MeanOfWords
 from ptrun.prompt.generator import Form, Generators, Kind, Sharing
 from ptrun.prompt.glove import glove as glove_file
@@ -35,29 +36,26 @@ from ptrun.task.base import Task
 
 Source = Literal["previous", "first"]
 
-_SITE = 1_100_000  # dropout sites from here on, beyond any site of a backbone
+_SITE = 1_100_000  # first dropout site, above every site of a backbone
 
 
 class IDPG(Method):
     """Generated prompts `[B, t, H]` at the input and after layers, and a read-out.
 
     Args:
-        backbone: the frozen encoder.
-        task: what is answered.
         length: t, in vectors; 0 is the bare backbone with a head.
-        sharing: between layers: S all, M all but a bias a layer, L nothing.
-        deep: prompts after layers too (M-IDPG), not at the input alone (S-IDPG).
-        generator: `phm`, `dense`, or `none`: biases alone.
-        hidden: m, the generator's width; 0: one map, E = W z + b.
-        order: n of `phm`: any divisor of the widths it maps between.
-        shared_mixing: `phm`: one A for both maps of a generator.
-        source: what layers' prompts are made from: the [CLS] state there (`previous`), or M(x).
-        glove: a local file of word vectors; M(x) is then the average over the text's words, in
-            place of the pass. Null: the pass.
-        instance_dropout: whether the pass for M(x) has dropout in training.
-        position: where the prompt stands, `ptrun.prompt.insertion.Place`.
+        sharing: what layers share: S everything, M all but a bias a layer, L nothing.
+        deep: add prompts after layers too (M-IDPG), not only at the input (S-IDPG).
+        generator: `phm`, `dense`, or `none` for biases only.
+        hidden: m, the generator's width; 0 is one map, E = W z + b.
+        order: n of `phm`; it must divide the widths of its maps.
+        shared_mixing: for `phm`, share one A between both maps of a generator.
+        source: input of the layers' generators: the [CLS] state there (`previous`), or M(x).
+        glove: a local file of word vectors. M(x) is then their average over the text's words.
+            Null uses the frozen pass.
+        instance_dropout: use dropout in the frozen pass in training.
+        position: where the prompt is inserted, `ptrun.prompt.insertion.Place`.
         dropout: of M(x) and of hidden units, in training.
-        reading: as in `ptrun.readout.reading.Reading`.
 
     Raises:
         UserError: a value is out of range, or the prompt leaves no room for text.
@@ -85,26 +83,26 @@ class IDPG(Method):
         **reading: Unpack[Reading],
     ):
         super().__init__(backbone, task, **reading)
-        _check(length, position, dropout)
+        _check(length, position)
+        check_dropout(dropout)
         _check_glove(glove, source if deep else "first")
         self.length, self.source, self.dropout = length, source, dropout
         self.position: Place = position
         self.room()
         shape = backbone.shape
-        layers = shape.layers - 1 if deep else 0
-        widths = [shape.embedding_size, *[shape.hidden_size] * layers]
+        self.layers = shape.layers - 1 if deep else 0
+        widths = [shape.embedding_size, *[shape.hidden_size] * self.layers]
         form = Form(generator, hidden, order, shared_mixing)
-        self.encoder: FrozenPass | MeanOfWords
-        if glove is None:
-            self.encoder = FrozenPass(backbone, dropout=instance_dropout)
-        else:
-            self.encoder = MeanOfWords(backbone, glove)
+        self.encoder: FrozenPass | MeanOfWords = (
+            MeanOfWords(backbone, glove)
+            if glove is not None
+            else FrozenPass(backbone, dropout=instance_dropout)
+        )
         self.prompt = Generators(widths, self.encoder.width, length, sharing, form)
-        self.layers = layers
 
     @classmethod
-    def told(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the configuration with what is in the file of word vectors, if there is one."""
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the configuration with a digest in place of the file of word vectors."""
         file = node.get("glove")
         return {**node, "glove": glove_file(file).digest()} if file else node
 
@@ -115,37 +113,36 @@ class IDPG(Method):
 
     @property
     def prompt_positions(self) -> int:
-        """The prompt's vectors have positions, and so have two separators around it."""
+        """Positions of the prompt's vectors, and of two separators around it at `position` 4."""
         return self.length + 2 * (self.position == 4)
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return text and prompt as embeddings `[B, T + G, E]`, and an edit for each layer."""
-        given = super().inputs(batch)
+        text = super().inputs(batch)
         if self.length == 0:
-            return given
+            return text
         instance = self.instance(batch)
         put = insert(self._place(batch), batch.ids.shape[1], self.prompt_positions)
-        rows, reads = batch.reads.rows, batch.reads
-        given = replace(
-            given,
+        prompted = replace(
+            text,
             ids=None,
-            embeddings=put.weave(self.backbone.embed(batch.ids), self._made(batch, instance)),
+            embeddings=put.weave(self.backbone.embed(batch.ids), self._inserted(batch, instance)),
             mask=put.weave(batch.mask, batch.mask.new_ones(len(batch), put.added)),
             types=None if batch.types is None else self._types(batch.types, put),
             edits=self._edits(batch, put, instance),
         )
-        return self.readout.ask(given, replace(reads, columns=put.moved(rows, reads.columns)))
+        moved = put.moved(batch.reads.rows, batch.reads.columns)
+        return self.readout.ask(prompted, replace(batch.reads, columns=moved))
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
-        """Return the examples whose M(x) is still to be computed."""
-        if self._passes is None:
-            return ()
-        return self._passes.unprepared(features, training=training)
+        """Return the examples whose M(x) is not computed yet."""
+        frozen = self._frozen_pass
+        return frozen.unprepared(features, training=training) if frozen else ()
 
     def prepare(self, batch: Batch) -> None:
         """Compute M(x) and keep it."""
-        assert self._passes is not None, "nothing is unprepared"
-        self._passes.prepare(batch)
+        assert self._frozen_pass is not None, "nothing is unprepared"
+        self._frozen_pass.prepare(batch)
 
     def instance(self, batch: Batch) -> Tensor:
         """Return M(x), `[B, H]` or as wide as the word vectors."""
@@ -154,21 +151,19 @@ class IDPG(Method):
         return self.encoder(batch)
 
     @property
-    def _passes(self) -> FrozenPass | None:
-        """The pass over the bare text, if prompts are made of it."""
+    def _frozen_pass(self) -> FrozenPass | None:
         used = self.length > 0 and self.prompt.reads_instances
         return self.encoder if used and isinstance(self.encoder, FrozenPass) else None
 
-    def _made(self, batch: Batch, instance: Tensor) -> Tensor:
-        """Return what is put into the text, `[B, G, E]`."""
-        made = self._prompt(batch, 0, self._dropped(batch, 0)(instance))
+    def _inserted(self, batch: Batch, instance: Tensor) -> Tensor:
+        """Return the vectors to insert into the text, `[B, G, E]`."""
+        prompt = self._prompt(batch, 0, self._dropped(batch, 0, instance))
         if self.position != 4:
-            return made
+            return prompt
         ends = self.backbone.embed(torch.full_like(batch.ids[:, :1], self._separator))
-        return torch.cat([ends, made.to(ends.dtype), ends], dim=1)
+        return torch.cat([ends, prompt.to(ends.dtype), ends], dim=1)
 
     def _edits(self, batch: Batch, put: Insertion, instance: Tensor) -> dict[Site, Edit]:
-        """Return what is added after each layer but the last, by site."""
         first = put.at + (self.position == 4)
         columns = first[:, None] + torch.arange(self.length, device=first.device)
         return {
@@ -177,25 +172,25 @@ class IDPG(Method):
         }
 
     def _edit(self, batch: Batch, layer: int, columns: Tensor, instance: Tensor) -> Edit:
-        """Return what adds a layer's prompt at `columns [B, t]`."""
+        """Return the edit that adds a layer's prompt at `columns [B, t]`."""
         rows = torch.arange(len(batch), device=columns.device)[:, None]
 
         def edit(hidden: Tensor) -> Tensor:
             if self.source == "previous":
-                seen = hidden[:, 0].float()  # without dropout, as the released code
+                source = hidden[:, 0].float()  # without dropout, as in the released code
             else:
-                seen = self._dropped(batch, 2 * layer)(instance)
-            made = self._prompt(batch, layer, seen).to(hidden.dtype)
-            return hidden.index_put((rows, columns), hidden[rows, columns] + made)
+                source = self._dropped(batch, 2 * layer, instance)
+            prompt = self._prompt(batch, layer, source).to(hidden.dtype)
+            return hidden.index_put((rows, columns), hidden[rows, columns] + prompt)
 
         return edit
 
-    def _prompt(self, batch: Batch, site: int, instance: Tensor) -> Tensor:
-        made: Tensor = self.prompt(site, instance, self._dropped(batch, 2 * site + 1))
-        return made
+    def _prompt(self, batch: Batch, layer: int, source: Tensor) -> Tensor:
+        prompt: Tensor = self.prompt(layer, source, partial(self._dropped, batch, 2 * layer + 1))
+        return prompt
 
-    def _dropped(self, batch: Batch, site: int) -> Callable[[Tensor], Tensor]:
-        return lambda x: drop(x, batch.keys, _SITE + site, self.dropout)
+    def _dropped(self, batch: Batch, site: int, values: Tensor) -> Tensor:
+        return drop(values, batch.keys, _SITE + site, self.dropout)
 
     def _place(self, batch: Batch) -> Tensor:
         if self.position == 0:
@@ -203,7 +198,7 @@ class IDPG(Method):
         return place(self.position, batch.mask, batch.mask & (batch.ids == self._separator))
 
     def _types(self, types: Tensor, put: Insertion) -> Tensor:
-        """Return segment ids, a prompt's as that of the token before it."""
+        """Return segment ids; a prompt has that of the token before it."""
         before = types.gather(1, put.at[:, None] - 1)
         return put.weave(types, before.expand(-1, put.added))
 
@@ -212,18 +207,16 @@ class IDPG(Method):
         return int(self.backbone.tokenizer().sep_token_id)
 
 
-def _check(length: int, position: int, dropout: float) -> None:
+def _check(length: int, position: int) -> None:
     if length < 0:
         raise UserError(f"method.length is {length}; use 0 (no prompt) or more.")
     if position not in get_args(Place):
         raise UserError(f"method.position is {position}; use 0, 1, 2, 3 or 4.")
-    if not 0 <= dropout < 1:
-        raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
 
 
 def _check_glove(glove: str | None, source: Source) -> None:
     if glove is not None and source == "previous":
         raise UserError(
-            "method.glove: layers' generators cannot read word vectors and [CLS] states alike; "
+            "method.glove: a generator cannot read both word vectors and [CLS] states; "
             "type method.source=first."
         )

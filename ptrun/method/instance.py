@@ -1,6 +1,6 @@
-"""What a text is to a generator of prompts, M(x): a state of the frozen backbone, or word vectors.
+"""M(x), the input of IDPG's prompt generators: a state of the frozen backbone, or word vectors.
 
-IDPG, Wu et al. 2022, §3.
+Wu et al. 2022, §3.
 """
 
 import hashlib
@@ -16,20 +16,20 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.glove import glove
 from ptrun.readout.base import Batch, Features, Row
 
-_OTHER_PASS = 3202034522624059733  # the two passes over a text draw different dropout
+_OTHER_PASS = 3202034522624059733  # gives the two passes over a text different dropout
 
 
 class FrozenPass:
-    """M(x) `[B, H]`: [CLS] after a pass of the frozen backbone over the bare text.
+    """M(x) `[B, H]`: the [CLS] state after a pass of the frozen backbone over the bare text.
 
-    Without dropout that is one vector a row. `prepare` computes and keeps it with the backbone, in
-    its precision and in the host's memory, so all members over it share what any of them saw. Only
-    what `prepare` saw is kept: the engine cuts the same passes for the same examples, so resuming
-    changes no bit. Beside other rows a vector may differ by rounding (1e-6 in fp32).
+    Without dropout `prepare` stores the vectors with the backbone, in its precision and in host
+    memory, for all members that share it. Other calls store nothing: next to other rows a vector
+    may differ by rounding (1e-6 in fp32). The engine cuts the same passes for the same examples,
+    so a resumed run gets the same bits.
 
     Args:
-        backbone: whose pass it is.
-        dropout: whether the pass has dropout in training; it is then made anew in every step.
+        backbone: frozen.
+        dropout: use dropout in training; every step then computes the vectors anew.
     """
 
     def __init__(self, backbone: PretrainedBackbone, *, dropout: bool):
@@ -37,25 +37,24 @@ class FrozenPass:
         self.width = backbone.shape.hidden_size
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> list[Features]:
-        """Return the examples with a row that is not kept and could be."""
+        """Return the examples with a row that can be stored and is not."""
         if training and self.dropout:
             return []
         return [f for f in features if any(_key(row) not in self.backbone.kept for row in f.rows)]
 
     def prepare(self, batch: Batch) -> None:
-        """Keep the vectors of a batch."""
-        found = self._pass(batch, None).cpu()
-        self.backbone.kept.update(zip(map(_key, batch.rows), found, strict=True))
+        """Compute and store the vectors of a batch."""
+        vectors = self._pass(batch, None).cpu()
+        self.backbone.kept.update(zip(map(_key, batch.rows), vectors, strict=True))
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Return the vectors of a batch, kept or computed."""
+        """Return the vectors of a batch, stored or computed."""
         if batch.keys is not None and self.dropout:
             return self._pass(batch, batch.keys + _OTHER_PASS).float()
-        kept = [self.backbone.kept.get(_key(row)) for row in batch.rows]
-        known = [vector for vector in kept if vector is not None]
-        if len(known) < len(batch):
+        keys, stored = [_key(row) for row in batch.rows], self.backbone.kept
+        if any(key not in stored for key in keys):
             return self._pass(batch, None).float()
-        return torch.stack(known).to(batch.ids.device).float()
+        return torch.stack([stored[key] for key in keys]).to(batch.ids.device).float()
 
     @torch.no_grad()
     def _pass(self, batch: Batch, keys: Tensor | None) -> Tensor:
@@ -70,10 +69,10 @@ class FrozenPass:
 
 
 class MeanOfWords:
-    """M(x) `[B, width]`: the average of word vectors over the text that a row's tokens spell.
+    """M(x) `[B, width]`: the average of word vectors over the text of a row.
 
-    As in the released code the text is read back from the tokens, segments joined by a blank; so
-    it is what the tokenizer left of it, under BERT's with blanks around punctuation.
+    As in the released code the text is decoded from the tokens, segments joined by a space. BERT's
+    tokenizer adds spaces around punctuation.
     """
 
     def __init__(self, backbone: PretrainedBackbone, file: str):
@@ -93,7 +92,7 @@ class MeanOfWords:
 
 
 def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Return the text between special tokens, pieces joined by a blank."""
+    """Return the text between special tokens, joined by spaces."""
     special = set(tokenizer.all_special_ids)
     runs = [list(run) for between, run in groupby(ids, special.__contains__) if not between]
     return " ".join(tokenizer.decode(run) for run in runs)

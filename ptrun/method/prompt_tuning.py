@@ -1,11 +1,13 @@
 """Prompt tuning: learned vectors before the input embeddings, the backbone frozen.
 
-Lester et al. 2021 §2 on every family: with a classification head instead of generation it is the
-baseline PT of P-tuning v2, with a verbalizer Vanilla PT of PPT (its vectors stand before a pattern
-that is the text and its mask) and Hybrid PT (a pattern with words). The vectors join the raw word
-embeddings and the model adds positions once, from 0 over prompt and text. P-tuning v2's released
-code adds position, type and LayerNorm to the text's first, and then to prompt and text again:
-`double_embedding`, off by default. Prompts begin as `start` says (`ptrun.start`).
+Lester et al. 2021, §2, on every family. With a classification head instead of generation it is the
+baseline PT of P-tuning v2. With a verbalizer it is Vanilla PT of PPT (the vectors stand before a
+pattern of the text and its mask) and Hybrid PT (a pattern with words).
+
+The vectors join the raw word embeddings, and the model adds positions once, from 0 over prompt and
+text. P-tuning v2's released code adds position, type and LayerNorm to the text, and then again to
+prompt and text: `double_embedding`, off by default. `start` sets the initial prompt
+(`ptrun.start`).
 """
 
 from collections.abc import Mapping
@@ -31,18 +33,14 @@ class PromptTuning(Method):
     """A soft prompt `[P, E]` before the text, or after its first token, and a read-out.
 
     Args:
-        backbone: the frozen encoder.
-        task: what is answered.
         length: P, in vectors; 100 in PPT.
-        rescale: the vectors are the learned table times this; 1 by default. 100 gives PPT's
-            learning rates, decay and clipping their meaning, whose stored prompt is 1/100 of this
-            size: it learns as rescale 1 does with 100 times the rate and 1/100 of the other two
-            (and of AdamW's epsilon).
-        after: how many tokens of the text come before the prompt: none, or 1, [CLS]. Null is 1 for
-            blank infillers, as GLM's code has it, else 0.
+        rescale: the vectors are the learned table times this. 100 reproduces PPT, whose stored
+            prompt is 1/100 of the vectors: it equals rescale 1 with 100 times the learning rate
+            and 1/100 of decay, clipping threshold and AdamW's epsilon.
+        after: number of the text's tokens before the prompt: 0, or 1 for [CLS]. Null is 1 for
+            blank infillers, as in GLM's code, else 0.
         double_embedding: embed the text twice, as the PT baseline of P-tuning v2's released code
-            does; false by default, BERT-like encoders alone.
-        reading: as in `ptrun.readout.reading.Reading`.
+            does. For BERT-like encoders only.
 
     Raises:
         UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
@@ -72,12 +70,12 @@ class PromptTuning(Method):
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     @property
     def prompt_positions(self) -> int:
-        """The prompt's own vectors have positions."""
+        """P: each vector has a position."""
         return self.length
 
     def inputs(self, batch: Batch) -> BackboneInput:
@@ -88,23 +86,23 @@ class PromptTuning(Method):
         types = batch.types
         if types is not None:
             types = self._put(types.new_zeros(rows, self.length), types)
-            if self.double_embedding:  # the released code gives segments the first time alone
+            if self.double_embedding:  # the released code passes segments the first time only
                 types = torch.zeros_like(types)
-        given = replace(
+        prompted = replace(
             super().inputs(batch),
             ids=None,
             embeddings=self._put(self.prompt(rows).to(text.dtype), text),
             mask=self._put(seen, batch.mask),
             types=types,
         )
-        if batch.decoder is not None:  # reads are the decoder's, which the prompt does not move
-            return given
+        if batch.decoder is not None:  # reads are positions of the decoder: the prompt moves none
+            return prompted
         columns = batch.reads.columns
         moved = columns + self.length * (columns >= self.after)
-        return self.readout.ask(given, replace(batch.reads, columns=moved))
+        return self.readout.ask(prompted, replace(batch.reads, columns=moved))
 
     def _put(self, vectors: Tensor, tokens: Tensor) -> Tensor:
-        """Put `[B, P, ...]` among `[B, T, ...]`."""
+        """Insert `[B, P, ...]` into `[B, T, ...]`."""
         return torch.cat([tokens[:, : self.after], vectors, tokens[:, self.after :]], dim=1)
 
     def exported(self) -> dict[str, Tensor]:
@@ -112,16 +110,16 @@ class PromptTuning(Method):
         return super().exported() | {"prompt.table": self.prompt.vectors().detach()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
-        """Take finished vectors and a head back."""
+        """Load finished vectors and a head."""
         super().load_exported(tensors)
         self.prompt.begin(tensors["prompt.table"])
 
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the table whose vectors these are."""
+        """Return the table that gives these vectors."""
         return {name: tensor / self.prompt.rescale for name, tensor in exported.items()}
 
     def _text(self, batch: Batch) -> Tensor:
-        """Return the text as the prompt is put before it, `[B, T, E]`."""
+        """Return the text's embeddings `[B, T, E]`."""
         if self.double_embedding:
             return self.backbone.embed_whole(super().inputs(batch))
         return self.backbone.embed(batch.ids)

@@ -2,16 +2,16 @@
 
 Liu et al. 2021, "GPT Understands, Too", §3. Two regimes: on LAMA the backbone is frozen and each
 relation has a prompt of its own; on SuperGLUE the backbone is tuned with the prompt
-(`tune_backbone: true`). The vectors take the place of raw word embeddings, so the model adds
-positions once; words around the slots are anchors.
+(`tune_backbone: true`). The vectors replace raw word embeddings, so the model adds positions once.
+Words around the slots are anchors.
 
 Departs from the released code, by default:
 - on LAMA the mask comes after the subject, as printed; the code's order is
   `method.pattern=ptuning_code` (the authors saw no difference);
-- a left-to-right backbone learns at the position that answers; the code learns at the one before,
-  by mistake: `method.shifted_label=true`;
+- a left-to-right backbone is trained at the position that predicts the answer; the code trains the
+  one before, by mistake: `method.shifted_label=true`;
 - ALBERT gets segment ids in patterns with `||`; the code gives it none.
-Follows it where it trains a prompt with dropout in the frozen backbone (its loop calls
+As in the code, the frozen backbone has dropout while the prompt is trained (its loop calls
 `model.train()`); `method.lm_eval_mode=true` switches that off.
 COPA, WSC: see `ptrun.readout.candidates` and `ptrun.readout.fill`.
 """
@@ -38,16 +38,13 @@ class PTuning(Folded):
     """Vectors `[m, E]` at the `{soft}` slots of a pattern, m their number.
 
     Args:
-        backbone: frozen, unless `tune_backbone`.
-        task: what is answered.
-        encoder, hidden: as `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
+        encoder, hidden: `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
         tune_backbone: learn the backbone too.
-        per_relation: on fact probing, learn a prompt for each relation, each on its own.
-        lm_eval_mode: no dropout in the backbone while the prompt learns; it must be frozen.
-        reading: as in `ptrun.readout.reading.Reading`; `readout` is always `verbalizer`.
+        per_relation: on fact probing, train a separate prompt for each relation.
+        lm_eval_mode: switch the frozen backbone's dropout off while the prompt is trained.
 
     Raises:
-        UserError: a tuned backbone would be without dropout.
+        UserError: both `lm_eval_mode` and `tune_backbone` are set.
     """
 
     soft = True
@@ -82,7 +79,7 @@ class PTuning(Folded):
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
-        """Without an encoder."""
+        """True without an encoder."""
         return bool(node.get("encoder", "lstm") == "plain")
 
     def inputs(self, batch: Batch) -> BackboneInput:
@@ -92,8 +89,8 @@ class PTuning(Folded):
         vectors = self.prompt().to(text.dtype).expand(len(batch), -1, -1)
         rows = torch.arange(len(batch), device=text.device)[:, None]
         filled = text.index_put((rows, batch.softs), vectors)
-        given = replace(super().inputs(batch), ids=None, embeddings=filled)
-        return replace(given, keys=None) if self.lm_eval_mode else given
+        prompted = replace(super().inputs(batch), ids=None, embeddings=filled)
+        return replace(prompted, keys=None) if self.lm_eval_mode else prompted
 
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the encoder's parameters, and the backbone's if it is tuned."""

@@ -1,13 +1,16 @@
 """P-tuning v2: learned keys and values in every layer, the backbone frozen, a linear head.
 
-Liu et al. 2022, §3. As in the released code, real tokens are numbered from P on
-(`shift_positions`), dropout acts on the prefix row by row, and a pooler stays frozen. The code
-has no layer interval; here a layer outside it has no prefix at all, since an all-zero prefix
-would still take softmax mass. Nor has it T5: there each half that has a part in the answer gets
-prefixes of its own (`stacks`). On GLM the prefixes of the released code are hidden states that the
-frozen maps of a layer make keys and values of (`prefix_kind`); the saved prompt has those, so that
-it is the same whichever way it was learned. That code leaves attention's dropout out where there is
-such a prefix; here it stays.
+Liu et al. 2022, §3. As in the released code, the text's positions start at P (`shift_positions`),
+dropout acts on the prefix row by row, and a pooler stays frozen.
+
+Added to the released code:
+- A layer interval. A layer outside it has no prefix at all, since an all-zero prefix would still
+  take softmax mass.
+- T5. Each half that the read-out uses gets its own prefixes (`stacks`).
+
+On GLM the released code learns hidden states, which each layer's frozen maps turn into keys and
+values (`prefix_kind`). The saved prompt holds keys and values for both kinds. That code has no
+attention dropout with such a prefix; ptrun keeps it.
 """
 
 from collections.abc import Sequence
@@ -23,6 +26,7 @@ from ptrun.backbone.injection import Reader
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.projection import keys_values
 from ptrun.errors import UserError
+from ptrun.method.base import check_dropout
 from ptrun.method.folded import Folded
 from ptrun.prompt.prefix import DeepPrefix, PrefixKind, Reparameterization, Stack, places
 from ptrun.readout.base import Batch
@@ -42,26 +46,23 @@ class PTuningV2(Folded):
     """A deep prefix `[P, 2 n, heads, d]` for n layers, and a head.
 
     Args:
-        backbone: the frozen encoder.
-        task: what is answered.
         length: P, in vectors a layer; 0 is the bare backbone with a head.
-        reparameterization: `embedding` learns the prefix itself; `mlp` makes it from a table.
+        reparameterization: `embedding` learns the prefix itself; `mlp` computes it from a table.
         hidden: width of the MLP.
         prefix_kind: `kv` learns keys and values; `hidden` learns hidden states, `[P, n, H]`; null
             is `hidden` for blank infillers (GLM), else `kv`.
-        shift_positions: number the text from P; false: from 0. Null is what the official runs do:
-            true of keys and values, false of hidden states. Models with relative positions only,
-            like T5, have no such numbers.
-        dropout: of the prefix while training; null is the backbone's hidden dropout, and of hidden
-            states none.
-        layers: first and last layer with a prefix, counted from 1; null is all. Of each stack.
-        stacks: of an encoder-decoder: which attentions have prefixes; null is both
-            self-attentions, or the encoder's alone where the decoder has no part in the answer.
-        reading: as in `ptrun.readout.reading.Reading`.
+        shift_positions: start the text's positions at P instead of 0. Null follows the official
+            runs: true for keys and values, false for hidden states. Models with relative positions
+            only, like T5, ignore it.
+        dropout: of the prefix in training; null is the backbone's hidden dropout for keys and
+            values, 0 for hidden states.
+        layers: first and last layer with a prefix, in each stack, counted from 1; null is all.
+        stacks: the attentions of an encoder-decoder that have prefixes. Null is both
+            self-attentions, or the encoder's if the read-out does not use the decoder.
 
     Raises:
-        UserError: the prompt leaves no room for text, the interval is not one of the model's, or a
-            stack is not there or has no part in the answer.
+        UserError: the prompt leaves no room for text, the interval is not one of the model's, or
+            the model has no such stack or the read-out does not use it.
     """
 
     finished, paper = "prompt.prefix", "P-tuning v2"
@@ -85,12 +86,12 @@ class PTuningV2(Folded):
         shape = backbone.shape
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
-        if dropout is not None and not 0 <= dropout < 1:
-            raise UserError(f"method.dropout is {dropout}; use 0 or more, and less than 1.")
-        hides = (prefix_kind or _KIND_OF.get(backbone.family, "kv")) == "hidden"
+        check_dropout(dropout or 0.0)
+        hidden_states = (prefix_kind or _KIND_OF.get(backbone.family, "kv")) == "hidden"
         self.length = length
-        self.shift_positions = not hides if shift_positions is None else shift_positions
-        self.dropout = (0.0 if hides else shape.dropout) if dropout is None else dropout
+        self.shift_positions = not hidden_states if shift_positions is None else shift_positions
+        default = 0.0 if hidden_states else shape.dropout
+        self.dropout = default if dropout is None else dropout
         self.room()
         chosen = _stacks(backbone, stacks, decodes=self.readout.reads_decoder)
         self.depth = {s: shape.layers if s == "encoder" else shape.decoder_layers for s in chosen}
@@ -102,27 +103,26 @@ class PTuningV2(Folded):
             shape.head_size,
             reparameterization,
             hidden,
-            self._project if hides else None,
+            self._project if hidden_states else None,
             shape.hidden_size,
         )
 
     @property
     def prompt_positions(self) -> int:
-        """A prefix has no positions, but with `shift_positions` the text starts after P."""
+        """P with `shift_positions`, else 0: a prefix itself has no positions."""
         shifted = self.shift_positions and self.backbone.family != "seq2seq"
         return self.length if shifted else 0
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with a prefix for each layer of the interval."""
-        given = super().inputs(batch)
+        text = super().inputs(batch)
         if self.length == 0:
-            return given
-        made, decoder = self._prefixes(batch), given.decoder
+            return text
+        stacks, decoder = self._prefixes(batch), text.decoder
         if decoder is not None:
-            own = {"prefixes": made.get("decoder"), "cross": made.get("cross")}
-            decoder = replace(decoder, **own)  # type: ignore[arg-type]
+            decoder = replace(decoder, prefixes=stacks.get("decoder"), cross=stacks.get("cross"))
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
-        return replace(given, prefixes=made.get("encoder"), decoder=decoder, shift=shift)
+        return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
 
     def _project(self, states: Tensor) -> Tensor:
         """Return the keys and values `[P, 2 n, heads, d]` of hidden states `[P, n, H]`."""
@@ -130,20 +130,20 @@ class PTuningV2(Folded):
         return keys_values(self.backbone, sites, states)
 
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
-        """Return one prefix a layer of each stack; None outside the interval."""
-        made = self.prompt()
-        rows = made.expand(len(batch), *made.shape).flatten(2)
-        dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *made.shape)
+        """Return one prefix a layer for each stack; None outside the interval."""
+        prompt = self.prompt()
+        rows = prompt.expand(len(batch), *prompt.shape).flatten(2)
+        dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *prompt.shape)
         slices = dropped.permute(2, 0, 3, 1, 4).unbind()  # 2n of [B, heads, P, d]
         pairs = zip(self.places, slices[::2], slices[1::2], strict=True)
-        own = {place: Prefix(key, value) for place, key, value in pairs}
-        return {s: tuple(own.get((s, i)) for i in range(n)) for s, n in self.depth.items()}
+        by_place = {place: Prefix(key, value) for place, key, value in pairs}
+        return {s: tuple(by_place.get((s, i)) for i in range(n)) for s, n in self.depth.items()}
 
 
 def _stacks(
     backbone: PretrainedBackbone, stacks: Sequence[Stack] | None, *, decodes: bool
 ) -> Sequence[Stack]:
-    """Return the stacks with prefixes; `decodes` says whether the decoder answers."""
+    """Return the stacks with prefixes; `decodes`: whether the read-out uses the decoder."""
     if backbone.family != "seq2seq":
         if stacks is not None:
             raise UserError(
@@ -157,7 +157,7 @@ def _stacks(
         raise UserError(f"method.stacks is {stacks}; name one or more of encoder, decoder, cross.")
     if not decodes and set(stacks) != {"encoder"}:
         raise UserError(
-            f"method.stacks is {stacks}, but this read-out reads the encoder of {backbone.name} "
-            "alone; use method.stacks=[encoder], or null."
+            f"method.stacks is {stacks}, but this read-out uses only the encoder of "
+            f"{backbone.name}; use method.stacks=[encoder], or null."
         )
     return stacks

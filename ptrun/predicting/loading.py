@@ -98,7 +98,7 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
                 "current place."
             )
     method: type[Method] = build.target("method", node)
-    parts = {"backbone": {}, "task": {}, "method": method.told(node)}
+    parts = {"backbone": {}, "task": {}, "method": method.fingerprint_config(node)}
     if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
         raise UserError(
             f"predict {run.folder}: a file of its method has changed. Type method.pattern=@FILE or "

@@ -125,7 +125,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
     hardware = _telling(config["hardware"], made_engine)
     telling = {**config, "hardware": hardware, "start": str(start)}
-    telling["method"] = method.told(config["method"])
+    telling["method"] = method.fingerprint_config(config["method"])
     content = identity.affecting(telling, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     return Plan(

@@ -15,7 +15,7 @@ _QUIET = 3.0  # seconds; a rank that failed since another died is ended before i
 
 def main() -> None:
     """Do this rank's share of the run that FILE describes; leave word of what ends it."""
-    parent_watch.hold(os.environ)
+    parent_watch.exit_with_parent(os.environ)
     log_to_stderr()
     file = Path(sys.argv[1])
     try:
@@ -23,7 +23,7 @@ def main() -> None:
     except (UserError, RunFailed) as error:  # told by the launcher, once for all ranks
         _leave(file.parent, error)
     except Exception as error:
-        rank_files.tell(file.parent, int(os.environ["RANK"]), error)
+        rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
         time.sleep(_QUIET)
         traceback.print_exc()
         os._exit(1)
@@ -38,7 +38,7 @@ def _run(file: Path) -> None:
 
 def _leave(folder: Path, error: Exception) -> None:
     """Exit at once: libraries that tidy up first would wait for ranks that are gone."""
-    rank_files.tell(folder, int(os.environ["RANK"]), error)
+    rank_files.write_error(folder, int(os.environ["RANK"]), error)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)

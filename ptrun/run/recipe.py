@@ -24,7 +24,7 @@ from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.token_cache import encoded
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member
-from ptrun.training.selection_bias import selection_luck
+from ptrun.training.selection_bias import selection_bias
 from ptrun.types import Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def run(planned: Plan) -> RunResult:
         RunFailed: training failed; `failure.json` has the reason.
     """
     world = planned.engine.connect()
-    done = world.told(None if planned.rerun else result.read(planned.folder))
+    done = world.broadcast(None if planned.rerun else result.read(planned.folder))
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
         return known(done, planned.folder)
@@ -229,12 +229,12 @@ def _dev(planned: Plan, all_: Sequence[Trained], answers: Sequence[Prediction]) 
     return {key: value for key, value in (found[-1] if found else {}).items() if key != "step"}
 
 
-def _luck(planned: Plan, one: Trained) -> float | None:
+def _selection_bias(planned: Plan, one: Trained) -> float | None:
     """Return by how much the best dev score is likely to flatter, in points; None if unknown."""
     scores = [row[planned.task.metric] for row in one.member.history]
     dev = one.part.split.dev
     known = scores and all(0 <= score <= 100 for score in scores) and dev
-    return selection_luck(scores, len(dev)) if known else None
+    return selection_bias(scores, len(dev)) if known else None
 
 
 def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
     return {
         "best_step": member.best_step,
         "candidates": len(member.history),
-        "selection_luck": _luck(planned, one),
+        "selection_bias": _selection_bias(planned, one),
         "history": member.history,
         "answered": {**counts, "left_out": one.part.left_out},
     }

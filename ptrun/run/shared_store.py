@@ -69,7 +69,7 @@ class SharedStore:
         Raises:
             UserError: it is damaged, or was divided among other processes.
         """
-        saved = self.world.told(self.store.restore() if self.world.main else None)
+        saved = self.world.broadcast(self.store.restore() if self.world.main else None)
         if saved is None or not self.tuned:
             return saved
         _, meta = saved

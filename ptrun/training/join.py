@@ -1,9 +1,9 @@
-"""Lay the inputs of several members along the batch axis, and cut the output apart again.
+"""Concatenate the inputs of several members along the batch axis, and split the output again.
 
-One frozen backbone answers for all members in one pass; each reads only its own rows.
+One forward pass of the frozen backbone serves all members; each gets the output of its own rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from ptrun.backbone.base import (
 
 @dataclass(frozen=True)
 class Joined:
-    """One input for the backbone, and how many cells of each kind every member asked for."""
+    """One input for the backbone, `given`, and the members' inputs that it was joined from."""
 
     given: BackboneInput
     parts: Sequence[BackboneInput]
@@ -37,18 +37,18 @@ class Joined:
 
 
 def join(parts: Sequence[BackboneInput]) -> Joined:
-    """Return the members' inputs as one; rows are padded to the longest of all."""
+    """Return the members' inputs as one, with rows padded to the longest of all."""
     if len(parts) == 1:
         return Joined(parts[0], parts)
     width = max(part.mask.shape[1] for part in parts)
     rows = [part.mask.shape[0] for part in parts]
     given = BackboneInput(
         mask=_rows([p.mask for p in parts], width),
-        ids=_optional(_rows, [p.ids for p in parts], width),
-        embeddings=_optional(_rows, [p.embeddings for p in parts], width),
-        types=_optional(_rows, [p.types for p in parts], width),
-        shift=_optional(_plain, [p.shift for p in parts], width),
-        keys=_optional(_plain, [p.keys for p in parts], width),
+        ids=_optional([p.ids for p in parts], width),
+        embeddings=_optional([p.embeddings for p in parts], width),
+        types=_optional([p.types for p in parts], width),
+        shift=_optional([p.shift for p in parts]),
+        keys=_optional([p.keys for p in parts]),
         prefixes=_prefixes([p.prefixes for p in parts], rows),
         edits=_edits([p.edits for p in parts], rows),
         decoder=_decoder([p.decoder for p in parts], rows),
@@ -60,7 +60,6 @@ def join(parts: Sequence[BackboneInput]) -> Joined:
 
 
 def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
-    """Join what the decoders read; either all members have one or none has."""
     present = [part for part in parts if part is not None]
     assert len(present) in (0, len(parts)), "members differ in whether they use the decoder"
     if not present:
@@ -68,117 +67,101 @@ def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> Decod
     width = max(part.mask.shape[1] for part in present)
     return DecoderInput(
         mask=_rows([p.mask for p in present], width),
-        ids=_optional(_rows, [p.ids for p in present], width),
-        embeddings=_optional(_rows, [p.embeddings for p in present], width),
+        ids=_optional([p.ids for p in present], width),
+        embeddings=_optional([p.embeddings for p in present], width),
         prefixes=_prefixes([p.prefixes for p in present], rows),
         cross=_prefixes([p.cross for p in present], rows),
         edits=_edits([p.edits for p in present], rows),
     )
 
 
-def _optional(
-    combine: Callable[[list[Tensor], int], Tensor], tensors: Sequence[Tensor | None], width: int
-) -> Tensor | None:
-    """Combine what every member gives; members of one population give the same things."""
+def _optional(tensors: Sequence[Tensor | None], width: int | None = None) -> Tensor | None:
+    """Concatenate tensors that either all members have or none."""
     present = [tensor for tensor in tensors if tensor is not None]
     assert len(present) in (0, len(tensors)), "members differ in what they give the backbone"
-    return combine(present, width) if present else None
+    return _rows(present, width) if present else None
 
 
-def _rows(tensors: list[Tensor], width: int) -> Tensor:
-    return torch.cat([_widen(tensor, width) for tensor in tensors])
+def _rows(tensors: list[Tensor], width: int | None = None) -> Tensor:
+    """Concatenate along the batch axis; zeros pad the second axis on the right to `width`."""
+    if width is None:
+        return torch.cat(tensors)
+    pads = [(*(0, 0) * (tensor.dim() - 2), 0, width - tensor.shape[1]) for tensor in tensors]
+    return torch.cat([functional.pad(t, pad) for t, pad in zip(tensors, pads, strict=True)])
 
 
-def _widen(tensor: Tensor, width: int) -> Tensor:
-    """Pad the token axis, the second, on the right with zeros."""
-    missing = width - tensor.shape[1]
-    if not missing:
-        return tensor
-    return functional.pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, missing))
-
-
-def _plain(tensors: list[Tensor], _width: int) -> Tensor:
-    return torch.cat(tensors)
-
-
-def _positions(asked: Sequence[Positions | None], rows: Sequence[int]) -> Positions | None:
-    if all(at is None for at in asked):
-        return None
+def _positions(positions: Sequence[Positions | None], rows: Sequence[int]) -> Positions | None:
+    """Join positions; those of a member move by the rows of the members before it."""
     starts = [sum(rows[:index]) for index in range(len(rows))]
-    pairs = [(at, start) for at, start in zip(asked, starts, strict=True) if at is not None]
+    pairs = [(at, start) for at, start in zip(positions, starts, strict=True) if at is not None]
+    if not pairs:
+        return None
     return Positions(
         torch.cat([at.rows + start for at, start in pairs]),
         torch.cat([at.columns for at, _ in pairs]),
     )
 
 
-def _split(values: Tensor | None, asked: Sequence[Positions | None]) -> list[Tensor | None]:
+def _split(values: Tensor | None, positions: Sequence[Positions | None]) -> list[Tensor | None]:
     if values is None:
-        return [None] * len(asked)
-    pieces = iter(torch.split(values, [len(at.rows) for at in asked if at is not None]))
-    return [None if at is None else next(pieces) for at in asked]
+        return [None] * len(positions)
+    pieces = iter(torch.split(values, [len(at.rows) for at in positions if at is not None]))
+    return [None if at is None else next(pieces) for at in positions]
 
 
 def _prefixes(
-    given: Sequence[tuple[Prefix | None, ...] | None], rows: Sequence[int]
+    members: Sequence[tuple[Prefix | None, ...] | None], rows: Sequence[int]
 ) -> tuple[Prefix | None, ...] | None:
-    counts = {len(prefixes) for prefixes in given if prefixes is not None}
-    if not counts:
+    layers = max((len(prefixes) for prefixes in members if prefixes is not None), default=0)
+    if not layers:
         return None
-    layers = [[g[index] if g else None for g in given] for index in range(counts.pop())]
-    return tuple(_join_prefix(layer, rows) for layer in layers)
+    return tuple(_join_prefix([m[i] if m else None for m in members], rows) for i in range(layers))
 
 
 def _join_prefix(prefixes: Sequence[Prefix | None], rows: Sequence[int]) -> Prefix | None:
-    """Align prefixes at the text; rows of a member without one see nothing there."""
+    """Pad the prefixes of a layer on the left; rows of a member without one attend to none."""
     present = [prefix for prefix in prefixes if prefix is not None]
     if not present:
         return None
     length = max(prefix.key.shape[2] for prefix in present)
-    filled = [
-        _fill(prefix, present[0], length, count)
-        for prefix, count in zip(prefixes, rows, strict=True)
-    ]
+    padded = [_pad(p, present[0], length, count) for p, count in zip(prefixes, rows, strict=True)]
     plain = all(p is not None and p.mask is None and p.key.shape[2] == length for p in prefixes)
     return Prefix(
-        torch.cat([p.key for p in filled]),
-        torch.cat([p.value for p in filled]),
-        None if plain else torch.cat([p.mask for p in filled if p.mask is not None]),
+        torch.cat([p.key for p in padded]),
+        torch.cat([p.value for p in padded]),
+        None if plain else torch.cat([p.mask for p in padded if p.mask is not None]),
     )
 
 
-def _fill(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
-    """Pad a prefix on the left to a length, or make an unseen one."""
+def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
+    """Pad a prefix on the left to `length`, with a mask; None counts as a prefix of length 0."""
     _, heads, _, size = like.key.shape
-    if prefix is None:
-        nothing = like.key.new_zeros(rows, heads, length, size)
-        unseen = torch.zeros(rows, length, dtype=torch.bool, device=nothing.device)
-        return Prefix(nothing, nothing, unseen)
-    missing = length - prefix.key.shape[2]
-    seen = prefix.mask
+    empty = like.key.new_empty(rows, heads, 0, size)
+    key, value = (empty, empty) if prefix is None else (prefix.key, prefix.value)
+    seen = prefix.mask if prefix else None
     if seen is None:
-        seen = prefix.key.new_ones(rows, prefix.key.shape[2], dtype=torch.bool)
+        seen = key.new_ones(rows, key.shape[2], dtype=torch.bool)
+    missing = length - key.shape[2]
     pad = (0, 0, missing, 0)
     return Prefix(
-        functional.pad(prefix.key, pad),
-        functional.pad(prefix.value, pad),
+        functional.pad(key, pad),
+        functional.pad(value, pad),
         functional.pad(seen, (missing, 0)),
     )
 
 
 def _edits(
-    given: Sequence[Mapping[Site, Edit] | None], rows: Sequence[int]
+    members: Sequence[Mapping[Site, Edit] | None], rows: Sequence[int]
 ) -> dict[Site, Edit] | None:
-    sites = {site for edits in given for site in edits or {}}
+    sites = {site for edits in members for site in edits or {}}
     if not sites:
         return None
-    return {site: _join_edit([(e or {}).get(site) for e in given], rows) for site in sites}
+    return {site: _join_edit([(e or {}).get(site) for e in members], rows) for site in sites}
 
 
 def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:
     def edit(hidden: Tensor) -> Tensor:
-        pieces = torch.split(hidden, list(rows))
-        edited = [own(piece) if own else piece for own, piece in zip(edits, pieces, strict=True)]
-        return torch.cat(edited)
+        pieces = zip(edits, torch.split(hidden, list(rows)), strict=True)
+        return torch.cat([own(piece) if own else piece for own, piece in pieces])
 
     return edit

@@ -1,10 +1,11 @@
-"""Dynamic loss scaling, without which small gradients are zero in fp16: DeepSpeed's, as in PPT.
+"""Dynamic loss scaling for fp16, where small gradients underflow: DeepSpeed's rule, as in PPT.
 
-The loss is multiplied before the backward, and gradients divided before norm, clip and step. Each
-member of a population has a scale of its own, so one that overflows skips its step alone.
+The loss is multiplied by the scale before the backward pass, and the gradients are divided by it
+before norm, clipping and step. Each member of a population has its own scale, so an overflow skips
+the step of one member only.
 
-`torch.amp.GradScaler` has no hysteresis, and one scale for all that share a backward. DeepSpeed
-0.19 doubles one step later than the version that PPT used and this do.
+`torch.amp.GradScaler` has no hysteresis, and one scale for all losses that share a backward pass.
+DeepSpeed 0.19 doubles the scale one step later than this and the version that PPT used.
 """
 
 from collections.abc import Mapping
@@ -20,18 +21,18 @@ START, LEAST = 2.0**16, 1.0
 WINDOW = 1000
 """Steps without an overflow after which the scale doubles."""
 HYSTERESIS = 2
-"""The overflow that first halves it; those before it only skip their step."""
+"""The overflow that first halves the scale. Earlier ones only skip their step."""
 
 
 @dataclass
 class LossScale:
-    """What a loss is multiplied with, and what decides when that changes.
+    """The factor of a loss, and the counts that change it.
 
     Args:
         value: the scale.
         good: steps since the last overflow.
-        hysteresis: overflows from here to a halving, the halving one included.
-        skipped: steps that overflowed, in all.
+        hysteresis: overflows until the scale is halved.
+        skipped: steps that overflowed, in total.
     """
 
     value: float = START
@@ -46,7 +47,7 @@ class LossScale:
             self.value, self.hysteresis = self.value * 2, HYSTERESIS
 
     def overflow(self) -> bool:
-        """Count an overflow; return False if the scale would have to go below its least."""
+        """Count an overflow; return False if the scale is already the lowest."""
         if self.hysteresis > 1:
             self.hysteresis -= 1
         elif self.value > LEAST:
@@ -66,12 +67,12 @@ class ScaledStepper(TorchStepper):
 
     @property
     def scale(self) -> float:
-        """What the loss is multiplied with."""
+        """Factor of a loss before its backward pass."""
         return self.loss_scale.value
 
     @property
     def skipped(self) -> int:
-        """How many steps overflowed."""
+        """Number of steps that overflowed."""
         return self.loss_scale.skipped
 
     def clip(self, limit: float | None) -> float:
@@ -82,17 +83,17 @@ class ScaledStepper(TorchStepper):
         return super().clip(limit)
 
     def step(self, rate: float) -> None:
-        """Take a step, and count it."""
+        """Take a step and count it."""
         super().step(rate)
         self.loss_scale.succeed()
 
     def skip(self) -> str | None:
-        """Drop an overflow's gradients and lower the scale; return why not, if it is lowest."""
+        """Drop the gradients and lower the scale; return an error text if it is the lowest."""
         self.drop()
         if self.loss_scale.overflow():
             return None
         return (
-            f" in fp16, with the loss scale down to {LEAST:.0f}; type hardware.precision=bf16 or "
+            f" in fp16, with the lowest loss scale, {LEAST:.0f}; type hardware.precision=bf16 or "
             "fp32"
         )
 
@@ -102,6 +103,6 @@ class ScaledStepper(TorchStepper):
         return tensors, {**plain, "loss_scale": asdict(self.loss_scale)}
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore both."""
         super().resume(tensors, plain)
         self.loss_scale = LossScale(**plain["loss_scale"])

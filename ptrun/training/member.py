@@ -1,7 +1,7 @@
 """One run inside a population: its batches, optimizer, schedule, selection and saved state.
 
-Everything a step does is a pure function of (seed, step): the order of examples, the dropout keys,
-the learning rate. So a resumed member goes on bit for bit, and needs no random-number state.
+The order of examples, the dropout keys and the learning rate are pure functions of (seed, step). So
+a member resumes with the same bits and saves no random-number state.
 """
 
 import math
@@ -18,26 +18,28 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.training.optim import learning_rate, make_optimizer, total_steps
 from ptrun.training.order import batches
-from ptrun.training.stepper import Stepper, TorchStepper
+from ptrun.training.stepper import TorchStepper
 from ptrun.types import Journal, Prediction
 
 SAVE_SECONDS = 20.0
-"""A member saves at every evaluation, and between them when this long has passed."""
+"""A member saves at every evaluation, and in between when the last save is older than this."""
 
 Score = Callable[[Sequence[Prediction]], Mapping[str, float]]
+_COUNTS = ("step", "stale", "tokens", "best_step", "history")
 
 
 class Member:
     """A method in training.
 
     Args:
-        method: what is trained; its learned parameters get `requires_grad`.
+        method: its learned parameters get `requires_grad`.
         features: encoded training examples.
-        dev: encoded dev examples, and `score` their metrics.
-        metric: the one of them that selects; higher is better.
+        dev: encoded dev examples.
+        score: returns the metrics of predictions on dev.
+        metric: the metric that selects; higher is better.
         train: optimisation.
         seed: the model seed.
-        journal: where it writes.
+        journal: receives figures and saved states.
         select_best: keep the best evaluation (the first of equals), else the last step.
     """
 
@@ -60,7 +62,7 @@ class Member:
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
         self.optimizer = make_optimizer(train, self.learned)
-        self.stepper: Stepper = TorchStepper(self.optimizer, self.learned)
+        self.stepper = TorchStepper(self.optimizer, self.learned)
         self.per_epoch = len(self._batches(0))
         self.total = total_steps(train, self.per_epoch) if self.learned else 0
         self.step, self.stale, self.tokens = 0, 0, 0
@@ -69,58 +71,58 @@ class Member:
         self.best_metrics: Mapping[str, float] = {}
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
-        self.token_budget: int | None = None  # what an end of memory left of the engine's
+        self.token_budget: int | None = None  # the engine's, after it was halved
         self.saved_at = time.monotonic()
         self._order: tuple[int, list[list[int]]] = (-1, [])
 
     @property
     def active(self) -> bool:
-        """Whether it still trains."""
+        """Whether training continues."""
         patience = self.train.patience
         exhausted = patience is not None and self.stale >= patience
         return self.failed is None and self.step < self.total and not exhausted
 
     @property
     def due(self) -> bool:
-        """Whether an evaluation follows the step just made."""
+        """Whether an evaluation follows the last step."""
         every = self.train.eval_every or self.per_epoch
         return self.failed is None and (self.step % every == 0 or self.step == self.total)
 
     @property
     def due_first(self) -> bool:
-        """Whether an evaluation comes before the first step; for those that have none, the one."""
+        """Whether an evaluation comes before the first step, or replaces all steps."""
         first = self.train.eval_first or not self.total
         return first and self.step == 0 and not self.history and bool(self.dev)
 
     def batch(self) -> list[Features]:
-        """Return the examples of the coming step."""
+        """Return the examples of the next step."""
         epoch, place = divmod(self.step, self.per_epoch)
         if self._order[0] != epoch:
             self._order = (epoch, self._batches(epoch))
         return [self.features[index] for index in self._order[1][place]]
 
     def reads(self) -> Sequence[Features]:
-        """Return the examples that training reads: all, or those of its few steps."""
+        """Return the examples that training reads; less than an epoch reads fewer."""
         if self.total >= self.per_epoch:
             return self.features
-        return [self.features[i] for own in self._batches(0)[: self.total] for i in own]
+        return [self.features[i] for batch in self._batches(0)[: self.total] for i in batch]
 
     def _batches(self, epoch: int) -> list[list[int]]:
         size, drop_last = self.train.batch_size, self.train.drop_last
         return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
 
     def keys(self, slots: Sequence[int]) -> Tensor:
-        """Return dropout keys for rows of the coming step's batch."""
+        """Return dropout keys for rows of the next step's batch."""
         return row_keys(self.seed, self.step, slots)
 
     def update(self, loss: float, tokens: int) -> None:
-        """Take one optimizer step on the gradients that stand, or fail if they are not finite.
+        """Take one optimizer step, or fail if the gradients are not finite.
 
-        In fp16 those skip the step first. As in DeepSpeed and PPT a skipped step is one of the
-        run's, with its batch and its evaluation, but the learning rate does not move on.
+        In fp16 such a step is skipped first. As in DeepSpeed and PPT a skipped step counts, with
+        its batch and its evaluation, but does not advance the learning rate.
         """
-        moved = self.step - self.stepper.skipped
-        rate = learning_rate(self.train, moved, self.total, self.per_epoch)
+        taken = self.step - self.stepper.skipped
+        rate = learning_rate(self.train, taken, self.total, self.per_epoch)
         norm = self.stepper.clip(self.train.clip)
         event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
         if math.isfinite(loss) and math.isfinite(norm):
@@ -138,19 +140,13 @@ class Member:
         self.failed = reason
         self.journal.log({"event": "failed", "step": self.step + 1, "reason": reason})
 
-    def judge(self, answers: Sequence[Prediction]) -> None:
-        """Score answers on dev, and keep the learned tensors if they are the best so far."""
-        metrics = dict(self.score(answers))
+    def judge(self, predictions: Sequence[Prediction]) -> None:
+        """Score predictions on dev, and keep the learned tensors if they are the best so far."""
+        metrics = dict(self.score(predictions))
         self.history.append({"step": self.step, **metrics})
-        self.journal.log(
-            {
-                "event": "dev",
-                "step": self.step,
-                "epoch": self.step / max(1, self.per_epoch),
-                **metrics,
-            }
-        )
-        if not math.isfinite(metrics[self.metric]):  # nothing could ever be better than it
+        epoch = self.step / max(1, self.per_epoch)
+        self.journal.log({"event": "dev", "step": self.step, "epoch": epoch, **metrics})
+        if not math.isfinite(metrics[self.metric]):  # no later value compares as better
             self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")
             return
         progress = self._gains(metrics)
@@ -161,31 +157,31 @@ class Member:
             self.best_metrics = metrics
 
     def _gains(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether an evaluation is progress: better than the best one, by every judge."""
+        """Return whether an evaluation improves on the best one, and so resets the patience."""
         if not self.best_metrics:
             return metrics[self.metric] > self.best_value
         if self.train.ties is Ties.last_goes_on:
             return self._keeps(metrics)
-        return all(metrics[name] > self.best_metrics[name] for name in self._judges(metrics))
+        return all(metrics[name] > self.best_metrics[name] for name in self._compared(metrics))
 
     def _keeps(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether an evaluation takes the place of the best one."""
+        """Return whether an evaluation replaces the best one."""
         if not self.best_metrics or self.train.ties is Ties.first:
             return self._gains(metrics)
-        return all(metrics[name] >= self.best_metrics[name] for name in self._judges(metrics))
+        return all(metrics[name] >= self.best_metrics[name] for name in self._compared(metrics))
 
-    def _judges(self, metrics: Mapping[str, float]) -> list[str]:
+    def _compared(self, metrics: Mapping[str, float]) -> list[str]:
         return list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
 
     def finish(self) -> None:
-        """Put the selected tensors in place."""
+        """Load the selected tensors into the method."""
         with torch.no_grad():
             for name, tensor in self.best.items():
                 self.learned[name].copy_(tensor)
 
     @property
     def late(self) -> bool:
-        """Whether it last saved long ago."""
+        """Whether the last save is older than `SAVE_SECONDS`."""
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
     def save(self) -> None:
@@ -194,30 +190,26 @@ class Member:
         self.saved_at = time.monotonic()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return all that the next step depends on: tensors, and plain data."""
+        """Return everything the next step depends on: tensors, and plain data."""
         tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
         moments, counts = self.stepper.state()
         plain = {
-            "step": self.step,
-            "stale": self.stale,
-            "tokens": self.tokens,
-            "best_step": self.best_step,
+            **{name: getattr(self, name) for name in _COUNTS},
             "best_value": self.best_value if self.best else None,
-            "history": self.history,
             "token_budget": self.token_budget,
             **counts,
         }
         return tensors | moments, plain
 
     def resume(self) -> bool:
-        """Go on from the journal's saved state; return whether there was one."""
+        """Restore the journal's saved state; return whether there is one."""
         saved = self.journal.restore()
         if saved is None:
             return False
         tensors, plain = saved
-        self.step, self.stale, self.tokens = plain["step"], plain["stale"], plain["tokens"]
-        self.best_step, self.history = plain["best_step"], plain["history"]
+        for name in _COUNTS:
+            setattr(self, name, plain[name])
         self.token_budget = plain.get("token_budget")
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]

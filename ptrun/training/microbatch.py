@@ -1,29 +1,29 @@
 """Cut the rows of a step into micro-batches with little padding.
 
-Rows are sorted by length and cut where lengths change: dynamic programming over distinct lengths
-finds the cuts with the least padded tokens, a fixed price a micro-batch counted in tokens.
+Rows are sorted by length and cut where lengths change. Dynamic programming over distinct lengths
+finds the cuts with the fewest padded tokens, plus a fixed cost in tokens for each micro-batch.
 """
 
 from collections.abc import Sequence
 
 OVERHEAD = 48
-"""What one more micro-batch costs beside its tokens, in tokens of a BERT-base (measured)."""
+"""Fixed cost of a micro-batch in tokens, measured with BERT-base."""
 
 _BASE_WEIGHTS = 12 * 12 * 768**2
 
 
 def overhead(layers: int, hidden_size: int) -> int:
-    """Return the price of a micro-batch in a model's own tokens: the smaller it is, the more."""
+    """Return the fixed cost of a micro-batch in a model's tokens; small models have more."""
     return round(OVERHEAD * _BASE_WEIGHTS / (12 * layers * hidden_size**2))
 
 
 def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list[int]]:
     """Return row indices in micro-batches of at most `budget` padded tokens, longest rows last.
 
-    `price` is what each micro-batch costs beside its tokens. A row longer than the budget stands
-    alone. Rows of equal length keep their order.
+    `price` is the fixed cost of a micro-batch. A row longer than the budget gets its own
+    micro-batch. Rows of equal length keep their order.
     """
-    if not lengths:  # fewer rows than processes that share them out
+    if not lengths:  # there are fewer rows than processes
         return []
     order = sorted(range(len(lengths)), key=lambda row: lengths[row])
     starts = _cuts([lengths[row] for row in order], budget, price)
@@ -31,7 +31,7 @@ def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list
 
 
 def _cuts(sorted_lengths: Sequence[int], budget: int, price: int) -> list[int]:
-    """Return where micro-batches start, the cheapest over all cuts at changes of length."""
+    """Return the starts of the cheapest micro-batches among all cuts at `_edges`."""
     edges = _edges(sorted_lengths, budget)
     cost, previous = {0: 0}, {}
     for index, end in enumerate(edges[1:], start=1):
@@ -51,7 +51,7 @@ def _cuts(sorted_lengths: Sequence[int], budget: int, price: int) -> list[int]:
 
 
 def _edges(sorted_lengths: Sequence[int], budget: int) -> list[int]:
-    """Return where a cut may be: at changes of length, and inside long runs of one length."""
+    """Return allowed cuts: at changes of length, and inside long runs of one length."""
     edges, start = [0], 0
     for row, length in enumerate(sorted_lengths):
         if length != sorted_lengths[start]:

@@ -1,97 +1,91 @@
-"""What to do when a step does not fit in memory: once more in halves, and the next time say so.
+"""What happens when a step does not fit in memory: one retry with half the tokens, then an error.
 
-A step's batches, dropout keys and learning rate are functions of (seed, step), so a step that was
-begun and dropped leaves nothing behind: done again in smaller micro-batches it has the gradient
-that a run with the smaller budget has.
+A step's batches, dropout keys and learning rate are functions of (seed, step). A retry in smaller
+micro-batches therefore gets the gradient of a run with the smaller token budget.
 """
 
 import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import torch
 
 from ptrun.errors import UserError
 from ptrun.training.member import Member
-from ptrun.training.world import World
+from ptrun.training.passes import Passes
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 _TEXTS = (
     "DefaultCPUAllocator: can't allocate memory",
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-
-
-class Engine(Protocol):
-    """What is halved, and whose passes are done again.
-
-    `largest` is the padded tokens of the largest micro-batch that was last cut.
-    """
-
-    device: str
-    token_budget: int
-    checkpointing: bool
-    largest: int
-
-    @property
-    def world(self) -> World:
-        """The processes of the run."""
-
-    def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]: ...
+Sums = tuple[list[float], list[int]]
+"""Each member's mean loss and real tokens in a step."""
 
 
 @dataclass
 class Guard:
-    """Does the passes of a step, and those of one step of a process again, in halves."""
+    """Calls `run` for the passes of each step; halves the token budget once a process."""
 
-    engine: Engine
+    engine: Passes
+    run: Callable[[Sequence[Member]], Sums]
     halved: bool = False
 
     def resume(self, members: Sequence[Member]) -> None:
-        """Go on with the token budget that the members were halved to before."""
-        known = [member.token_budget for member in members if member.token_budget]
-        self.engine.token_budget = min([self.engine.token_budget, *known])
+        """Restore the token budget to which the members were halved before."""
+        budgets = [member.token_budget for member in members if member.token_budget]
+        self.engine.token_budget = min([self.engine.token_budget, *budgets])
 
-    def accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
+    def accumulate(self, members: Sequence[Member]) -> Sums:
         """Add up the gradients of one step; return each member's mean loss and real tokens.
 
         Raises:
-            UserError: memory ran out at the halved budget too; the members are saved.
+            UserError: memory ran out with the halved budget too; the members are saved.
         """
-        done = attempt(lambda: self.engine._accumulate(members))
-        if done is None:
+        sums = self._attempt(members)
+        if sums is None:
             self._halve(members)
-            done = attempt(lambda: self.engine._accumulate(members))
-        if done is None:
-            raise self._spent(members)
-        return done
+            sums = self._attempt(members)
+        if sums is None:
+            raise self._out_of_memory(members)
+        return sums
+
+    def _attempt(self, members: Sequence[Member]) -> Sums | None:
+        """Run a step's passes; return None if memory ran out.
+
+        The exception must end here: it holds frames, and they hold the activations.
+        """
+        try:
+            return self.run(members)
+        except RuntimeError as error:
+            text = str(error)
+            if not isinstance(error, torch.OutOfMemoryError) and all(t not in text for t in _TEXTS):
+                raise
+        return None
 
     def _halve(self, members: Sequence[Member]) -> None:
-        shared = self.engine.world.size > 1  # ranks cut the same rows alike: none can halve alone
-        if self.halved or shared:
-            raise self._spent(members)
-        self._let_go(members)
+        if self.halved or self.engine.world.size > 1:  # ranks must cut the same rows alike
+            raise self._out_of_memory(members)
+        self._free(members)
         old = self.engine.token_budget
         self.engine.token_budget = max(1, min(old, self.engine.largest) // 2)
         self.halved = True
         for member in members:
             member.token_budget = self.engine.token_budget
         _LOG.warning(
-            "out of memory at step %d: micro-batches of %d tokens at most, not %d, from here on; "
-            "a step still learns from the same examples",
+            "out of memory at step %d: from here on micro-batches have %d tokens at most, not %d; "
+            "a step still uses the same examples",
             *(members[0].step + 1, self.engine.token_budget, old),
         )
 
-    def _spent(self, members: Sequence[Member]) -> UserError:
-        """Save the members as they were before the step, and return what to tell the user.
+    def _out_of_memory(self, members: Sequence[Member]) -> UserError:
+        """Save the members as they were before the step, and return the error to raise.
 
-        Ranks save together, so one that is out of memory leaves what was saved last.
+        Ranks save together, so one that is out of memory keeps its last save.
         """
-        self._let_go(members)
+        self._free(members)
         if self.engine.world.size == 1:
             for member in members:
                 member.save()
@@ -101,32 +95,14 @@ class Guard:
         ways += [f"hardware.token_budget={max(1, largest // 2)}", "a shorter task.max_tokens"]
         return UserError(
             f"out of memory at step {members[0].step + 1}, with micro-batches of {largest} tokens;"
-            f"\ntype {', '.join(ways)} or a shorter method.length.\nThe state is kept: where more "
-            f"memory is free, the same command goes on from it."
+            f"\ntype {', '.join(ways)} or a shorter method.length.\nThe state is saved: with more "
+            f"free memory, the same command resumes from it."
         )
 
-    def _let_go(self, members: Sequence[Member]) -> None:
-        """Drop the gradients of a step that was begun, and what the allocator keeps."""
+    def _free(self, members: Sequence[Member]) -> None:
+        """Drop the gradients of an unfinished step, and empty the allocator's cache."""
         for member in members:
             member.stepper.drop()
         gc.collect()
         if self.engine.device == "cuda":
             torch.cuda.empty_cache()
-
-
-def attempt(work: Callable[[], T]) -> T | None:
-    """Return what some work returns, or None if memory ran out, by then let go of.
-
-    An exception holds the frames it came through, and they the activations: so it ends here.
-    """
-    try:
-        return work()
-    except RuntimeError as error:
-        if not ran_out(error):
-            raise
-    return None
-
-
-def ran_out(error: RuntimeError) -> bool:
-    """Return whether an error says that no memory was left, on a device or on the host."""
-    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in _TEXTS)

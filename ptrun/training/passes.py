@@ -1,4 +1,4 @@
-"""Rows of one or many members in passes of one backbone: joined, cut by length, read, answered."""
+"""Forward passes of one backbone over the rows of one or many members, in micro-batches."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from ptrun.readout.base import Batch, Features, collate
 from ptrun.training.join import join
 from ptrun.training.microbatch import cut, overhead
 from ptrun.training.progress import track
-from ptrun.training.world import Alone, World
+from ptrun.training.world import World
 from ptrun.types import Prediction
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -23,7 +23,7 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass
 class Item:
-    """One example of a step, whoever's it is."""
+    """One example of a step: the index of its member, its place there, and its features."""
 
     owner: int
     slot: int
@@ -32,43 +32,34 @@ class Item:
 
 @dataclass
 class Passes:
-    """What a backbone reads, in micro-batches.
-
-    Args:
-        backbone: loaded, shared by all members.
-        device, precision, token_budget: as of the engine.
-    """
+    """Runs the backbone that all members share; `TorchEngine` documents the fields."""
 
     backbone: PretrainedBackbone
     device: str = field(kw_only=True)
     precision: Precision = field(kw_only=True)
     token_budget: int = field(kw_only=True)
-    world: World = field(default_factory=Alone, init=False)
-    """The processes that do the run together: this one alone."""
+    checkpointing: bool = field(kw_only=True)
+    world: World = field(init=False)
+    """The processes of the run."""
     largest: int = field(default=0, init=False)
-    """Padded tokens of the largest micro-batch that was last cut."""
+    """Number of padded tokens in the largest of the last micro-batches."""
 
     @torch.no_grad()
     def predict(
         self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
     ) -> list[list[Prediction]]:
-        """Return each method's answers to its own features, in their order."""
-        waiting = [
-            Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
-        ]
-        waiting = self._own(waiting)
-        answers: dict[tuple[int, int], Prediction] = {}
-        while waiting:  # a read-out may want to read an example once more
+        """Return each method's predictions for its own features, in their order."""
+        waiting = self._own(items_of(features))
+        done: dict[tuple[int, int], Prediction] = {}
+        while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
-            waiting = [
-                item for part in self._cut(waiting) for item in self._ask(methods, part, answers)
-            ]
-        known = self.world.merged(answers)
-        return [[known[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
+            waiting = [i for part in self._cut(waiting) for i in self._read(methods, part, done)]
+        done = self.world.merged(done)
+        return [[done[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
 
     def _own(self, items: list[Item]) -> list[Item]:
-        """Return this process' share of rows, as long as the others'."""
+        """Return this process' share of the items, with rows as long as the others'."""
         if self.world.data_parallel == 1:
             return items
         ordered = sorted(items, key=lambda item: item.features.tokens)
@@ -82,30 +73,29 @@ class Passes:
         *,
         training: bool = False,
     ) -> None:
-        """Let methods look once at what they will read: IDPG's pass over the bare text."""
+        """Run the passes that methods need before training or prediction (IDPG's M(x))."""
         for method, own in zip(methods, features, strict=True):
-            wanted = method.unprepared(own, training=training)
-            items = [Item(0, slot, f) for slot, f in enumerate(wanted)]
-            for part in track(self._cut(items), "looking at texts"):
+            items = items_of([method.unprepared(own, training=training)])
+            for part in track(self._cut(items), "preparing texts"):
                 method.prepare(self._collate([item.features for item in part]))
 
-    def _ask(
+    def _read(
         self,
         methods: Sequence[Method],
         items: Sequence[Item],
-        answers: dict[tuple[int, int], Prediction],
+        done: dict[tuple[int, int], Prediction],
     ) -> list[Item]:
-        """Note what is answered; return what is to be read again."""
+        """Add predictions to `done`; return the items that need another pass."""
         again = []
         groups = by_owner(items)
         batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
         for owner, output in self._forward(methods, batches).items():
             decoded = methods[owner].decode(output, batches[owner])
-            for item, answer in zip(groups[owner], decoded, strict=True):
-                if isinstance(answer, Features):
-                    again.append(Item(owner, item.slot, answer))
+            for item, result in zip(groups[owner], decoded, strict=True):
+                if isinstance(result, Features):
+                    again.append(Item(owner, item.slot, result))
                 else:
-                    answers[owner, item.slot] = answer
+                    done[owner, item.slot] = result
         return again
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
@@ -122,32 +112,36 @@ class Passes:
     def _forward(
         self, methods: Sequence[Method], batches: dict[int, Batch]
     ) -> dict[int, BackboneOutput]:
-        """Return each member's output; those that learn without dropout have a pass of their own.
+        """Return each member's output; rows with and without dropout keys run in two passes."""
+        inputs = {owner: methods[owner].inputs(batch) for owner, batch in batches.items()}
+        keyed = {owner: own for owner, own in inputs.items() if own.keys is not None}
+        plain = {owner: own for owner, own in inputs.items() if own.keys is None}
+        outputs = {o: out for own in (keyed, plain) if own for o, out in self._pass(own).items()}
+        return {owner: outputs[owner] for owner in batches}
 
-        A pass is with keys for all rows or for none.
-        """
-        given = {owner: methods[owner].inputs(batch) for owner, batch in batches.items()}
-        keyed = {owner: own for owner, own in given.items() if own.keys is not None}
-        plain = {owner: own for owner, own in given.items() if own.keys is None}
-        made = {o: out for own in (keyed, plain) if own for o, out in self._pass(own).items()}
-        return {owner: made[owner] for owner in batches}
-
-    def _pass(self, given: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
+    def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
         """Run the backbone once on the inputs of several members."""
-        joined = join(list(given.values()))
+        joined = join(list(inputs.values()))
         with self._autocast():
             output = self.backbone.forward(joined.given)
-        return dict(zip(given, joined.split(output), strict=True))
+        return dict(zip(inputs, joined.split(output), strict=True))
 
     def _autocast(self) -> AbstractContextManager[None]:
-        """A tuned backbone keeps fp32 weights and computes in halves; a frozen one has halves."""
+        """Compute in half precision over fp32 weights: those of a tuned backbone."""
         tuned = next(iter(self.backbone.model.parameters())).dtype is torch.float32
         half = HALVES.get(self.precision)
         return torch.autocast(self.device, half, enabled=half is not None and tuned)
 
 
+def items_of(features: Sequence[Sequence[Features]]) -> list[Item]:
+    """Return the items of all members' features."""
+    return [
+        Item(owner, slot, f) for owner, own in enumerate(features) for slot, f in enumerate(own)
+    ]
+
+
 def by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
-    """Return items by the member that owns them."""
+    """Return the items of each member."""
     groups: dict[int, list[Item]] = {}
     for item in sorted(items, key=lambda item: item.owner):
         groups.setdefault(item.owner, []).append(item)

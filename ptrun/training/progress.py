@@ -1,4 +1,4 @@
-"""A progress bar with loss, dev metric, tokens a second and time left; quiet when piped."""
+"""A progress bar with loss, dev metric, tokens a second and time left; silent when piped."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Shows how far the training is; a description line that is refreshed step by step."""
+    """Shows the progress of training in a line that each step updates."""
 
     def __init__(self, bar: Progress, total: int, done: int):
         self.bar = bar
@@ -32,24 +32,20 @@ class Meter:
 
 @contextmanager
 def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
-    """Yield a meter that draws on standard error while it is a terminal."""
+    """Yield a meter that draws on standard error if it is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} steps"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        disable=quiet or not sys.stderr.isatty(),
-    ) as bar:
+    quiet = quiet or not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
         yield Meter(bar, total, done)
 
 
 def track(parts: Sequence[T], title: str) -> Iterator[T]:
-    """Yield the parts of something done before training, with a bar of its own on a terminal."""
+    """Yield the parts of work before training, with a progress bar on a terminal."""
     quiet = not (parts and sys.stderr.isatty())
     console = Console(stderr=True)
     yield from rich.progress.track(parts, title, console=console, transient=True, disable=quiet)

@@ -1,4 +1,4 @@
-"""How much of the best dev score is luck: the price of choosing among many candidates."""
+"""The selection bias of the best dev score: the cost of choosing among many candidates."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,27 +6,33 @@ from math import sqrt
 from statistics import NormalDist
 
 
-def selection_luck(dev_scores: Sequence[float], examples: int) -> float:
-    """Return the expected optimism of the highest dev score, in points of 0-100.
+def selection_bias(dev_scores: Sequence[float], examples: int) -> float:
+    """Return by how much the highest dev score is expected to be too high, in points of 0-100.
 
-    That is how far the winner's dev score is expected to lie above what it would score on endless
-    data of the same kind: `e(n) * b(w) / sqrt(b(m) + t)`, with
+    The reference is the winner's score on infinite data of the same kind. The bias is
+    `e(n) * b(w) / sqrt(b(m) + t)`, with
 
     - `e(n)`, the expected maximum of n standard normals, for n candidates;
     - `b(p) = p * (100 - p) / examples`, the binomial variance of a score around p;
-    - `m`, the mean dev score, and `t`, the variance of the candidates' true scores: the sample
-      variance (ddof 1) of their dev scores less `b(m)`, at least 0;
-    - `w`, the winner's likely true score: `m` plus the share `t / (b(m) + t)` of its lead.
+    - `m`, the mean dev score;
+    - `t`, the variance of the candidates' true scores: the sample variance (ddof 1) of their dev
+      scores minus `b(m)`, at least 0;
+    - `w`, the estimate of the winner's true score: `m` plus `t / (b(m) + t)` of its lead.
 
-    With equal candidates it is `e(n) * sqrt(b(m))`; where they truly differ, less of the lead is
-    luck. Assumed: true scores and noise are normal and independent across candidates, the score
-    is a mean of right and wrong over independent examples. Candidates scored on the same dev set
-    share noise, which choosing cannot exploit: then the number is an upper estimate.
+    With equal candidates it is `e(n) * sqrt(b(m))`. True differences make it smaller. It assumes
+    that true scores and noise are normal and independent across candidates, and that the score is
+    the mean of independent right and wrong predictions. Candidates scored on the same dev set
+    share noise, which selection cannot exploit, so the value is an upper estimate.
 
     Raises:
         ValueError: no candidate, a score outside 0-100, or fewer than 1 dev example.
     """
-    _check(dev_scores, examples)
+    if not dev_scores:
+        raise ValueError("dev_scores is empty; give at least 1 score.")
+    if wrong := [score for score in dev_scores if not 0.0 <= score <= 100.0]:
+        raise ValueError(f"dev score {wrong[0]} is outside 0-100; give points.")
+    if examples < 1:
+        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")
     n, mean = len(dev_scores), statistics.fmean(dev_scores)
     noise = _binomial_variance(mean, examples)
     if n == 1 or noise == 0.0:
@@ -48,13 +54,3 @@ def expected_maximum(n: int) -> float:
 
 def _binomial_variance(score: float, examples: int) -> float:
     return score * (100.0 - score) / examples
-
-
-def _check(dev_scores: Sequence[float], examples: int) -> None:
-    if not dev_scores:
-        raise ValueError("no dev scores: there is nothing to choose among.")
-    for score in dev_scores:
-        if not 0.0 <= score <= 100.0:
-            raise ValueError(f"dev score {score} is outside 0-100.")
-    if examples < 1:
-        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")

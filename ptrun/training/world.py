@@ -1,4 +1,4 @@
-"""The processes of a run, as far as training needs to know them."""
+"""The processes of a run, as training sees them."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
@@ -22,15 +22,4 @@ class World(Protocol):
         """Index of this rank's share of the rows."""
 
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return the answers of all shares."""
-
-
-class Alone:
-    """One process that trains a run by itself."""
-
-    size = data_parallel = 1
-    share = 0
-
-    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
-        """Return its own answers."""
-        return dict(own)
+        """Return the predictions of all shares."""

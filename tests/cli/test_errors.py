@@ -83,7 +83,7 @@ WRONG = {
     ),
     "read-out it has not": (
         ["method=ptuning", "task=pocket_sentiment", "method.readout=head"],
-        ["reads through verbalizer alone; leave it out, or use another method"],
+        ["supports only verbalizer; leave it out, or use another method"],
     ),
     "ppt of no prompt": (
         ["method=ppt", "task=pocket_sentiment", "backbone=pocket_t5"],

@@ -43,7 +43,7 @@ def test_overlaps_are_told_and_kept_and_a_test_that_equals_dev_is_refused(ptrun)
     assert "train/test share 6 texts" in done.stderr
     (file,) = ptrun.results()
     facts = json.loads(file.read_text())["manifest"]
-    assert facts["overlaps"]["shared"]["train/dev"] == 5 and facts["selection_luck"] is not None
+    assert facts["overlaps"]["shared"]["train/dev"] == 5 and facts["selection_bias"] is not None
     own = ptrun.data_dir / "sst2"
     (own / "validation.jsonl").write_text((own / "test.jsonl").read_text())
     refused = ptrun(*ptrun.small(), "name=same")

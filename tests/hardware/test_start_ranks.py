@@ -131,7 +131,7 @@ hang()
     assert time.monotonic() - began < 30
     told = str(caught.value)
     assert told.startswith("rank 2 of 4 was killed by signal 9 (SIGKILL")
-    assert "  last words of 2\n" in told and "goes on from the last save" in told
+    assert "  last words of 2\n" in told and "resumes from the last save" in told
     assert "Connection closed" not in told and gone(pids(here))
 
 
@@ -160,9 +160,9 @@ PARENT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background ignores it
 from ptrun.config.compose import Composed
-from ptrun.launch.start import start
-held = "from ptrun.launch import lifeline\\nlifeline.hold(os.environ)\\n"
-start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + held + "hang()"])
+from ptrun.hardware.start_ranks import start
+watch = "from ptrun.hardware import parent_watch\\nparent_watch.exit_with_parent(os.environ)\\n"
+start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + watch + "hang()"])
 """
 
 

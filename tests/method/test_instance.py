@@ -183,6 +183,6 @@ def test_word_vectors_and_states_do_not_go_together(tiny, data_dir, words):
 
 
 def test_a_run_is_named_by_what_is_in_the_file(words):
-    told = IDPG.told({"glove": words, "length": 5})
+    told = IDPG.fingerprint_config({"glove": words, "length": 5})
     assert told["length"] == 5 and words not in str(told)
-    assert IDPG.told({"glove": None}) == {"glove": None}
+    assert IDPG.fingerprint_config({"glove": None}) == {"glove": None}

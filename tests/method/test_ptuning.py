@@ -219,7 +219,7 @@ def loss_of(loaded, one):
 @pytest.mark.parametrize(
     ("name", "task_name", "node", "message"),
     [
-        ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: PTuning reads through verb"),
+        ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: PTuning supports only verb"),
         ("gpt2", "wsc", {}, "task=wsc has no pattern for this method on this causal backbone"),
         ("t5_v1_1_base", "wsc", {}, "answered by filling in, which masked"),
         ("bert_base_cased", "rte", {"pattern": "manual1"}, r"manual1 has no \{soft\} slot; .*ptun"),

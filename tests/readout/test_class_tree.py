@@ -245,7 +245,7 @@ def test_a_made_tree_follows_the_order_of_classes(tiny, data):
         ({"class_tree": TREE, "class_order": "reversed"}, "leave method.class_order out"),
         ({"fan_out": 1}, "method.fan_out is 1"),
         ({"class_tree": TREE, "beam": 0}, "method.beam is 0; use 1 or more"),
-        ({"class_tree": TREE, "reserved": True}, "method.reserved=true is for rows with all"),
+        ({"class_tree": TREE, "reserved": True}, "method.reserved=true needs rows with all"),
         ({"threshold": 0.9}, "method.threshold=0.9: .* has classes"),
     ],
 )

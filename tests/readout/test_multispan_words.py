@@ -136,7 +136,7 @@ def test_dpt_adds_nothing_to_electra_and_has_no_words_to_reserve(tiny):
     )
     counts = build("method", config["method"], backbone, data).learned_parameters()
     assert counts == {"prompt": 0, "head": 0, "backbone": 109_483_009, "total": 109_483_009}
-    with pytest.raises(UserError, match="reserved=true is for rows with all classes"):
+    with pytest.raises(UserError, match="reserved=true needs rows with all classes"):
         DPT(tiny("electra"), data, reserved=True)
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ptrun.training.selection_bias import expected_maximum, selection_luck
+from ptrun.training.selection_bias import expected_maximum, selection_bias
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def simulated(n, examples, truth_std, rounds=4000):
     first = np.argmax(dev + rng.uniform(0, 1e-6, dev.shape), axis=1)
     rows = np.arange(rounds)
     optimism = (dev[rows, first] - truth[rows, first]).mean()
-    return np.mean([selection_luck(list(row), examples) for row in dev]), optimism
+    return np.mean([selection_bias(list(row), examples) for row in dev]), optimism
 
 
 @pytest.mark.parametrize(("n", "examples"), [(5, 200), (20, 200), (20, 1000)])
@@ -43,22 +43,22 @@ def test_the_estimate_is_near_a_simulated_choice(monkeypatch, n, examples, truth
 
 def test_luck_grows_with_candidates_and_falls_with_examples():
     few, many = [70.0, 72.0] * 2, [70.0, 72.0] * 20
-    assert selection_luck(many, 32) > selection_luck(few, 32) > selection_luck(few, 1000) > 0
+    assert selection_bias(many, 32) > selection_bias(few, 32) > selection_bias(few, 1000) > 0
 
 
 def test_there_is_no_luck_without_a_choice_or_without_noise():
-    assert selection_luck([70.0], 32) == 0.0
-    assert selection_luck([100.0, 100.0], 32) == 0.0
+    assert selection_bias([70.0], 32) == 0.0
+    assert selection_bias([100.0, 100.0], 32) == 0.0
 
 
 def test_ten_equal_candidates_on_32_examples_lead_by_twelve_points():
-    assert selection_luck([75.0] * 10, 32) == pytest.approx(1.53875 * sqrt(75 * 25 / 32), abs=1e-3)
+    assert selection_bias([75.0] * 10, 32) == pytest.approx(1.53875 * sqrt(75 * 25 / 32), abs=1e-3)
 
 
 @pytest.mark.parametrize(
     ("scores", "examples", "message"),
     [
-        ([], 32, "nothing to choose among"),
+        ([], 32, "dev_scores is empty; give at least 1 score"),
         ([101.0], 32, "dev score 101.0 is outside 0-100"),
         ([float("nan")], 32, "dev score nan"),
         ([50.0], 0, "examples is 0"),
@@ -66,4 +66,4 @@ def test_ten_equal_candidates_on_32_examples_lead_by_twelve_points():
 )
 def test_what_cannot_be_estimated_is_named(scores, examples, message):
     with pytest.raises(ValueError, match=message):
-        selection_luck(scores, examples)
+        selection_bias(scores, examples)
