@@ -7,6 +7,7 @@ mostly lower: `V` is given in the input and nearly always right.
 
 from collections.abc import Sequence
 
+from ptrun.metrics.entities import entities
 from ptrun.metrics.pairs import paired
 
 Tags = Sequence[str]
@@ -33,11 +34,9 @@ def argument_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[
 
 def _arguments(tags: Tags) -> set[Argument]:
     """Return the arguments of a predicate; a `C-X` with no `X` before it is an `X`."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
     found: list[tuple[str, list[Span]]] = []
     latest: dict[str, list[Span]] = {}
-    for kind, first, last in get_entities(list(tags)):
+    for kind, first, last in entities(tags):
         role = kind.removeprefix("C-")
         if role == kind or role not in latest:
             latest[role] = []
