@@ -35,7 +35,7 @@ class Task(Protocol):
     """The fields that a row must have to be asked about, as files have them; the answer is not one.
     """
 
-    def asked(self, name: str, row: Row) -> Example:
+    def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row whose answer is not known; its target has the right form."""
 
     def has(self, part: Part, *, paper: bool = False) -> bool:

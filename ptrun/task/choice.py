@@ -55,7 +55,7 @@ class Choice(Dataset):
         options = [self._options] if isinstance(self._options, str) else self._options
         return [*self.fields, *self._extra, *options]
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return texts and options of a row, checked; these are in the field `options`."""
         texts: dict[str, Any] = {
             field: _joined(row, field) for field in [*self.fields, *self._extra]
@@ -72,9 +72,9 @@ class Choice(Dataset):
             )
         return list(options)
 
-    def answer(self, row: Row, asked: Example) -> int:
+    def target(self, row: Row, unlabelled: Example) -> int:
         """Return the index of the right option."""
-        raw, options = row.value(self._answer), asked.fields["options"]
+        raw, options = row.value(self._answer), unlabelled.fields["options"]
         known: Sequence[Any] = {
             "index": range(len(options)),
             "letter": list(_LETTERS[: len(options)]),  # a list: "AB" is in the text "ABC"

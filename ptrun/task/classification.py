@@ -70,12 +70,12 @@ class Classification(Dataset):
         """The texts."""
         return [*self.fields, *self._extra]
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return the texts of a row, checked."""
         texts = {field: row.text(field) for field in [*self.fields, *self._extra]}
         return Example(name, texts, self.labels[0])
 
-    def answer(self, row: Row, asked: Example) -> str:
+    def target(self, row: Row, unlabelled: Example) -> str:
         """Map a raw label by name; a file may hold the name itself."""
         raw = row.value(self._label)
         if isinstance(raw, str) and raw in self.labels:

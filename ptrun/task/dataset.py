@@ -98,16 +98,16 @@ class Dataset(ABC):
 
     def example(self, name: str, row: Row) -> Example:
         """Return the example of a row, checked; `name` is its id."""
-        asked = self.question(name, row)
-        return replace(asked, target=self.answer(row, asked))
+        unlabelled = self.inputs(name, row)
+        return replace(unlabelled, target=self.target(row, unlabelled))
 
-    def asked(self, name: str, row: Row) -> Example:
+    def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row as it came, its answer neither needed nor read.
 
         Raises:
             UserError: a field that the task reads is not there, or not what it should be.
         """
-        return self.question(name, self._write(self._map(row)))
+        return self.inputs(name, self._write(self._map(row)))
 
     @property
     def reads(self) -> Sequence[str]:
@@ -119,14 +119,14 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def columns(self) -> list[str]:
-        """The fields that `question` reads, further ones that `written` makes among them."""
+        """The fields that `inputs` reads, further ones that `written` makes among them."""
 
     @abstractmethod
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return what is asked, checked; its target has the right form, and is nobody's answer."""
 
     @abstractmethod
-    def answer(self, row: Row, asked: Example) -> Any:
+    def target(self, row: Row, unlabelled: Example) -> Any:
         """Return the right answer to what is asked, checked."""
 
     @abstractmethod

@@ -38,7 +38,7 @@ class EntityChoice(Dataset):
         """The texts and the candidates."""
         return [*self.fields, "entities"]
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return what a row asks, checked."""
         passage, query = row.text("passage").replace("@highlight\n", "- "), row.text("query")
         entities = row.value("entities")
@@ -49,7 +49,7 @@ class EntityChoice(Dataset):
         fields = {"passage": passage, "query": query, "entities": entities}
         return Example(name, fields, entities[:1])
 
-    def answer(self, row: Row, asked: Example) -> list[str]:
+    def target(self, row: Row, unlabelled: Example) -> list[str]:
         """Return the right entities, which need not be among the candidates."""
         answers: Any = row.value("answers")
         if not _are_texts(answers):

@@ -28,7 +28,7 @@ class InContext(Dataset):
         """The question and its context."""
         return list(self.fields)
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return the question of a row."""
         return Example(name, {field: row.text(field) for field in self.fields}, [])
 
@@ -68,9 +68,9 @@ class Extraction(InContext):
         golds = [[answer.text for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)
 
-    def answer(self, row: Row, asked: Example) -> list[Answer]:
+    def target(self, row: Row, unlabelled: Example) -> list[Answer]:
         """Return the right answers, their offsets checked."""
-        found = spans(row, self._answers, asked.fields[self.fields[1]])
+        found = spans(row, self._answers, unlabelled.fields[self.fields[1]])
         if not found and not self.unanswerable:
             raise UserError(f"{row.where}: no answer, but task {self.name} has one to each.")
         return found

@@ -97,14 +97,14 @@ class Facts(Dataset):
         """The subject, and the relation with its template."""
         return ["predicate_id", "sub_label", "template"]
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return what a row asks, checked."""
         relation = row.text("predicate_id")
         fields = {"sub_label": row.text("sub_label"), "template": _template(row, "template")}
         fields |= self._searched.get(relation, {})
         return Example(name, fields, "", relation)
 
-    def answer(self, row: Row, asked: Example) -> str:
+    def target(self, row: Row, unlabelled: Example) -> str:
         """Return the object."""
         return row.text("obj_label")
 

@@ -76,7 +76,7 @@ class Multi:
         """The field that names a row's data set; it then needs what that one reads."""
         return [_SET]
 
-    def asked(self, name: str, row: Row) -> Example:
+    def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row as its own task asks it, its answer not read.
 
         Raises:
@@ -86,7 +86,7 @@ class Multi:
         if own not in self.tasks:
             known = ", ".join(self.tasks)
             raise UserError(f"{row.where}: {_SET} is {shown(own)}; expected one of {known}.")
-        example = self.tasks[own].asked(name, row)
+        example = self.tasks[own].unlabelled(name, row)
         return replace(example, id=f"{own}{_BORDER}{name}")
 
     def score(

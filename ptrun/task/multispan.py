@@ -49,9 +49,9 @@ class MultiSpan(InContext):
             scores |= {f"{name}_{rule}": value for name, value in other.items()}
         return scores
 
-    def answer(self, row: Row, asked: Example) -> list[Answer]:
+    def target(self, row: Row, unlabelled: Example) -> list[Answer]:
         """Return all answers, their offsets checked."""
-        found = spans(row, self._answers, asked.fields[self.fields[1]])
+        found = spans(row, self._answers, unlabelled.fields[self.fields[1]])
         if not found:
             raise UserError(f"{row.where}: no answer, but task {self.name} has some to each.")
         return found

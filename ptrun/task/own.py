@@ -96,7 +96,7 @@ class Own:
         """The columns of text."""
         return self.fields
 
-    def asked(self, name: str, row: Row) -> Example:
+    def unlabelled(self, name: str, row: Row) -> Example:
         """Return the example of a row whose label is not known.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.task.shown import near, shown
-from ptrun.task.yaml_text import said, text_of
+from ptrun.task.yaml_text import parse_yaml, text_of
 
 _KEYS = ("pattern", "words", "rule")  # a line with none of them is a pattern, colon or not
 _MOST_BYTES = 20_000
@@ -37,7 +37,7 @@ def entry(given: str) -> dict[Any, Any]:
     text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
     line = "\n" not in text
     try:
-        found = said(text)
+        found = parse_yaml(text)
     except ValueError as error:
         if line:
             return {"pattern": text}

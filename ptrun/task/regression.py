@@ -64,11 +64,11 @@ class Regression(Dataset):
         """The texts."""
         return list(self.fields)
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return the texts of a row, checked."""
         return Example(name, {field: row.text(field) for field in self.fields}, float(self.low))
 
-    def answer(self, row: Row, asked: Example) -> float:
+    def target(self, row: Row, unlabelled: Example) -> float:
         """Return the number."""
         raw: Any = row.value(self._label)
         number = isinstance(raw, int | float) and not isinstance(raw, bool)

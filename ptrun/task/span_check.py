@@ -27,10 +27,10 @@ class SpanCheck(Classification):
         """The texts, and what marks the pronoun."""
         return [field for field in super().columns if field != "marked"] + _MARKING
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return the texts of a row, the marked one too."""
         marked = _marked(row)
-        plain = super().question(name, Row(row.where, {**row.data, "marked": marked}))
+        plain = super().inputs(name, Row(row.where, {**row.data, "marked": marked}))
         return replace(plain, fields={**plain.fields, "marked": marked})
 
 

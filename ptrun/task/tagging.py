@@ -69,7 +69,7 @@ class Tagging(Dataset):
         """The words, and where the predicate is."""
         return [self._tokens, *([] if self._predicate is None else [self._predicate])]
 
-    def question(self, name: str, row: Row) -> Example:
+    def inputs(self, name: str, row: Row) -> Example:
         """Return the words of a row, checked, and its predicate."""
         words = row.value(self._tokens)
         if not _is_words(words):
@@ -82,10 +82,10 @@ class Tagging(Dataset):
             fields["predicate"] = self._word(row, words)
         return Example(name, fields, ["O"] * len(words))
 
-    def answer(self, row: Row, asked: Example) -> list[str]:
+    def target(self, row: Row, unlabelled: Example) -> list[str]:
         """Return the tags, checked."""
         tags = self._read_tags(row)
-        if len(asked.target) != len(tags):
+        if len(unlabelled.target) != len(tags):
             raise UserError(
                 f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length."
             )

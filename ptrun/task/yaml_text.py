@@ -26,7 +26,7 @@ def text_of(file: Path, most_bytes: int, wanted: str) -> str:
     return "".join(decoded(f"{file}:{i}", line, file) for i, line in lines).strip()
 
 
-def said(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """Return what YAML says, as plain data.
 
     Raises:

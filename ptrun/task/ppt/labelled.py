@@ -62,11 +62,11 @@ class Labelled(Made):
 
     def digest(self) -> str:
         """Return what identifies the examples, wherever corpus and classifier lie."""
-        return self.told(_NOT_WHAT)
+        return self.identity(_NOT_WHAT)
 
     def folder_name(self) -> str:
         """Return 16 hex that differ wherever a shard would; more examples are more shards."""
-        return hashlib.sha256(self.told((*_NOT_WHAT, *_MORE)).encode()).hexdigest()[:16]
+        return hashlib.sha256(self.identity((*_NOT_WHAT, *_MORE)).encode()).hexdigest()[:16]
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
         """Yield all rows of a split that are in the shards."""

@@ -63,9 +63,9 @@ class Made(ABC):
 
     def digest(self) -> str:
         """Return what identifies the examples, wherever the corpus lies."""
-        return self.told(())
+        return self.identity(())
 
-    def told(self, left_out: Collection[str]) -> str:
+    def identity(self, left_out: Collection[str]) -> str:
         """Return what the examples are made of and how, but for some keys, as JSON."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return json.dumps({**own, "corpus": digest(self.corpus)}, sort_keys=True, default=list)
