@@ -46,6 +46,10 @@ class Row:
             )
         return self.data[key]
 
+    def with_fields(self, fields: Mapping[str, Any]) -> "Row":
+        """Return the row with some fields added or replaced."""
+        return Row(self.where, {**self.data, **fields})
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
