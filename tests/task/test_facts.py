@@ -85,7 +85,7 @@ def test_the_digest_follows_the_templates(local):
     [
         (
             {"predicate_id": "P2", "lpaqa": "[X] of"},
-            r"lpaqa .* must contain \[X\] and \[Y\]",
+            r"lpaqa '\[X\] of' must contain \[X\] and \[Y\]",
         ),
         ({"predicate_id": "P2", "autoprompt": None}, "field 'autoprompt' is None; expected text"),
         ({"lpaqa": LPAQA}, "no field 'predicate_id'"),

@@ -94,7 +94,7 @@ def test_a_row_becomes_the_example_of_its_kind(local, name, index, fields, targe
         ("glue_stsb", {"label": True}, "label is True; expected a number from 0 to 5"),
         ("glue_stsb", {"label": 5.5}, "label is 5.5; expected a number"),
         ("glue_stsb", {"label": "4"}, "label is '4'; expected a number"),
-        ("glue_stsb", {"label": float("nan")}, "NaN is no number of JSON"),
+        ("glue_stsb", {"label": float("nan")}, "NaN is not a JSON number"),
         ("copa", {"label": 2}, "label is 2; expected the index of one of 2 options"),
         ("copa", {"label": True}, "label is True; expected the index"),
         ("copa", {"choice1": None}, "field 'choice1' is None; expected text"),

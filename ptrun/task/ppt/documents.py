@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ptrun.errors import UserError
-from ptrun.task.lines import byte_lines, decoded, json_lines
+from ptrun.task.lines import json_lines, text_lines
 from ptrun.task.shown import names, shown
 
 Unit = Literal["line", "sentence"]
@@ -97,9 +97,8 @@ def _texts(file: Path, field: str) -> Iterator[str]:
 def _paragraphs(file: Path) -> Iterator[str]:
     """Yield the texts between blank lines."""
     held: list[str] = []
-    for number, raw in enumerate(byte_lines(file), start=1):
-        line = decoded(f"{file}:{number}", raw, file).strip()
-        if line:
+    for _, text in text_lines(file):
+        if line := text.strip():
             held.append(line)
         elif held:
             yield "\n".join(held)
