@@ -41,7 +41,7 @@ def pearson_and_spearman(predicted: Numbers, targets: Numbers) -> float:
 
 
 def _ranks(values: Numbers) -> list[float]:
-    """Return ranks from 1, with the mean rank where values are equal."""
+    """Return ranks from 1, with the mean rank if values are equal."""
     ranks, before = [0.0] * len(values), 0
     order = sorted(range(len(values)), key=lambda i: values[i])
     for _, group in groupby(order, key=lambda i: values[i]):

@@ -1,6 +1,6 @@
 """Scores of entities in tagged sentences, all in 0-100: the rules of seqeval in its default mode.
 
-They are lenient, as conlleval is: the tags O, B, I, E and S open and close entities also where
+They are lenient, as conlleval is: the tags O, B, I, E and S open and close entities even if
 they break a scheme. A stray `I-X` opens an entity, and a change of type opens another one.
 """
 
@@ -21,7 +21,7 @@ class Entity(NamedTuple):
 
 
 def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
-    """Return micro F1, precision and recall over entities; 0 where a ratio is undefined.
+    """Return micro F1, precision and recall over entities; 0 if a ratio is undefined.
 
     P-tuning v2 scores SRL with it too; see `ptrun.metrics.arguments` for the official score.
 
@@ -40,16 +40,16 @@ def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[st
 
 def entities(tags: Tags) -> list[Entity]:
     """Return the entities of a sentence, in order; a tag without a type has the type `_`."""
-    found, first = [], 0
+    chunks, first = [], 0
     mark_before, kind_before = "O", ""
     for place, tag in enumerate([*tags, "O"]):
         mark, kind = tag[0], tag[1:].split("-", maxsplit=1)[-1] or "_"
         if _ends(mark_before, mark) or (mark_before not in "O." and kind != kind_before):
-            found.append(Entity(kind_before, first, place - 1))
+            chunks.append(Entity(kind_before, first, place - 1))
         if _begins(mark_before, mark) or (mark not in "O." and kind != kind_before):
             first = place
         mark_before, kind_before = mark, kind
-    return found
+    return chunks
 
 
 def _joined(sentences: Sequence[Tags]) -> list[str]:

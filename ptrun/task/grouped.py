@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.multirc import multirc_scores
@@ -37,16 +37,8 @@ class Grouped(Classification):
         extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(
-            data_dir,
-            variant,
-            fields=fields,
-            label=label,
-            labels=labels,
-            positive=positive,
-            extra=extra,
-            **common,
-        )
+        keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
+        super().__init__(data_dir, variant, positive=positive, **keys, **common)
         if len(labels) != 2 or positive not in labels:
             raise UserError(
                 f"task {self.name}: labels are {list(labels)} and positive is {positive!r}; "

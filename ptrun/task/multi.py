@@ -101,9 +101,9 @@ class Multi:
         for name, task in self.tasks.items():
             places = [i for i, member in enumerate(members) if member == name]
             if places:
-                own = task.score([predictions[i] for i in places], [examples[i] for i in places])
-                scores |= {f"{name}_{metric}": value for metric, value in own.items()}
-                selecting.append(own[task.metric])
+                values = task.score([predictions[i] for i in places], [examples[i] for i in places])
+                scores |= {f"{name}_{metric}": value for metric, value in values.items()}
+                selecting.append(values[task.metric])
         return {"mean": fmean(selecting), **scores}
 
     def digest(self) -> str:
@@ -114,7 +114,7 @@ class Multi:
 
 def _joined(examples: Mapping[str, Sequence[Example]]) -> list[Example]:
     """Return the examples of all tasks, task by task."""
-    return [_marked(name, example) for name, own in examples.items() for example in own]
+    return [_marked(name, example) for name, part in examples.items() for example in part]
 
 
 def _marked(name: str, example: Example) -> Example:

@@ -39,24 +39,17 @@ def columns(file: Path) -> list[str]:
 
 
 def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a table; the first line of each is its `where`.
+    """Yield the rows of a table; `where` is the first line of a row.
 
     Raises:
         UserError: a wanted column is missing, a row does not fit the header, or there is no row.
     """
     check_columns(file, wanted)
-    form = _form(file)
-    found: Iterator[Row] = (
-        _parquet_rows(file, wanted)
-        if form == ".parquet"
-        else (Row(where, data) for where, data in json_lines(file))
-        if form == ".jsonl"
-        else delimited_rows(file, form)
-    )
-    first = next(found, None)
+    every = _rows(file, wanted)
+    first = next(every, None)
     if first is None:
         raise UserError(f"{file}: no rows below the header; a table needs at least one.")
-    return chain([first], found)
+    return chain([first], every)
 
 
 def check_columns(file: Path, wanted: Sequence[str]) -> None:
@@ -86,6 +79,15 @@ def check_file(file: Path) -> None:
     if not os.path.isfile(file):  # unlike pathlib, it does not raise on a name that is too long
         beside = [f.name for f in file.parent.iterdir()] if os.path.isdir(file.parent) else []
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
+
+
+def _rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+    form = _form(file)
+    if form == ".parquet":
+        return _parquet_rows(file, wanted)
+    if form == ".jsonl":
+        return (Row(where, data) for where, data in json_lines(file))
+    return delimited_rows(file, form)
 
 
 def _form(file: Path) -> str:

@@ -74,12 +74,12 @@ def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
 
 
 def blocks(
-    found: Iterable[Document], *, characters: int, count: float = math.inf
+    usable: Iterable[Document], *, characters: int, count: float = math.inf
 ) -> Iterator[list[Document]]:
     """Yield blocks of `count` documents; a block of more than `characters` ends earlier."""
     block: list[Document] = []
     size = 0
-    for document in found:
+    for document in usable:
         block.append(document)
         size += sum(map(len, document))
         if len(block) == count or size > characters:

@@ -16,7 +16,7 @@ from ptrun.task.ppt import pairs, selection
 from ptrun.task.ppt.blocks import Case, Need, cases, part_of
 from ptrun.task.ppt.documents import Document
 from ptrun.task.ppt.labelled import Labelled
-from ptrun.task.ppt.made import SPLITS, Made, check_known
+from ptrun.task.ppt.made import SPLITS, Made, check_allowed
 
 _LOG = logging.getLogger(__name__)
 _LOG_EVERY = 10.0  # seconds
@@ -42,7 +42,7 @@ class Construction(Made):
     seed: int = 233
 
     def __post_init__(self) -> None:
-        check_known("make", self.make, MAKERS)
+        check_allowed("make", self.make, MAKERS)
         super().__post_init__()
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
@@ -82,7 +82,7 @@ def read(origin: Mapping[str, Any]) -> Made:
     kind: type[Made] = Labelled if "labeller" in origin else Construction
     allowed = [f.name for f in fields(kind)]
     for key in origin:
-        check_known("", key, allowed)
+        check_allowed("", key, allowed)
     for key in ("corpus", "examples", *(() if kind is Labelled else ("make",))):
         if key not in origin:
             raise UserError(f"task.source has no {key}; give {', '.join(allowed)}.")

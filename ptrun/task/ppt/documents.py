@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -55,13 +56,13 @@ def files(corpus: str) -> list[Path]:
     """
     path = Path(corpus).expanduser()
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    found = [file for file in inside if file.is_file() and file.name.endswith(_FORMS)]
-    if not found:
+    matching = [file for file in inside if file.is_file() and file.name.endswith(_FORMS)]
+    if not matching:
         raise UserError(
             f"task.source.corpus={corpus}: no corpus there; give `pocket`, a file "
             f"({names(_FORMS)}), or a folder with such files."
         )
-    return [file for file in found if file.name.split(".")[0] == "train"] or found
+    return [file for file in matching if file.name.split(".")[0] == "train"] or matching
 
 
 def digest(corpus: str) -> str:
@@ -94,15 +95,9 @@ def _texts(file: Path, field: str) -> Iterator[str]:
 
 def _paragraphs(file: Path) -> Iterator[str]:
     """Yield the texts between blank lines."""
-    held: list[str] = []
-    for _, text in text_lines(file):
-        if line := text.strip():
-            held.append(line)
-        elif held:
-            yield "\n".join(held)
-            held = []
-    if held:
-        yield "\n".join(held)
+    for filled, lines in groupby((text.strip() for _, text in text_lines(file)), key=bool):
+        if filled:
+            yield "\n".join(lines)
 
 
 def _lines(text: str, unit: Unit) -> Document:

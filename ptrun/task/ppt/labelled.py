@@ -95,8 +95,8 @@ class Labelled(Made):
     def full(self) -> bool:
         """Return whether the shards have the requested examples, or the whole corpus."""
         heads = list(self.kept.heads())
-        counts = _counts(heads)
         ended = bool(heads) and heads[-1]["lines"] < _SHARD
+        counts = _counts(heads)
         return ended or all(counts[split] >= self.examples[split] for split in SPLITS)
 
     def progress(self) -> str:

@@ -37,7 +37,7 @@ class Made(ABC):
     shares: Sequence[int] = (900, 50, 50)
 
     def __post_init__(self) -> None:
-        check_known("unit", self.unit, get_args(Unit))
+        check_allowed("unit", self.unit, get_args(Unit))
         if set(self.examples) != set(SPLITS) or not _positive(self.examples.values()):
             raise UserError(
                 f"task.source.examples is {dict(self.examples)}; give a number above 0 for each "
@@ -83,12 +83,12 @@ class Made(ABC):
         """Return the error message for a split without examples."""
 
 
-def check_known(key: str, value: Any, known: Iterable[str]) -> None:
+def check_allowed(key: str, value: Any, allowed: Iterable[str]) -> None:
     """Refuse an unknown value of a key of `task.source`; with key "", an unknown key."""
-    if value not in known:
+    if value not in allowed:
         subject = f"task.source.{key} is" if key else "task.source has"
-        hint = near(str(value), known) or "."
-        raise UserError(f"{subject} {shown(value)}{hint} Allowed: {names(known)}.")
+        hint = near(str(value), allowed) or "."
+        raise UserError(f"{subject} {shown(value)}{hint} Allowed: {names(allowed)}.")
 
 
 def _positive(values: Iterable[Any]) -> bool:
