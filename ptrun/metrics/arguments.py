@@ -1,12 +1,13 @@
-"""The official score of SRL, beside the seqeval one that P-tuning v2 prints.
+"""The official score of SRL; P-tuning v2 reports `ptrun.metrics.entities` instead.
 
-It differs in two rules of the CoNLL-2005 scorer: the predicate's own chunk `V` does not count,
-and a continuation `C-X` is a part of the latest `X` before it, right only as a whole. So it is
-mostly lower: `V` is given in the input and nearly always right.
+Two rules of the CoNLL-2005 scorer differ. The predicate's own span `V` does not count. A
+continuation `C-X` belongs to the latest `X` before it, and both are right only together. The score
+is mostly lower, because the input gives `V`, which is nearly always right.
 """
 
 from collections.abc import Sequence
 
+from ptrun.metrics.entities import entities
 from ptrun.metrics.pairs import paired
 
 Tags = Sequence[str]
@@ -17,7 +18,7 @@ Argument = tuple[str, tuple[Span, ...]]
 def argument_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
     """Return micro F1, precision and recall over whole arguments, 0-100.
 
-    One item is one predicate's tags. No argument at all on a side gives 0, as in `entity_scores`.
+    One item is one predicate's tags. A ratio that is undefined is 0, as in `entity_scores`.
     """
     aligned = [list(zip(*paired(p, t), strict=True)) for p, t in paired(predicted, targets)]
     pairs = [(_arguments(guess), _arguments(gold)) for guess, gold in aligned]
@@ -33,17 +34,15 @@ def argument_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[
 
 def _arguments(tags: Tags) -> set[Argument]:
     """Return the arguments of a predicate; a `C-X` with no `X` before it is an `X`."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
-    found: list[tuple[str, list[Span]]] = []
+    arguments: list[tuple[str, list[Span]]] = []
     latest: dict[str, list[Span]] = {}
-    for kind, first, last in get_entities(list(tags)):
+    for kind, first, last in entities(tags):
         role = kind.removeprefix("C-")
         if role == kind or role not in latest:
             latest[role] = []
-            found.append((role, latest[role]))
+            arguments.append((role, latest[role]))
         latest[role].append((first, last))
-    return {(role, tuple(spans)) for role, spans in found if role != "V"}
+    return {(role, tuple(spans)) for role, spans in arguments if role != "V"}
 
 
 def _share(part: int, whole: int) -> float:

@@ -1,18 +1,18 @@
-"""The 1-1 assignment of rows to columns with the largest total weight."""
+"""The one-to-one assignment of rows to columns with the largest total weight."""
 
 from collections.abc import Sequence
 
 _Weights = Sequence[Sequence[float]]
-_NOISE = 1e-12  # a detour that gains less is rounding, and could turn in circles
+_NOISE = 1e-12  # a smaller gain is rounding, and could lead to an endless loop
 
 
 def best_assignment(weights: _Weights) -> list[tuple[int, int]]:
-    """Return (row, column) pairs in row order; the longer side leaves some unpaired."""
+    """Return (row, column) pairs in row order; some items of the longer side stay unpaired."""
     if not weights or not weights[0]:
         return []
     if len(weights) > len(weights[0]):
-        turned = best_assignment(list(zip(*weights, strict=True)))
-        return sorted((row, column) for column, row in turned)
+        transposed = best_assignment(list(zip(*weights, strict=True)))
+        return sorted((row, column) for column, row in transposed)
     row_of: list[int | None] = [None] * len(weights[0])
     for row in range(len(weights)):
         _add(row, weights, row_of)
@@ -20,7 +20,7 @@ def best_assignment(weights: _Weights) -> list[tuple[int, int]]:
 
 
 def _add(row: int, weights: _Weights, row_of: list[int | None]) -> None:
-    """Give the new row a column at the largest total, moving earlier rows along if that pays."""
+    """Assign a column to a new row, and move earlier rows if that increases the total."""
     gain, giver = _gains(row, weights, row_of)
     free = [column for column, holder in enumerate(row_of) if holder is None]
     column = max(free, key=lambda c: gain[c])
@@ -32,10 +32,10 @@ def _add(row: int, weights: _Weights, row_of: list[int | None]) -> None:
 def _gains(
     row: int, weights: _Weights, row_of: Sequence[int | None]
 ) -> tuple[list[float], list[int | None]]:
-    """Return the best gain of a chain of moves that ends in each column, and whence it comes.
+    """Return, for each column, the best gain of a chain of moves, and the column before it.
 
-    The first move is the new row's; each next one takes the row whose column was taken. Repeats
-    until nothing improves (Bellman-Ford): no circle gains, since `row_of` is optimal so far.
+    The new row moves first. Each further move is made by the row whose column was taken. Repeat
+    until nothing improves (Bellman-Ford). No cycle gains, because `row_of` is optimal so far.
     """
     gain = list(weights[row])
     giver: list[int | None] = [None] * len(row_of)

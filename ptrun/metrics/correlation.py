@@ -1,7 +1,7 @@
 """Correlation of predicted with gold numbers, for STS-B; -100 to 100.
 
-Where all predictions (or all targets) are equal the coefficient is undefined; it is scored 0, as
-no agreement, so that a collapsed run gets a number that averages, never NaN.
+If all predictions or all targets are equal, the coefficient is undefined and scored 0. So a
+collapsed run gets a number that can be averaged, never NaN.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Numbers = Sequence[float]
 
 
 def pearson(predicted: Numbers, targets: Numbers) -> float:
-    """Return 100 times the linear correlation; 0 where one side is constant.
+    """Return 100 times the linear correlation; 0 if one side is constant.
 
     Raises:
         ValueError: a number is not finite, or there are fewer than two pairs.
@@ -41,7 +41,7 @@ def pearson_and_spearman(predicted: Numbers, targets: Numbers) -> float:
 
 
 def _ranks(values: Numbers) -> list[float]:
-    """Return ranks from 1, with the mean rank where values are equal."""
+    """Return ranks from 1, with the mean rank if values are equal."""
     ranks, before = [0.0] * len(values), 0
     order = sorted(range(len(values)), key=lambda i: values[i])
     for _, group in groupby(order, key=lambda i: values[i]):

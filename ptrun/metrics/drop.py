@@ -1,4 +1,4 @@
-"""QUOREF as DPT scores it: the DROP scorer's exact match and F1 over several answer spans."""
+"""DROP's exact match and F1 over several answer spans, as DPT uses them for QUOREF."""
 
 import re
 import string
@@ -17,8 +17,8 @@ Bag = frozenset[str]
 def normalise(text: str) -> str:
     """Return the words between spaces and hyphens, each normalised, joined by one space.
 
-    A word is put in lower case and loses punctuation unless it is a number as it stands; then a
-    number is written as a float (`1,000` and `1000` both give `1000.0`) and articles go.
+    Each word becomes lower case, and loses its punctuation unless it is a number. Then numbers are
+    written as floats (`1,000` and `1000` both give `1000.0`), and articles are removed.
     """
     words = [_word(piece) for piece in re.split("[ -]", text.lower())]
     return " ".join(word for word in words if word)
@@ -38,13 +38,13 @@ def drop_scores(predicted: Sequence[Spans], targets: Sequence[Spans]) -> dict[st
 
 
 def _exact(predicted: Spans, gold: Spans) -> float:
-    """Return 1 where the sets of normalised spans and the counts of spans are equal, else 0."""
+    """Return 1 if the sets of normalised spans and the numbers of spans are equal, else 0."""
     same = {normalise(span) for span in predicted} == {normalise(span) for span in gold}
     return float(same and len(predicted) == len(gold))
 
 
 def _f1(predicted: Spans, gold: Spans) -> float:
-    """Return a question's F1, 0-1: its best 1-1 pairs over the larger count of spans.
+    """Return a question's F1, 0-1: the F1 sum of its best pairs over the larger number of spans.
 
     Rounded to 2 decimals as numpy rounds, since the scorer's mean is a numpy float: 100 times the
     value to the nearest even integer. Python's `round(value, 2)` differs by 0.01 at some halves.
@@ -58,10 +58,10 @@ def _f1(predicted: Spans, gold: Spans) -> float:
 
 
 def _bag_f1(guess: Bag, gold: Bag) -> float:
-    """Return the F1 of two sets of words, 0-1; 0 where gold has numbers and none is shared.
+    """Return the F1 of two sets of words, 0-1; 0 if gold has numbers and none is shared.
 
-    In the scorer's order of operations: 3 of 5 words right is 0.7499... here, and half of it
-    rounds to 0.37, where the exact 3/4 would give 0.38.
+    The order of operations is the scorer's: 3 of 5 words right give 0.7499..., and half of it
+    rounds to 0.37; the exact 3/4 would give 0.38.
     """
     numbers = {word for word in gold if _is_number(word)}
     if numbers and not numbers & guess:

@@ -16,13 +16,13 @@ Metric = Literal["accuracy", "macro_f1", "f1", "accuracy_f1"]
 def score(
     metric: Metric, predicted: Labels, targets: Labels, *, positive: Hashable = None
 ) -> float:
-    """Return a metric by its name, 0-100; `f1` and `accuracy_f1` are of a `positive` label."""
+    """Return a metric by its name, 0-100; `f1` and `accuracy_f1` need the `positive` label."""
     if metric == "accuracy":
         return accuracy(predicted, targets)
     if metric == "macro_f1":
         return macro_f1(predicted, targets)
-    of = binary_f1 if metric == "f1" else accuracy_and_f1
-    return of(predicted, targets, positive=positive)
+    scorer = binary_f1 if metric == "f1" else accuracy_and_f1
+    return scorer(predicted, targets, positive=positive)
 
 
 def accuracy(predicted: Labels, targets: Labels) -> float:
@@ -38,9 +38,9 @@ def binary_f1(predicted: Labels, targets: Labels, *, positive: Hashable) -> floa
 def macro_f1(predicted: Labels, targets: Labels) -> float:
     """Return the mean F1 over the classes that are gold or predicted, 0-100.
 
-    This is scikit-learn's default, used for CB by PPT: its answers range over the vocabulary, so
-    each stray word that is predicted adds a class of F1 0. For a head that answers with the
-    task's own labels it equals `macro_f1_over` unless a class is neither gold nor predicted.
+    This is scikit-learn's default, which PPT uses for CB. PPT predicts words of the vocabulary, so
+    each predicted word that is no label adds a class with F1 0. For a head over the task's labels,
+    it equals `macro_f1_over` unless a class is neither gold nor predicted.
     """
     return percent(_f1_of({*predicted, *targets}, predicted, targets))
 
@@ -51,10 +51,10 @@ def macro_f1_over(classes: Collection[Hashable], predicted: Labels, targets: Lab
     A prediction outside the classes is wrong but adds no class.
 
     Raises:
-        ValueError: a target is none of the classes.
+        ValueError: a target is not one of the classes.
     """
     for stray in set(targets) - set(classes):
-        raise ValueError(f"target {stray!r} is not of {sorted(map(str, classes))}.")
+        raise ValueError(f"target {stray!r} is not one of {sorted(map(str, classes))}.")
     return percent(_f1_of(classes, predicted, targets))
 
 

@@ -1,4 +1,4 @@
-"""MultiRC: several candidate answers to a question, each right or wrong on its own."""
+"""MultiRC: several candidate answers to a question, each right or wrong by itself."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,13 +13,13 @@ def multirc_scores(
     *,
     positive: Hashable,
 ) -> dict[str, float]:
-    """Return F1a, the binary F1 over all answers, and EM, the share of questions all right, 0-100.
+    """Return F1a, the binary F1 over all answers, and EM over whole questions, 0-100.
 
     Args:
-        predicted: the label of each candidate answer.
-        targets: its gold label.
-        questions: which question each answer is for; name the paragraph in it too, since question
-            numbers are unique within some files only.
+        predicted: the predicted label of each candidate answer.
+        targets: the gold label of each candidate answer.
+        questions: the question of each answer. Include the paragraph, because question numbers are
+            not unique in some files.
         positive: the label of a right answer.
     """
     all_right: dict[Hashable, bool] = {}

@@ -1,7 +1,7 @@
-"""SQuAD 2.0: from which null score on "no answer" is given, and the best such threshold.
+"""SQuAD 2.0: the threshold of the null score above which "no answer" is predicted.
 
-The best threshold is found on the very questions it is scored on, so `best_*` are optimistic:
-P-tuning v2 does not use them, its threshold is 0.
+The best threshold is chosen on the questions it is scored on, so its scores are optimistic.
+P-tuning v2 does not use it; its threshold is 0.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ptrun.metrics.squad import Answers, Match, exact_match, match_v2, token_f1_
 
 @dataclass(frozen=True)
 class Threshold:
-    """A score in 0-100, and the threshold that gives it, in the unit of the null scores."""
+    """A score in 0-100, and the threshold that gives it, in units of the null scores."""
 
     score: float
     value: float
@@ -22,7 +22,7 @@ class Threshold:
 def at_threshold(
     predicted: Sequence[str], null_scores: Sequence[float], threshold: float
 ) -> list[str]:
-    """Return the predictions, with "" where the null score is above the threshold."""
+    """Return the predictions, or "" if the null score is above the threshold."""
     return ["" if null > threshold else p for p, null in paired(predicted, null_scores)]
 
 
@@ -32,9 +32,9 @@ def best_thresholds(
     """Return the best threshold for exact match (`em`) and for F1 (`f1`).
 
     Args:
-        predicted: the answer of each question if it is answered; "" for none at any threshold.
-        targets: the gold answers of each question, an empty list for none.
-        null_scores: what is compared with the threshold; larger means "no answer" is likelier.
+        predicted: the answer to each question; "" means "no answer" at any threshold.
+        targets: the gold answers of each question; an empty list if it has none.
+        null_scores: compared with the threshold; larger means that "no answer" is more likely.
     """
     return {
         name: _best(match, predicted, targets, null_scores)
@@ -48,12 +48,12 @@ def _best(
     targets: Sequence[Answers],
     null_scores: Sequence[float],
 ) -> Threshold:
-    """Sweep the official way: start with all null, then answer from the lowest null score up.
+    """Start with no answers, then answer the questions in order of increasing null score.
 
-    Three official quirks are kept. Equal null scores are answered one by one in the given order,
-    so with ties the best score may lie between what thresholds can reach. Where all null is best
-    the threshold is 0.0, whatever the scale of the null scores. An answer that normalises to
-    nothing still counts as one, wrong where none is wanted.
+    Three quirks of the official script are kept. Questions with equal null scores are answered one
+    by one, so with ties no threshold may reach the best score. If no answers at all score best, the
+    threshold is 0.0, whatever the scale of the null scores. An answer that is empty after
+    normalisation still counts as an answer.
     """
     pairs = paired(predicted, targets)
     total = best = float(sum(not golds for golds in targets))

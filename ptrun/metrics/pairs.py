@@ -1,4 +1,4 @@
-"""What every metric starts and ends with: predictions beside their targets, a mean in 0-100."""
+"""Shared by all metrics: pairs of predictions and targets, and a mean in 0-100."""
 
 from collections.abc import Sequence
 from math import fsum
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def paired(predicted: Sequence[P], targets: Sequence[T]) -> list[tuple[P, T]]:
-    """Return each prediction with the target of its position.
+    """Return pairs of predictions and targets at the same position.
 
     Raises:
         ValueError: the lengths differ, or there is nothing to score.
@@ -22,5 +22,5 @@ def paired(predicted: Sequence[P], targets: Sequence[T]) -> list[tuple[P, T]]:
 
 
 def percent(values: Sequence[float]) -> float:
-    """Return the mean of values in 0-1, in 0-100."""
+    """Return the mean of values in 0-1, as a number in 0-100."""
     return 100.0 * fsum(values) / len(values)

@@ -1,4 +1,4 @@
-"""Fact probing (LAMA): precision at 1, the share of facts whose first answer is the gold object."""
+"""Fact probing (LAMA): precision at 1, the share of facts whose best prediction is the object."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -12,8 +12,8 @@ def precision_at_1(
 ) -> dict[str, float]:
     """Return P@1 in 0-100: `p_at_1`, the mean over relations, and `p_at_1_facts`, over facts.
 
-    The published tables follow LAMA in taking the first (P-tuning does not say). A prediction is
-    the best word of the allowed vocabulary; facts whose object is not in it are to be left out.
+    The published tables use the mean over relations, as LAMA does (P-tuning does not say). A
+    prediction is the best word of the allowed vocabulary; leave out facts with another object.
     """
     hits: dict[str, list[float]] = {}
     for relation, (guess, gold) in paired(relations, paired(predicted, targets)):

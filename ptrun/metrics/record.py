@@ -1,4 +1,4 @@
-"""ReCoRD: the entity chosen for a query against the gold entities, by SQuAD 1.1's rules."""
+"""ReCoRD: the entity chosen for a query, compared with the gold entities by SQuAD 1.1's rules."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,6 @@ from ptrun.metrics.squad import Answers, squad_scores
 def record_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
     """Return exact match and token F1 after normalisation, the best over gold entities, 0-100.
 
-    One item is one query: a choice among candidate entities is made before it is scored.
+    One item is one query with its chosen entity.
     """
     return squad_scores(predicted, targets)

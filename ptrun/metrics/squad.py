@@ -22,25 +22,25 @@ def normalise(text: str) -> str:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """Return 1 where both normalise to the same text, else 0."""
+    """Return 1 if both normalise to the same text, else 0."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Return the F1 of the two bags of words, 0-1; 0 where they share none (even if both empty)."""
+    """Return the F1 of the two bags of words, 0-1; 0 without a shared word, even if both empty."""
     guess, wanted = normalise(prediction).split(), normalise(gold).split()
     shared = (Counter(guess) & Counter(wanted)).total()
     return 2 * shared / (len(guess) + len(wanted)) if shared else 0.0
 
 
 def token_f1_or_null(prediction: str, gold: str) -> float:
-    """Return SQuAD 2.0's F1, 0-1: as `token_f1`, but 1 where both have no words."""
+    """Return SQuAD 2.0's F1, 0-1: as `token_f1`, but 1 if both have no words."""
     both_empty = not normalise(prediction) and not normalise(gold)
     return 1.0 if both_empty else token_f1(prediction, gold)
 
 
 def best(match: Match, prediction: str, answers: Answers) -> float:
-    """Return the value of the gold answer that matches best.
+    """Return the largest value over the gold answers.
 
     Raises:
         ValueError: there is no gold answer.
@@ -60,10 +60,10 @@ def squad_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[s
 
 
 def squad_v2_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
-    """Return SQuAD 2.0's exact match and F1, 0-100, over all, answerable and other questions.
+    """Return SQuAD 2.0's exact match and F1, 0-100: over all questions, and by answerability.
 
-    An empty prediction answers "no answer"; an empty list of gold answers wants it. The parts
-    `has_answer_*` and `no_answer_*` are left out where there is no such question.
+    An empty prediction or an empty list of gold answers means "no answer". The scores
+    `has_answer_*` and `no_answer_*` are left out if there is no such question.
     """
     pairs = paired(predicted, targets)
     parts = {
@@ -80,5 +80,5 @@ def squad_v2_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dic
 
 
 def match_v2(match: Match, prediction: str, answers: Answers) -> float:
-    """Return the best value over gold answers that have words; over "" where none has, 0-1."""
+    """Return the best value over gold answers that have words, or over "" if none has, 0-1."""
     return best(match, prediction, [a for a in answers if normalise(a)] or [""])

@@ -36,7 +36,7 @@ def questions(file: Path, task: Task, parts: Collection[str]) -> Iterator[Questi
     cells = file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
     for number, row in enumerate(rows(file, known), start=1):
         _check_filled(row, task, cells=cells)
-        example = task.asked(str(number), row)
+        example = task.unlabelled(str(number), row)
         if "" not in parts and example.group not in parts:
             raise UserError(
                 f"{row.where}: relation {shown(example.group)} was not learned; the run has "

@@ -15,7 +15,7 @@ from typing import Any, Union
 
 from ptrun.errors import UserError
 from ptrun.task.shown import names, near, shown
-from ptrun.task.yaml_text import said, text_of
+from ptrun.task.yaml_text import parse_yaml, text_of
 
 Tree = dict[str, Union["Tree", None]]
 """What is below the root: a word and what is below it, or a label and nothing."""
@@ -81,7 +81,7 @@ def _content(given: str) -> Any:
         raise UserError(f"{_KEY}={given} is {found}; {_EXPECTED}, or @FILE.")
     file = Path(os.path.expanduser(given[1:]))
     try:
-        return said(text_of(file, _MOST_BYTES, f"no tree of classes; {_EXPECTED}"))
+        return parse_yaml(text_of(file, _MOST_BYTES, f"no tree of classes; {_EXPECTED}"))
     except ValueError as error:
         raise UserError(f"{file}: not YAML ({error}); {_EXPECTED}.") from error
 

@@ -9,24 +9,25 @@ from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 from ptrun.errors import UserError
-from ptrun.task.base import PARTS, Part
+from ptrun.task.base import PARTS, Part, Scores
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
-_OWN = {"train": "train", "dev": "validation", "test": "test"}  # the splits of a variant's files
+log = logging.getLogger(__name__)
+_VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
 class Common(TypedDict, total=False):
-    """The keys all kinds of task take from YAML.
+    """The keys that all kinds of task take from YAML.
 
-    `splits` and `paper_splits` say which published split is train, dev and test, null where there
-    is none; the second is for `protocol=paper`, where the authors used others. `values` maps raw
-    field values to others, as in COPA's `cause` to `because`. `written` makes further text fields
-    out of others, as in `asked: "{question} {answer}"`. `skip` lists, by field, raw values that
-    mean "no gold label"; such rows are left out, and a warning counts them. `pvps` are patterns
-    with their verbalizers, by name (`ptrun.prompt.pvp`). `descriptions` say what a text of a label
-    is, by label (`ptrun.readout.entailment_head`).
+    `splits` names the published split for train, dev and test; null if there is none.
+    `paper_splits` does the same for `protocol=paper`, where the authors used other splits.
+    `values` maps raw values of a field to others: COPA's `cause` to `because`.
+    `written` composes further text fields: `both: "{question} {answer}"`.
+    `skip` lists, by field, raw values that mean "no gold label". Such rows are left out and counted
+    in a warning. `pvps` are pattern-verbalizer pairs by name (`ptrun.prompt.pvp`).
+    `descriptions` describe each label in words (`ptrun.readout.entailment_head`).
     """
 
     name: Required[str]
@@ -42,21 +43,22 @@ class Common(TypedDict, total=False):
     descriptions: dict[str, str] | None
 
 
-log = logging.getLogger(__name__)
-
-
 class Dataset(ABC):
-    """The published parts of a data set; a kind of task says what an example of it is.
+    """The published parts of a data set; each subclass is a kind of task and builds its examples.
 
     Args:
         data_dir: folder of local data, from the run.
-        variant: folder of a setting's own files (`fewglue`), which then take the place of the
-            task's; from the run.
+        variant: folder with a setting's own files (`fewglue`), from the run. They replace the
+            task's files.
         common: see `Common`.
     """
 
     kind: ClassVar[str]
     fields: Sequence[str]
+    columns: Sequence[str]
+    """The fields that `inputs` reads, including those that `written` composes."""
+    blank: Any = ""
+    """The placeholder target of an example without a label; it has the form of a target."""
     labels: Sequence[str] = ()
     pvps_from: str | None = None
     metric: str
@@ -78,10 +80,10 @@ class Dataset(ABC):
         return self._place(part, paper=paper) is not None
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
-        """Return the examples of a part, in file order; `paper` for the authors' own splits.
+        """Return the examples of a part, in file order; `paper` selects the authors' splits.
 
         Raises:
-            UserError: a file or line cannot be read, or is not what the task expects.
+            UserError: a file or line cannot be read, or does not fit the task.
         """
         source, split = self._place(part, paper=paper) or (self._source, part)
         rows = enumerate(self._rows(source, split))
@@ -89,72 +91,65 @@ class Dataset(ABC):
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
-        told = sorted(source.digest([split]) for source, split in self._places())
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+        digests = sorted(source.digest([split]) for source, split in self._places())
+        return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
-        """Return the examples of a row, one unless a kind says otherwise."""
+        """Return the examples of a row, usually one; `fallback` is the id of a row without one."""
         return [self.example(_id(row, fallback), row)]
 
     def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, checked; `name` is its id."""
-        asked = self.question(name, row)
-        return replace(asked, target=self.answer(row, asked))
+        """Return the checked example of a row; `name` is its id."""
+        unlabelled = self.inputs(name, row)
+        return replace(unlabelled, target=self.target(row, unlabelled))
 
-    def asked(self, name: str, row: Row) -> Example:
-        """Return the example of a row as it came, its answer neither needed nor read.
+    def unlabelled(self, name: str, row: Row) -> Example:
+        """Return the example of a raw row without reading its label.
 
         Raises:
-            UserError: a field that the task reads is not there, or not what it should be.
+            UserError: a field that the task reads is missing or has a wrong value.
         """
-        return self.question(name, self._write(self._map(row)))
+        return self.inputs(name, self._write(self._map(row)))
 
     @property
     def reads(self) -> Sequence[str]:
-        """The fields that a row must have to be asked about, as files have them."""
+        """The fields of a file that `unlabelled` needs."""
         parts = {name: _parts(form) for name, form in self._written.items()}
-        made = (part for field in self.columns for part in parts.get(field, [field]))
-        return list(dict.fromkeys(made))
+        fields = (part for field in self.columns for part in parts.get(field, [field]))
+        return list(dict.fromkeys(fields))
 
-    @property
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The fields that `question` reads, further ones that `written` makes among them."""
-
-    @abstractmethod
-    def question(self, name: str, row: Row) -> Example:
-        """Return what is asked, checked; its target has the right form, and is nobody's answer."""
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the checked fields of a row as an example with a placeholder target."""
+        return Example(name, {column: row.text(column) for column in self.columns}, self.blank)
 
     @abstractmethod
-    def answer(self, row: Row, asked: Example) -> Any:
-        """Return the right answer to what is asked, checked."""
+    def target(self, row: Row, unlabelled: Example) -> Any:
+        """Return the checked target of an example."""
 
     @abstractmethod
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of predictions paired with examples by position."""
 
     def _places(self) -> set[tuple[Source, str]]:
-        """Return every file, as a source and its split, that the examples are made of."""
-        found = {self._place(part, paper=paper) for part in PARTS for paper in (False, True)}
-        return {place for place in found if place is not None}
+        """Return the source and split of every part, under both protocols."""
+        places = {self._place(part, paper=paper) for part in PARTS for paper in (False, True)}
+        return {place for place in places if place is not None}
 
     def _place(self, part: Part, *, paper: bool) -> tuple[Source, str] | None:
-        """Return where a part is: a source and its split, or None.
+        """Return the source and split of a part, or None.
 
-        A variant has train, dev and perhaps test of its own. Without a test it is reported on what
-        the task itself reports on, its test or, where that is hidden, its dev.
+        A variant has its own train, dev and perhaps test. If it has no test, the task's test is
+        used; if that is hidden, the task's dev is used.
         """
         if self._variant is not None:
-            split = _OWN[part]
+            split = _VARIANT_SPLITS[part]
             if part != "test" or self._variant.exists(split):
                 return self._variant, split
         splits = self._paper if paper and self._paper else self._splits
-        found = splits.get(part)
-        if found is None and self._variant is not None:
-            found = splits.get("dev")
-        return (self._source, found) if found else None
+        published = splits.get(part)
+        if published is None and self._variant is not None:
+            published = splits.get("dev")
+        return (self._source, published) if published else None
 
     def _rows(self, source: Source, split: str) -> Iterator[Row]:
         left_out = 0
@@ -175,22 +170,26 @@ class Dataset(ABC):
             for key, table in self._values.items()
             if isinstance(row.data.get(key), str)
         }
-        return Row(row.where, {**row.data, **mapped}) if mapped else row
+        return row.with_fields(mapped) if mapped else row
 
     def _write(self, row: Row) -> Row:
         for name, form in self._written.items():
             text = form.format_map({part: row.text(part) for part in _parts(form)})
-            row = Row(row.where, {**row.data, name: text})
+            row = row.with_fields({name: text})
         return row
 
 
+def is_texts(value: Any) -> bool:
+    """Return whether a value is a list of one text or more."""
+    return isinstance(value, list) and bool(value) and all(isinstance(t, str) for t in value)
+
+
 def _parts(form: str) -> list[str]:
-    """Return the fields that a further field is written of."""
     return [part for _, part, _, _ in Formatter().parse(form) if part]
 
 
 def _id(row: Row, fallback: str) -> str:
-    found = row.data.get("id", fallback)
-    if not isinstance(found, str | int):
-        raise UserError(f"{row.where}: id is {shown(found)}; expected a text or a number, or none.")
-    return str(found)
+    raw = row.data.get("id", fallback)
+    if not isinstance(raw, str | int):
+        raise UserError(f"{row.where}: id is {shown(raw)}; expected a text or a number, or none.")
+    return str(raw)

@@ -1,8 +1,8 @@
-"""CSV and TSV, read row by row, errors with a line.
+"""CSV and TSV files, read row by row; every error has a line number.
 
-A CSV may be separated by `,`, `;` or tabs: whichever its first line has most of. Lines are counted
-as an editor does, so a row with line breaks in quotes is named by the line it starts on. Rows
-without any cell filled in are left out.
+The separator of a CSV is `,`, `;` or tab, whichever is most frequent in its first line. Lines are
+counted as in an editor, and a row that spans several lines is named by its first line. Rows with
+empty cells only are skipped.
 """
 
 import csv
@@ -12,22 +12,22 @@ from itertools import chain
 from pathlib import Path
 
 from ptrun.errors import UserError
-from ptrun.task.lines import byte_lines, decoded
+from ptrun.task.lines import text_lines
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
 
 
 def header(where: str, cells: list[str]) -> list[str]:
-    """Return the names of the columns, from the first row.
+    """Return the column names from the cells of the first row.
 
     Raises:
-        UserError: two have the same name.
+        UserError: two columns have the same name.
     """
-    found = [cell.strip() for cell in cells]
-    for name in found:
-        if name and found.count(name) > 1:
-            raise UserError(f"{where}: column {shown(name)} stands twice; rename one.")
-    return found
+    columns = [cell.strip() for cell in cells]
+    for name in columns:
+        if name and columns.count(name) > 1:
+            raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
+    return columns
 
 
 def delimited_rows(file: Path, form: str) -> Iterator[Row]:
@@ -42,14 +42,14 @@ def delimited_rows(file: Path, form: str) -> Iterator[Row]:
         if len(cells) != len(columns):
             raise UserError(
                 f"{where}: {len(cells)} cells, the header has {len(columns)}: {names(columns)}\n"
-                'Put a text that holds the separator or a line break in double quotes: "a, b".'
+                'Put a text with the separator or a line break in double quotes: "a, b".'
             )
         if any(cell.strip() for cell in cells):
             yield Row(where, {n: c for n, c in zip(columns, cells, strict=True) if n})
 
 
 def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the cells of each row that is not a blank line, with `file:line`.
+    """Yield `file:line` and the cells of each row; blank lines are skipped.
 
     Raises:
         UserError: a line is not UTF-8, or a quote is not closed.
@@ -67,17 +67,16 @@ def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
         except csv.Error as error:
             raise UserError(
                 f"{where}: the row that starts here cannot be read ({error}).\n"
-                'A quote is not closed? Within quotes write "" for a quote.'
+                'Close every quote, and write "" for a quote within quotes.'
             ) from error
         if cells and (len(cells) > 1 or cells[0].strip()):
             yield where, cells
 
 
 def _texts(file: Path) -> Iterator[str]:
-    for number, line in enumerate(byte_lines(file), start=1):
-        text = decoded(f"{file}:{number}", line, file)
+    for where, text in text_lines(file):
         if "\0" in text:
-            raise UserError(f"{file}:{number}: a NUL byte; save the file as UTF-8 text.")
+            raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
         yield text
 
 

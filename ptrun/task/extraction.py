@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.squad import squad_scores, squad_v2_scores
+from ptrun.task.base import Scores
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
@@ -14,37 +15,57 @@ from ptrun.types import Example, Prediction
 
 @dataclass(frozen=True)
 class Answer:
-    """A span of the context: its text, and the character it starts at."""
+    """A span of the context: its text, and its first character, from 0."""
 
     text: str
     start: int
 
 
 class InContext(Dataset):
-    """Questions about contexts: `fields` are the two, `[question, context]`."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The question and its context."""
-        return list(self.fields)
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return the question of a row."""
-        return Example(name, {field: row.text(field) for field in self.fields}, [])
-
-
-class Extraction(InContext):
-    """Questions about contexts; the target is the list of right answers, any of which counts.
-
-    A prediction is a text, empty for "no answer".
+    """Questions about contexts; the target is the list of all right answers.
 
     Args beyond those of `Common`:
         question, context, answers: the fields; answers are `{text: [...], answer_start: [...]}`.
+    """
+
+    metric = "f1"
+    unanswerable = False
+    """Whether a question may have no answer."""
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        question: str = "question",
+        context: str = "context",
+        answers: str = "answers",
+        **common: Unpack[Common],
+    ):
+        super().__init__(data_dir, variant, **common)
+        self.fields = self.columns = [question, context]
+        self.blank, self._answers = [], answers
+
+    def target(self, row: Row, unlabelled: Example) -> list[Answer]:
+        """Return the right answers, their offsets checked."""
+        answers = _answers(row, self._answers, unlabelled.fields[self.fields[1]])
+        if not answers and not self.unanswerable:
+            raise UserError(
+                f"{row.where}: no answer, but task {self.name} needs one for every question."
+            )
+        return answers
+
+
+class Extraction(InContext):
+    """Questions with one answer each; any of the listed answers is right.
+
+    A prediction is a text, empty for "no answer".
+
+    Args beyond those of `InContext`:
         unanswerable: whether a question may have no answer (SQuAD 2.0).
     """
 
     kind: ClassVar[str] = "extraction"
-    metric = "f1"
 
     def __init__(
         self,
@@ -57,47 +78,38 @@ class Extraction(InContext):
         unanswerable: bool = False,
         **common: Unpack[Common],
     ):
-        super().__init__(data_dir, variant, **common)
-        self.fields, self._answers, self.unanswerable = [question, context], answers, unanswerable
+        super().__init__(
+            data_dir, variant, question=question, context=context, answers=answers, **common
+        )
+        self.unanswerable = unanswerable
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and token F1, 0-100, as SQuAD's official scripts do."""
         guesses = [p.value for p in predictions]
         golds = [[answer.text for answer in e.target] for e in examples]
         return (squad_v2_scores if self.unanswerable else squad_scores)(guesses, golds)
 
-    def answer(self, row: Row, asked: Example) -> list[Answer]:
-        """Return the right answers, their offsets checked."""
-        found = spans(row, self._answers, asked.fields[self.fields[1]])
-        if not found and not self.unanswerable:
-            raise UserError(f"{row.where}: no answer, but task {self.name} has one to each.")
-        return found
 
-
-def spans(row: Row, field: str, context: str) -> list[Answer]:
-    """Return the answers of a row.
-
-    Raises:
-        UserError: they are not texts with offsets, or a text does not stand at its offset.
-    """
+def _answers(row: Row, field: str, context: str) -> list[Answer]:
+    """Return the answers of a row; refuse wrong types, and a text that is not at its offset."""
     raw = row.value(field)
     parts = raw if isinstance(raw, dict) else {}
     texts: Any = parts.get("text")
     starts: Any = parts.get("answer_start")
-    if not _fit(texts, str) or not _fit(starts, int) or len(texts) != len(starts):
+    if not _is_list(texts, str) or not _is_list(starts, int) or len(texts) != len(starts):
         raise UserError(
             f"{row.where}: {field} must be {{text: [...], answer_start: [...]}} of equal length."
         )
-    for text, start in zip(texts, starts, strict=True):
+    answers = [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
+    for answer in answers:
+        text, start = answer.text, answer.start
         if start < 0 or not text or context[start : start + len(text)] != text:
             raise UserError(
-                f"{row.where}: answer {shown(text)} does not stand at {shown(start)} of the "
-                "context."
+                f"{row.where}: the context does not have answer {shown(text)} at character "
+                f"{shown(start)}."
             )
-    return [Answer(text, start) for text, start in zip(texts, starts, strict=True)]
+    return answers
 
 
-def _fit(values: Any, kind: type) -> bool:
+def _is_list(values: Any, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)

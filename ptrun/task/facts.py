@@ -1,4 +1,4 @@
-"""Fact probing: one word completes a fact, relation by relation (LAMA)."""
+"""Fact probing (LAMA): one word completes a fact, relation by relation."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from typing import ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.ranking import precision_at_1
-from ptrun.task.base import PARTS
+from ptrun.task.base import PARTS, Scores
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
 TEMPLATES = "templates"
-"""An optional file beside the splits: one row a relation, with its `predicate_id`."""
+"""An optional file beside the splits, one row per relation (`predicate_id`)."""
 OBJECTS = "objects"
-"""As `vocabulary`: the answers are the objects of the task itself."""
+"""The value of `vocabulary` that allows the objects of the task itself."""
 SEARCHED = ("lpaqa", "autoprompt")
-"""The templates it may hold, found by search (LPAQA, AutoPrompt); fields of the examples then."""
+"""Templates in that file that were found by search (LPAQA, AutoPrompt)."""
 
 
 class Facts(Dataset):
@@ -28,18 +28,19 @@ class Facts(Dataset):
     A file `templates.jsonl[.gz]` beside the splits adds the fields `lpaqa` and `autoprompt`.
 
     Args beyond those of `Common`:
-        relations: those that are used; null is all.
+        relations: the relations to use; null means all.
         common_vocabulary: leave out facts whose object is not in the vocabulary that all models
-            share; the files say so in `obj_in_common_vocab`.
-        vocabulary: which words may be answered: a file of one word a line (LAMA's lists of 29k and
-            34k words, by which the papers restrict P@1), or `objects`, the distinct objects of
-            train, dev and test: a closed list, on which P@1 is higher. Facts whose object is not
-            among them are left out. Null: any token of the backbone's, the hardest of the three.
+            share, as the files' `obj_in_common_vocab` says.
+        vocabulary: the words that may be predicted; facts with another object are left out. Either
+            a file of one word per line (LAMA's lists of 29k and 34k words, to which the papers
+            restrict P@1), or `objects`, the distinct objects of train, dev and test. That list is
+            closed, so its P@1 is higher. Null means any token of the backbone, the hardest.
     """
 
     kind: ClassVar[str] = "facts"
     metric = "p_at_1"
     fields = ("sub_label",)
+    columns = ("predicate_id", "sub_label", "template")
 
     def __init__(
         self,
@@ -57,84 +58,76 @@ class Facts(Dataset):
 
     @cached_property
     def vocabulary(self) -> Sequence[str] | None:
-        """The words that may be answered, each once; None is any.
+        """The words that may be predicted, each once; None means any.
 
         Raises:
-            UserError: there is no such file, or it has no word.
+            UserError: the file does not exist or has no word.
         """
         if self._allowed is None:
             return None
         if self._allowed == OBJECTS:
             parts = [self.load(part) for part in PARTS if self.has(part)]
             return sorted({str(example.target) for part in parts for example in part})
-        words = [line.strip() for line in self._list().decode("utf-8").splitlines()]
+        words = [line.strip() for line in self._word_list().decode("utf-8").splitlines()]
         if not any(words):
             raise UserError(f"task.vocabulary={self._allowed}: the file has no word.")
         return list(dict.fromkeys(word for word in words if word))
 
     def digest(self) -> str:
-        """Return what identifies the data: with the content of a vocabulary's file."""
+        """Return what identifies the data, including the content of a vocabulary file."""
         if self._allowed in (None, OBJECTS):
             return super().digest()
-        return hashlib.sha256(super().digest().encode() + self._list()).hexdigest()[:16]
+        return hashlib.sha256(super().digest().encode() + self._word_list()).hexdigest()[:16]
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return P@1, 0-100: its mean over relations, which selects, and over facts."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         return precision_at_1(guesses, golds, [str(e.group) for e in examples])
 
     def read(self, fallback: str, row: Row) -> Sequence[Example]:
-        """Return the fact of a row, or none if it is not wanted."""
+        """Return the fact of a row, or nothing if the task leaves it out."""
         wanted = self.relations is None or row.text("predicate_id") in self.relations
         if not wanted or (self._common and row.data.get("obj_in_common_vocab") is False):
             return []
         return super().read(fallback, row)
 
-    @property
-    def columns(self) -> list[str]:
-        """The subject, and the relation with its template."""
-        return ["predicate_id", "sub_label", "template"]
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return what a row asks, checked."""
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the checked subject, relation and templates of a row."""
         relation = row.text("predicate_id")
         fields = {"sub_label": row.text("sub_label"), "template": _template(row, "template")}
-        fields |= self._searched.get(relation, {})
-        return Example(name, fields, "", relation)
+        return Example(name, fields | self._searched.get(relation, {}), "", relation)
 
-    def answer(self, row: Row, asked: Example) -> str:
+    def target(self, row: Row, unlabelled: Example) -> str:
         """Return the object."""
         return row.text("obj_label")
 
     @cached_property
     def _searched(self) -> dict[str, dict[str, str]]:
-        """The searched templates of each relation, as far as a local file has them."""
-        found: dict[str, dict[str, str]] = {}
+        """The searched templates of each relation; empty without a local file."""
+        templates: dict[str, dict[str, str]] = {}
         for row in self._source.rows(TEMPLATES) if self._source.exists(TEMPLATES) else ():
             relation = row.text("predicate_id")
-            if relation in found:
-                raise UserError(f"{row.where}: a second row of {relation}; keep one a relation.")
-            found[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
-        return found
+            if relation in templates:
+                raise UserError(f"{row.where}: relation {relation} has two rows; keep one.")
+            templates[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
+        return templates
 
-    def _list(self) -> bytes:
+    def _word_list(self) -> bytes:
         file = Path(str(self._allowed))
         if not file.is_file():
             raise UserError(
-                f"task.vocabulary={file}: no such file; name one with a word a line, "
+                f"task.vocabulary={file}: no such file. Give a file of one word per line, "
                 f"type task.vocabulary={OBJECTS}, or null for any token."
             )
         return file.read_bytes()
 
     def _places(self) -> set[tuple[Source, str]]:
-        more = {(self._source, TEMPLATES)} if self._source.exists(TEMPLATES) else set()
-        return super()._places() | more
+        templates = {(self._source, TEMPLATES)} if self._source.exists(TEMPLATES) else set()
+        return super()._places() | templates
 
 
 def _template(row: Row, key: str) -> str:
     text = row.text(key)
     if "[X]" not in text or "[Y]" not in text:
-        raise UserError(f"{row.where}: {key} {shown(text)} has no [X] or no [Y].")
+        raise UserError(f"{row.where}: {key} {shown(text)} must contain [X] and [Y].")
     return text

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.multirc import multirc_scores
+from ptrun.task.base import Scores
 from ptrun.task.classification import Classification
 from ptrun.task.dataset import Common
 from ptrun.task.source import Row
@@ -16,9 +17,8 @@ class Grouped(Classification):
     """Classification whose exact match counts whole groups.
 
     Args beyond those of `Common`:
-        fields, label, labels: as in `Classification`, two labels.
+        fields, label, labels, extra: as in `Classification`, with two labels.
         positive: the label that F1 is about.
-        extra: as in `Classification`.
         group: the fields that are equal within a group; MultiRC's own index is not unique.
     """
 
@@ -37,25 +37,16 @@ class Grouped(Classification):
         extra: list[str] | None = None,
         **common: Unpack[Common],
     ):
-        super().__init__(
-            data_dir,
-            variant,
-            fields=fields,
-            label=label,
-            labels=labels,
-            positive=positive,
-            extra=extra,
-            **common,
-        )
-        if len(self.labels) != 2 or positive not in self.labels:
+        keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
+        super().__init__(data_dir, variant, positive=positive, **keys, **common)
+        if len(labels) != 2 or positive not in labels:
             raise UserError(
-                f"task {self.name}: a grouped task has two labels, one of them positive."
+                f"task {self.name}: labels are {list(labels)} and positive is {positive!r}; "
+                "a grouped task needs two labels, one of them positive."
             )
         self.metric, self._group = "f1a", group
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return F1 over all answers, exact match of groups, and accuracy, 0-100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         groups = [e.group for e in examples]
@@ -63,6 +54,6 @@ class Grouped(Classification):
         return {**scores, **super().score(predictions, examples)}
 
     def example(self, name: str, row: Row) -> Example:
-        """Return the example of a row, with its group."""
+        """Return the checked example of a row, with its group."""
         group = "\n".join(row.text(field) for field in self._group)
         return replace(super().example(name, row), group=group)

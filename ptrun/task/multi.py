@@ -1,4 +1,4 @@
-"""Several data sets as one task: one prompt learned on all of them, a head for each (MPT-2)."""
+"""Several data sets as one task: one prompt is learned on all, with a head for each (MPT-2)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,23 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from ptrun.errors import UserError
-from ptrun.task.base import PARTS, Part, Task
+from ptrun.task.base import PARTS, Part, Scores, Task
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
 
-_BORDER = ":"
-_SET = "task"  # the field of a row to be asked about that names its data set
-_TOLD = ("dev", "test")  # of which parts a protocol tells the origin
+_SEPARATOR = ":"
+_TASK_FIELD = "task"  # the field of an unlabelled row that names its task
+_HELD_OUT = ("dev", "test")  # the parts whose origin a protocol records
 
 
 class Multi:
-    """The examples of several tasks, each marked by its task's name before its id.
+    """The examples of several tasks; the id of each begins with the name of its task.
 
     Args:
-        data_dir, variant: not used; the tasks were built with them.
+        data_dir, variant: not used; the tasks are already built with them.
         name: the name in tables and folders.
-        version: raise it when the list changes.
+        version: increase it when the list of tasks changes.
         tasks: built tasks by name, two or more.
     """
 
@@ -35,6 +35,8 @@ class Multi:
     descriptions: ClassVar[Mapping[str, str]] = {}
     pvps_from: str | None = None
     max_tokens: int | None = None
+    reads: Sequence[str] = (_TASK_FIELD,)
+    """A row also needs the fields that its task reads."""
 
     def __init__(
         self,
@@ -47,78 +49,78 @@ class Multi:
     ):
         self.name, self.version = name, version
         self.tasks: dict[str, Task] = tasks
-        if len(tasks) < 2 or any(_BORDER in own for own in tasks):
-            raise UserError(f"task {name}: tasks are {list(tasks)}; expected two or more names.")
+        if len(tasks) < 2 or any(_SEPARATOR in member for member in tasks):
+            raise UserError(
+                f"task {name}: tasks are {list(tasks)}; expected two or more names without "
+                f"{_SEPARATOR!r}."
+            )
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether all the tasks have this part."""
         return all(task.has(part, paper=paper) for task in self.tasks.values())
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
-        """Return the examples of all tasks, task after task."""
-        loaded = {name: task.load(part, paper=paper) for name, task in self.tasks.items()}
-        return _marked(loaded)
+        """Return the examples of all tasks, task by task."""
+        return _joined({name: task.load(part, paper=paper) for name, task in self.tasks.items()})
 
     def joined(self, splits: Mapping[str, Split]) -> Split:
-        """Return the tasks' own splits, by name, as one.
+        """Return one split from the tasks' own splits by name.
 
-        So each is cut as it is when it is learned alone: what one prompt was learned on together is
-        never what a run that starts from it reports.
+        Each task is split as when it is learned alone. So a run that starts from the shared prompt
+        never reports on examples that the prompt was learned on.
         """
         train, dev, test = (
-            _marked({n: getattr(s, part) for n, s in splits.items()}) for part in PARTS
+            _joined({name: getattr(split, part) for name, split in splits.items()})
+            for part in PARTS
         )
-        told = {key: "; ".join(f"{n}: {s.origin[key]}" for n, s in splits.items()) for key in _TOLD}
-        return Split(train, dev, test, told)
+        origin = {
+            part: "; ".join(f"{name}: {split.origin[part]}" for name, split in splits.items())
+            for part in _HELD_OUT
+        }
+        return Split(train, dev, test, origin)
 
-    @property
-    def reads(self) -> Sequence[str]:
-        """The field that names a row's data set; it then needs what that one reads."""
-        return [_SET]
-
-    def asked(self, name: str, row: Row) -> Example:
-        """Return the example of a row as its own task asks it, its answer not read.
+    def unlabelled(self, name: str, row: Row) -> Example:
+        """Return the example of a row from its own task, without reading the label.
 
         Raises:
-            UserError: it is of no task, or not what that one reads.
+            UserError: the row names no task, or does not fit its task.
         """
-        own = row.text(_SET)
-        if own not in self.tasks:
-            known = ", ".join(self.tasks)
-            raise UserError(f"{row.where}: {_SET} is {shown(own)}; expected one of {known}.")
-        example = self.tasks[own].asked(name, row)
-        return replace(example, id=f"{own}{_BORDER}{name}")
+        member = row.text(_TASK_FIELD)
+        if member not in self.tasks:
+            allowed = ", ".join(self.tasks)
+            raise UserError(
+                f"{row.where}: {_TASK_FIELD} is {shown(member)}; expected one of {allowed}."
+            )
+        return _marked(member, self.tasks[member].unlabelled(name, row))
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the mean of the tasks' own metrics, which selects, and each task's metrics."""
-        owners = [member_of(example) for example in examples]
-        scores: dict[str, float] = {}
-        main = []
+        members = [member_of(example) for example in examples]
+        scores: Scores = {}
+        selecting = []
         for name, task in self.tasks.items():
-            places = [i for i, owner in enumerate(owners) if owner == name]
+            places = [i for i, member in enumerate(members) if member == name]
             if places:
-                own = task.score([predictions[i] for i in places], [examples[i] for i in places])
-                scores |= {f"{name}_{metric}": value for metric, value in own.items()}
-                main.append(own[task.metric])
-        return {"mean": fmean(main), **scores}
+                values = task.score([predictions[i] for i in places], [examples[i] for i in places])
+                scores |= {f"{name}_{metric}": value for metric, value in values.items()}
+                selecting.append(values[task.metric])
+        return {"mean": fmean(selecting), **scores}
 
     def digest(self) -> str:
         """Return what identifies the data of all tasks."""
-        told = "\n".join(f"{name} {task.digest()}" for name, task in self.tasks.items())
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        digests = "\n".join(f"{name} {task.digest()}" for name, task in self.tasks.items())
+        return hashlib.sha256(digests.encode()).hexdigest()[:16]
 
 
-def _marked(examples: Mapping[str, Sequence[Example]]) -> list[Example]:
-    """Return the examples of all tasks, task after task, their tasks' names before their ids."""
-    return [
-        replace(example, id=f"{name}{_BORDER}{example.id}")
-        for name, own in examples.items()
-        for example in own
-    ]
+def _joined(examples: Mapping[str, Sequence[Example]]) -> list[Example]:
+    """Return the examples of all tasks, task by task."""
+    return [_marked(name, example) for name, part in examples.items() for example in part]
+
+
+def _marked(name: str, example: Example) -> Example:
+    return replace(example, id=f"{name}{_SEPARATOR}{example.id}")
 
 
 def member_of(example: Example) -> str:
-    """Return the name of the task an example of a `Multi` is from."""
-    return example.id.split(_BORDER, 1)[0]
+    """Return the name of the task that an example of a `Multi` comes from."""
+    return example.id.split(_SEPARATOR, 1)[0]

@@ -1,4 +1,4 @@
-"""Equal texts within the parts of a split and between them, found by a normalised hash."""
+"""Equal texts within and between the parts of a split, found by a hash of the normalised text."""
 
 import hashlib
 import unicodedata
@@ -13,22 +13,19 @@ from ptrun.types import Example, Split
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What parts have twice, and what they share; JSON-like by `asdict`.
-
-    Pairs of parts are named `train/test`, in the order of reading.
-    """
+    """Repeated and shared texts of parts; pairs of parts are named `train/test`, in this order."""
 
     rows: Mapping[str, int]
     duplicates: Mapping[str, int]
-    """Rows of a part whose text stands earlier in the same part."""
+    """Rows of a part whose text appears earlier in the same part."""
     conflicts: Mapping[str, int]
-    """Texts of a part that stand with different targets."""
+    """Texts of a part that appear with different targets."""
     shared: Mapping[str, int]
-    """Texts that two parts have in common, each counted once; pairs with none are left out."""
+    """Distinct texts that two parts have in common; pairs with none are left out."""
     leaked: Mapping[str, int]
-    """Rows of the second part of a pair whose text stands in the first."""
+    """Rows of the second part of a pair whose text is in the first part."""
     identical: Sequence[str]
-    """Pairs whose texts are the same, as where dev is test."""
+    """Pairs with the same texts, for example if dev is test."""
 
     def record(self) -> dict[str, Any]:
         """Return plain data for a manifest."""
@@ -36,16 +33,16 @@ class Overlaps:
 
 
 def normalise(text: str) -> str:
-    """Return a text in NFKC and lower case, white space collapsed."""
+    """Return a text in NFKC and lower case, with white space collapsed."""
     return " ".join(unicodedata.normalize("NFKC", text).lower().split())
 
 
 def fingerprint(example: Example) -> str:
-    """Return 16 hex over all texts of an example and its group, whatever its target and id.
+    """Return 16 hex over all texts of an example and its group, without its target and id.
 
-    A list of texts (words, options, entities) counts in its order; fields count in that of their
-    names, so that the same row under a reordered YAML keeps its fingerprint. The group tells facts
-    of two relations apart.
+    Lists of texts (words, options, entities) are hashed in their order. Fields are hashed in the
+    order of their names, so a reordered YAML file keeps the fingerprints. The group separates
+    facts of two relations.
     """
     values = [*(example.fields[name] for name in sorted(example.fields)), example.group or ""]
     texts = (text for value in values for text in _texts(value))
@@ -58,23 +55,23 @@ def overlaps(split: Split) -> Overlaps:
 
 
 def compare(parts: Mapping[str, Sequence[Example]]) -> Overlaps:
-    """Return what any named parts have in common; empty ones share nothing."""
+    """Return what named parts have in common; empty parts share nothing."""
     prints = {name: [fingerprint(e) for e in examples] for name, examples in parts.items()}
-    sets = {name: set(found) for name, found in prints.items()}
+    sets = {name: set(hashes) for name, hashes in prints.items()}
     pairs = [(a, b) for a, b in combinations(parts, 2) if sets[a] & sets[b]]
     return Overlaps(
-        rows={name: len(found) for name, found in prints.items()},
-        duplicates={name: len(found) - len(sets[name]) for name, found in prints.items()},
+        rows={name: len(hashes) for name, hashes in prints.items()},
+        duplicates={name: len(hashes) - len(sets[name]) for name, hashes in prints.items()},
         conflicts={name: _conflicts(prints[name], parts[name]) for name in parts},
         shared={f"{a}/{b}": len(sets[a] & sets[b]) for a, b in pairs},
-        leaked={f"{a}/{b}": sum(found in sets[a] for found in prints[b]) for a, b in pairs},
+        leaked={f"{a}/{b}": sum(one in sets[a] for one in prints[b]) for a, b in pairs},
         identical=[f"{a}/{b}" for a, b in pairs if sets[a] == sets[b]],
     )
 
 
 def _conflicts(prints: Sequence[str], examples: Sequence[Example]) -> int:
-    pairs = {(found, repr(e.target)) for found, e in zip(prints, examples, strict=True)}
-    return sum(count > 1 for count in Counter(found for found, _ in pairs).values())
+    pairs = {(one, repr(e.target)) for one, e in zip(prints, examples, strict=True)}
+    return sum(count > 1 for count in Counter(one for one, _ in pairs).values())
 
 
 def _texts(value: Any) -> Iterator[str]:

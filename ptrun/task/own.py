@@ -1,4 +1,4 @@
-"""Data of the user's own: one label for a text or a pair of texts, from a table file a part."""
+"""The user's own data: one label for a text or a pair of texts, from one table file per part."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ptrun.errors import UserError
 from ptrun.metrics.labels import accuracy, macro_f1
-from ptrun.task.base import PARTS, Part
+from ptrun.task.base import PARTS, Part, Scores
 from ptrun.task.own_pattern import entry, place
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
@@ -19,23 +19,22 @@ from ptrun.task.table import check_columns, columns, rows
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
-_MOST_LABELS = 20  # more, and more than half as many as rows: texts or numbers, not labels
+_MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
 
 
 class Own:
     """Classification of the user's own rows; the labels are those of the training file, sorted.
 
     Args:
-        data_dir: not used; files are named one by one, from where the user stands.
-        variant: refused; a setting with files of its own has none for these.
-        train, dev, test: table files (`ptrun.task.table`); null is none.
+        data_dir: not used; each file has its own path, relative to the working directory.
+        variant: refused; a setting with its own files has none for this task.
+        train, dev, test: table files (`ptrun.task.table`); null means none.
         text: the column of the text, or two columns.
         label: the column of the label; numbers are read as text.
-        pattern: a pattern (`ptrun.prompt.pattern`) over the columns of text, or `@FILE` that holds
-            one, perhaps with label words; it is the PVP `own`.
-        name: the task's name in tables and folders; null is the training file's.
-        labels: all there are, where the training file is not at hand, to ask about further rows;
-            null: that file's.
+        pattern: a pattern (`ptrun.prompt.pattern`) over the text columns, or `@FILE` with a
+            pattern and perhaps label words; it becomes the PVP `own`.
+        name: the task's name in tables and folders; null means the training file's name.
+        labels: all labels, for prediction without the training file; null means to read it.
     """
 
     kind: ClassVar[str] = "classification"
@@ -60,18 +59,19 @@ class Own:
     ):
         if train is None and labels is None:
             raise UserError(
-                "task=csv: which file? Type task.train=FILE task.text=COLUMN task.label=COLUMN; "
-                "FILE is CSV, TSV, JSON lines or parquet."
+                "task=csv: no training file. Type task.train=FILE task.text=COLUMN "
+                "task.label=COLUMN; FILE is CSV, TSV, JSON lines or parquet."
             )
         if variant is not None:
             raise UserError(
-                f"setting={variant} has files of its own, none for task=csv; use setting=full."
+                f"setting={variant} has its own files, none for task=csv; use setting=full."
             )
-        given = {"train": train, "dev": dev, "test": test}
-        self._files = {part: Path(path) for part, path in given.items() if path is not None}
+        paths = {"train": train, "dev": dev, "test": test}
+        self._files = {part: Path(path) for part, path in paths.items() if path is not None}
         self.name = name or Path((train or "csv").removesuffix(".gz")).stem
         self._labels = labels
         self.fields, self._label = self._columns(text, label)
+        self.reads = self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         self.pvps_from = pattern and place(pattern)
         self._loaded: dict[str, list[Example]] = {}
@@ -87,32 +87,27 @@ class Own:
             return self._labels
         counts = Counter(str(example.target) for example in self.load("train"))
         self._check_labels(counts)
-        told = names(f"{shown(name)[1:-1]} ({counts[name]})" for name in sorted(counts))
-        _LOG.info("labels: %s", told)
+        listed = names(f"{shown(label)[1:-1]} ({counts[label]})" for label in sorted(counts))
+        _LOG.info("labels: %s", listed)
         return sorted(counts)
 
-    @property
-    def reads(self) -> Sequence[str]:
-        """The columns of text."""
-        return self.fields
-
-    def asked(self, name: str, row: Row) -> Example:
-        """Return the example of a row whose label is not known.
+    def unlabelled(self, name: str, row: Row) -> Example:
+        """Return the example of a row without reading its label.
 
         Raises:
-            UserError: a text is not there, is no text, or empty.
+            UserError: a text is missing, empty or not a text.
         """
         return Example(name, self._texts(row), self.labels[0])
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
-        """Return whether the user named a file for this part."""
+        """Return whether the user gave a file for this part."""
         return part in self._files
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
         """Return the examples of a part, in file order.
 
         Raises:
-            UserError: no file was named for it, or a row of it is not what it should be.
+            UserError: the user gave no file for the part, or a row does not fit the task.
         """
         if part not in self._files:
             raise UserError(
@@ -123,46 +118,42 @@ class Own:
             self._loaded[part] = list(self._read(part))
         return list(self._loaded[part])
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return accuracy, which selects, and macro-F1, 0-100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
     def digest(self) -> str:
-        """Return 16 hex over the contents of files, which part each is, and the pattern."""
+        """Return 16 hex over the contents of the files, their parts, and the pattern."""
         hashed = hashlib.sha256()
-        for part in PARTS:
-            if part in self._files:
-                file = self._files[part]
-                content = hashlib.sha256(file.read_bytes()).hexdigest()
-                hashed.update(f"{part} {''.join(file.suffixes[-2:]).lower()} {content}\n".encode())
+        for part in filter(self.has, PARTS):
+            file = self._files[part]
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            hashed.update(f"{part} {''.join(file.suffixes[-2:]).lower()} {content}\n".encode())
         if self.pvps:
             hashed.update(json.dumps(self.pvps, default=str).encode())
         return hashed.hexdigest()[:16]
 
     def _columns(self, text: str | list[str] | None, label: str | None) -> tuple[list[str], str]:
-        """Return the columns of text and of the label, all there and all different."""
+        """Return the columns of text and of the label, all of them present and distinct."""
         texts = [text] if isinstance(text, str) else text or []
-        if "train" not in self._files:  # checked when it was learned
+        if "train" not in self._files:  # checked when the run was trained
             return texts, label or ""
         train = self._files["train"]
-        known = columns(train)
+        listed = f"columns: {names(columns(train))}"
         if not 1 <= len(texts) <= 2:
             raise UserError(
-                f"task.text: which column of {train} is the text? columns: {names(known)}\n"
+                f"task.text: expected one or two columns of {train}, got {len(texts)}; {listed}\n"
                 "Type task.text=COLUMN, or task.text=[COLUMN,COLUMN] for a pair of texts."
             )
         if label is None:
             raise UserError(
-                f"task.label: which column of {train} is the label? columns: {names(known)}\n"
-                "Type task.label=COLUMN."
+                f"task.label: expected a column of {train}; {listed}\nType task.label=COLUMN."
             )
         if len({*texts, label}) <= len(texts):
             raise UserError(
-                f"task.text={names(texts)} and task.label={label} name a column twice; "
-                f"columns: {names(known)}"
+                f"task.text={names(texts)} and task.label={label} name the same column twice; "
+                f"{listed}"
             )
         for file in self._files.values():
             check_columns(file, [*texts, label])
@@ -170,26 +161,23 @@ class Own:
 
     def _check_labels(self, counts: Mapping[str, int]) -> None:
         train, total = self._files["train"], sum(counts.values())
-        advice = (
-            "Classification needs a few labels, many rows each; name another column: "
-            f"task.label=COLUMN, of {names(columns(train))}"
-        )
+        problem = None
         if len(counts) < 2:
+            problem = f"only one value, {shown(next(iter(counts)))}."
+        elif len(counts) > _MOST_LABELS and 2 * len(counts) > total:
+            problem = f"{len(counts)} different values in {total} rows, too many to be labels."
+        if problem:
             raise UserError(
-                f"{train}: column {shown(self._label)} has one value alone, "
-                f"{shown(next(iter(counts)))}.\n{advice}"
-            )
-        if len(counts) > _MOST_LABELS and 2 * len(counts) > total:
-            raise UserError(
-                f"{train}: column {shown(self._label)} has {len(counts)} different values in "
-                f"{total} rows, too many to be labels.\n{advice}"
+                f"{train}: column {shown(self._label)} has {problem}\n"
+                "Classification needs a few labels with many rows each. Name another column: "
+                f"task.label=COLUMN, of {names(columns(train))}"
             )
 
     def _read(self, part: Part) -> Iterator[Example]:
-        known = None if part == "train" else set(self.labels)
+        allowed = None if part == "train" else set(self.labels)
         for i, row in enumerate(rows(self._files[part], [*self.fields, self._label])):
             label = _filled(row, self._label, _as_text(row, self._label)).strip()
-            if known is not None and label not in known:
+            if allowed is not None and label not in allowed:
                 raise UserError(
                     f"{row.where}: {self._label} is {shown(label)}, a label that "
                     f"{self._files['train']} does not have; it has {names(self.labels)}"
@@ -208,13 +196,13 @@ def _filled(row: Row, column: str, text: str) -> str:
 
 def _as_text(row: Row, column: str) -> str:
     """Return a label as text: 1 and 1.0 are `1`, true is `true`."""
-    found = row.value(column)
-    if isinstance(found, bool):
-        return str(found).lower()
-    if isinstance(found, float) and found.is_integer():
-        return str(int(found))
-    if not isinstance(found, str | int) and not (isinstance(found, float) and found == found):
+    raw = row.value(column)
+    if isinstance(raw, bool):
+        return str(raw).lower()
+    if isinstance(raw, float) and raw.is_integer():
+        return str(int(raw))
+    if not isinstance(raw, str | int) and not (isinstance(raw, float) and raw == raw):
         raise UserError(
-            f"{row.where}: label {shown(column)} is {shown(found)}; expected text or a number."
+            f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."
         )
-    return str(found)
+    return str(raw)

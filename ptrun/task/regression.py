@@ -5,12 +5,11 @@ from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
+from ptrun.task.base import Scores
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
-
-_FEWEST = 2
 
 
 class Regression(Dataset):
@@ -19,7 +18,7 @@ class Regression(Dataset):
     Args beyond those of `Common`:
         fields: the one or two text fields, in the order the model reads them.
         label: the field of the number.
-        low, high: its bounds.
+        low, high: bounds of the number, inclusive.
     """
 
     kind: ClassVar[str] = "regression"
@@ -37,21 +36,20 @@ class Regression(Dataset):
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
-        self.fields, self._label, self.low, self.high = fields, label, low, high
+        self.fields = self.columns = fields
+        self.blank, self._label, self.low, self.high = float(low), label, low, high
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return Pearson's and Spearman's correlation and their mean, -100 to 100.
 
         Raises:
-            UserError: there is one example alone.
+            UserError: there are fewer than two examples.
         """
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
-        if len(golds) < _FEWEST:
+        if len(golds) < 2:
             raise UserError(
-                f"task={self.name} is scored by correlation, which one example has none of; give "
-                "dev and test two examples or more."
+                f"task={self.name} is scored by correlation, which is undefined for one example; "
+                "give dev and test two examples or more."
             )
         return {
             "pearson_spearman": pearson_and_spearman(guesses, golds),
@@ -59,16 +57,7 @@ class Regression(Dataset):
             "spearman": spearman(guesses, golds),
         }
 
-    @property
-    def columns(self) -> list[str]:
-        """The texts."""
-        return list(self.fields)
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return the texts of a row, checked."""
-        return Example(name, {field: row.text(field) for field in self.fields}, float(self.low))
-
-    def answer(self, row: Row, asked: Example) -> float:
+    def target(self, row: Row, unlabelled: Example) -> float:
         """Return the number."""
         raw: Any = row.value(self._label)
         number = isinstance(raw, int | float) and not isinstance(raw, bool)

@@ -18,21 +18,21 @@ _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
 
 @dataclass(frozen=True)
 class Row:
-    """One record and where it stands (`file:line`), so that an error can say so."""
+    """One record, and its place (`file:line`) for error messages."""
 
     where: str
     data: Mapping[str, Any]
 
     def text(self, key: str) -> str:
-        """Return a field that holds text.
+        """Return a text field.
 
         Raises:
-            UserError: there is none, or it is something else.
+            UserError: the row has no such field, or it is not text.
         """
-        found = self.value(key)
-        if not isinstance(found, str):
-            raise UserError(f"{self.where}: field {key!r} is {shown(found)}; expected text.")
-        return found
+        value = self.value(key)
+        if not isinstance(value, str):
+            raise UserError(f"{self.where}: field {key!r} is {shown(value)}; expected text.")
+        return value
 
     def value(self, key: str) -> Any:
         """Return a field.
@@ -46,18 +46,21 @@ class Row:
             )
         return self.data[key]
 
+    def with_fields(self, fields: Mapping[str, Any]) -> "Row":
+        """Return the row with some fields added or replaced."""
+        return Row(self.where, {**self.data, **fields})
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where a task's rows come from.
+    """The source of a task's rows.
 
-    `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`) or a
-    `pocket` task, or a `corpus` that examples are made of (`ptrun.task.ppt.construction`). A folder
-    `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files wins over each; it has the task's name, or
-    the one `origin` gives as `folder`. With a `folder` alone the data are the user's own, by
-    licence or because no hub has them, and `how` says how to make them. A `variant` is a folder of
-    other files for the same task, `<data_dir>/<variant>/<last part of folder>`; nothing replaces
-    those.
+    `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`), a
+    `pocket` task, or a `corpus` to make examples from (`ptrun.task.ppt.construction`). A local
+    folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files has priority; `folder` defaults to
+    the task's name. An origin of `folder` alone means local files only, because of a licence or
+    because no hub has the data; `how` says how to make them. A `variant` is a folder of other files
+    for the same task, `<data_dir>/<variant>/<last part of folder>`; it has no other source.
     """
 
     name: str
@@ -66,52 +69,49 @@ class Source:
     variant: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an origin that no reader understands."""
-        if "corpus" in self.origin:
+        """Refuse an origin of no known kind."""
+        keys = set(self.origin)
+        if "corpus" in keys:
             read(self.origin)
-            return
-        unknown = set(self.origin) - _KEYS
-        if unknown or not {"hub", "pocket", "folder"} & set(self.origin):
+        elif keys - _KEYS or not {"hub", "pocket", "folder"} & keys:
             raise UserError(
-                f"task.source has {sorted(self.origin)}; give `pocket: NAME`, `hub: ID` with "
-                "`revision` and perhaps `subset`, or `folder: NAME` for local files alone."
+                f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision` "
+                "and perhaps `subset`, or `folder: NAME` for local files only."
             )
 
     @property
     def folder(self) -> str:
         """The local folder, below `data_dir`."""
-        own = str(self.origin.get("folder", self.name))
-        return f"{self.variant}/{own.rsplit('/', 1)[-1]}" if self.variant else own
+        folder = str(self.origin.get("folder", self.name))
+        return f"{self.variant}/{folder.rsplit('/', 1)[-1]}" if self.variant else folder
 
     def exists(self, split: str) -> bool:
-        """Return whether local files hold a split."""
-        return self.data_dir is not None and self._found(split) is not None
+        """Return whether a split has a local file."""
+        return self.data_dir is not None and self._local(split) is not None
 
     def rows(self, split: str) -> Iterator[Row]:
         """Yield the rows of one split.
 
         Raises:
-            UserError: the split cannot be read, is empty, or a line is not a JSON object.
+            UserError: the split cannot be read or is empty, or a line is not a JSON object.
         """
         empty = True
         for row in self._read(split):
             empty = False
             yield row
         if empty:
-            raise UserError(f"{self._name(split)}: no examples; the split is empty.")
+            name = self._file(split) if self._is_local() else f"{self.folder}/{split}"
+            raise UserError(f"{name}: no examples; the split is empty.")
 
     def digest(self, splits: list[str]) -> str:
-        """Return 16 hex over the local files, or the origin's name and version."""
-        files = [self._file(split) for split in splits] if self._is_local() else []
-        if not files and "corpus" in self.origin:
+        """Return 16 hex over the local files, or the origin as JSON."""
+        if self._is_local() and splits:
+            content = b"".join(self._file(split).read_bytes() for split in splits)
+            return hashlib.sha256(content).hexdigest()[:16]
+        if "corpus" in self.origin:
             return read(self.origin).digest()
-        if not files:
-            origin = {key: value for key, value in self.origin.items() if key != "how"}
-            return json.dumps(origin, sort_keys=True)
-        hashed = hashlib.sha256()
-        for file in files:
-            hashed.update(file.read_bytes())
-        return hashed.hexdigest()[:16]
+        origin = {key: value for key, value in self.origin.items() if key != "how"}
+        return json.dumps(origin, sort_keys=True)
 
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
@@ -133,7 +133,7 @@ class Source:
         )
 
     def _is_local(self) -> bool:
-        """Local files win; what is made here only looks there if the user put a folder there."""
+        """Return whether to read local files; made data need a folder that the user put there."""
         if self.data_dir is None:
             return False
         root = Path(self.data_dir)
@@ -142,7 +142,7 @@ class Source:
         made = bool({"pocket", "corpus"} & set(self.origin))
         return not made or (root / self.folder).is_dir()
 
-    def _found(self, split: str) -> Path | None:
+    def _local(self, split: str) -> Path | None:
         base = self._base(split)
         both = (base, base.with_name(f"{base.name}.gz"))
         return next((file for file in both if file.is_file()), None)
@@ -151,19 +151,16 @@ class Source:
         return Path(self.data_dir or "") / self.folder / f"{split}.jsonl"
 
     def _file(self, split: str) -> Path:
-        if found := self._found(split):
-            return found
+        if file := self._local(split):
+            return file
         raise UserError(
-            f"{self._base(split)}[.gz]: no such file. Put it there, or name another "
+            f"{self._base(split)}[.gz]: no such file. Put it there, or give another "
             f"data_dir=...{self._how}"
         )
 
     @property
     def _how(self) -> str:
         return f"\nHow to make it: {self.origin['how']}" if "how" in self.origin else ""
-
-    def _name(self, split: str) -> str:
-        return str(self._file(split)) if self._is_local() else f"{self.folder}/{split}"
 
     def _hub(self, split: str) -> Iterator[Row]:
         go_offline_if_unreachable()
@@ -186,7 +183,7 @@ class Source:
             yield self._renamed(Row(f"{hub}/{split} row {index}", decoded))
 
     def _renamed(self, row: Row) -> Row:
-        """A renamed field replaces one that has its new name: `label_text` beside `label`."""
+        """Rename fields; a field that already has the new name is replaced."""
         rename: Mapping[str, str] = self.origin.get("rename", {})
         kept = {key: value for key, value in row.data.items() if key not in rename}
         return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
@@ -200,9 +197,8 @@ def _pocket(name: str, split: str) -> Iterator[Row]:
 
 
 def _label_names(feature: Any) -> list[str] | None:
-    """Return the class names of a hub feature, so that labels map by name, never by index."""
-    inner = getattr(feature, "feature", feature)
-    return getattr(inner, "names", None)
+    """Return the class names of a hub feature: labels map by name, never by index."""
+    return getattr(getattr(feature, "feature", feature), "names", None)
 
 
 def _decode(value: Any, names: list[str] | None) -> Any:

@@ -1,5 +1,6 @@
-"""Span verification: does a pronoun mean a given noun phrase (WSC)?"""
+"""Span verification: does a pronoun refer to a given noun phrase (WSC)?"""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -16,44 +17,43 @@ class SpanCheck(Classification):
     """Classification of (text, noun phrase, pronoun).
 
     Rows have `text`, `span1_text`, `span2_text` and the pronoun's word index `span2_index`. An
-    example has `marked` besides: the text with `*` around the pronoun where it stands, so that
-    equal words elsewhere stay as they are. `fields` may name it.
+    example also has the field `marked`: the text with `*` around this one occurrence of the
+    pronoun. `fields` may list it.
     """
 
     kind: ClassVar[str] = "span_check"
 
     @property
-    def columns(self) -> list[str]:
-        """The texts, and what marks the pronoun."""
-        return [field for field in super().columns if field != "marked"] + _MARKING
+    def reads(self) -> Sequence[str]:
+        """The fields of a file that `unlabelled` needs, including those that mark the pronoun."""
+        fields = [field for field in super().reads if field != "marked"]
+        return list(dict.fromkeys([*fields, *_MARKING]))
 
-    def question(self, name: str, row: Row) -> Example:
-        """Return the texts of a row, the marked one too."""
-        marked = _marked(row)
-        plain = super().question(name, Row(row.where, {**row.data, "marked": marked}))
-        return replace(plain, fields={**plain.fields, "marked": marked})
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the checked texts of a row, including the marked one."""
+        marked = {"marked": _marked(row)}
+        example = super().inputs(name, row.with_fields(marked))
+        return replace(example, fields={**example.fields, **marked})
 
 
 def _marked(row: Row) -> str:
     words, pronoun = row.text("text").split(), row.text("span2_text")
-    noun = row.value("span1_index")
+    noun, size = row.value("span1_index"), len(pronoun.split())
     if type(noun) is not int or not 0 <= noun < len(words):
         raise UserError(f"{row.where}: span1_index is {shown(noun)}; expected a word's index.")
-    size = len(pronoun.split())
     place = _place(row, words, pronoun)
-    found = " ".join(words[place : place + size])
-    return " ".join([*words[:place], f"*{found}*", *words[place + size :]])
+    return " ".join(
+        [*words[:place], f"*{' '.join(words[place : place + size])}*", *words[place + size :]]
+    )
 
 
 def _place(row: Row, words: list[str], pronoun: str) -> int:
-    """Return where the pronoun stands; a published index may be one off, as PET's code has it."""
-    given, size = row.value("span2_index"), len(pronoun.split())
-    for place in (given, given - 1, given + 1) if type(given) is int and given >= 0 else ():
+    """Return the pronoun's word index; a published index may be off by one, as in PET's code."""
+    index, size = row.value("span2_index"), len(pronoun.split())
+    for place in (index, index - 1, index + 1) if type(index) is int and index >= 0 else ():
         if _bare(" ".join(words[max(place, 0) : place + size])) == _bare(pronoun) != "":
             return max(place, 0)
-    raise UserError(
-        f"{row.where}: {shown(pronoun)} does not stand at word {shown(given)} of the text."
-    )
+    raise UserError(f"{row.where}: the text does not have {shown(pronoun)} at word {shown(index)}.")
 
 
 def _bare(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables of a user's own: CSV, TSV, JSON lines and parquet, told apart by name and content."""
+"""The user's own tables: CSV, TSV, JSON lines and parquet, recognized by name and content."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from ptrun.task.source import Row
 
 _Record = TypeVar("_Record")
 _ALLOWED = ".csv, .tsv, .jsonl (each also with .gz) or .parquet"
-_TOGETHER = 1024  # rows of a parquet file that are read at once
+_BATCH = 1024  # rows of a parquet file that are read together
 _SAVE_AS = "an Excel or zip file; save the sheet as CSV (UTF-8) and name that file"
 _FOREIGN = {
     b"PK\x03\x04": _SAVE_AS,
@@ -25,7 +25,7 @@ _FOREIGN = {
 
 
 def columns(file: Path) -> list[str]:
-    """Return the names of a table's columns.
+    """Return the column names of a table.
 
     Raises:
         UserError: there is no such table, or its first line names no columns.
@@ -39,78 +39,81 @@ def columns(file: Path) -> list[str]:
 
 
 def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
-    """Yield the wanted columns of each row, with the line it starts on.
+    """Yield the rows of a table; `where` is the first line of a row.
 
     Raises:
-        UserError: a column is not there, a row does not fit the header, or there is no row.
+        UserError: a wanted column is missing, a row does not fit the header, or there is no row.
     """
     check_columns(file, wanted)
-    form = _form(file)
-    made = (
-        _parquet_rows(file, wanted)
-        if form == ".parquet"
-        else (Row(where, data) for where, data in json_lines(file))
-        if form == ".jsonl"
-        else delimited_rows(file, form)
-    )
-    first = next(made, None)
+    every = _rows(file, wanted)
+    first = next(every, None)
     if first is None:
-        raise UserError(f"{file}: no rows below the header; a table needs some.")
-    return chain([first], made)
+        raise UserError(f"{file}: no rows below the header; a table needs at least one.")
+    return chain([first], every)
 
 
 def check_columns(file: Path, wanted: Sequence[str]) -> None:
     """Refuse columns that a table does not have.
 
     Raises:
-        UserError: names the column, the nearest there is, and all there are.
+        UserError: names the column, the most similar one, and all columns.
     """
-    known = columns(file)
+    present = columns(file)
     for name in wanted:
-        if name not in known:
+        if name not in present:
             raise UserError(
-                f"{file}: no column {shown(name)}{near(name, known)}\n"
-                f"Its first line names the columns: {names(known)}"
+                f"{file}: no column {shown(name)}{near(name, present)}\n"
+                f"Its first line names the columns: {names(present)}"
             )
 
 
 def check_file(file: Path) -> None:
-    """Refuse a folder, or a file that is not there.
+    """Refuse a folder or a missing file.
 
     Raises:
-        UserError: names the nearest file there is.
+        UserError: names the most similar file in its folder.
     """
     if os.path.isdir(file):
         inside = names(sorted(f.name for f in file.iterdir() if f.is_file()))
         raise UserError(f"{file}: a folder; name one file, as {file}/{inside or 'train.csv'}")
-    if not os.path.isfile(file):  # pathlib's own raises on a name that is too long
+    if not os.path.isfile(file):  # unlike pathlib, it does not raise on a name that is too long
         beside = [f.name for f in file.parent.iterdir()] if os.path.isdir(file.parent) else []
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
 
 
+def _rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+    form = _form(file)
+    if form == ".parquet":
+        return _parquet_rows(file, wanted)
+    if form == ".jsonl":
+        return (Row(where, data) for where, data in json_lines(file))
+    return delimited_rows(file, form)
+
+
 def _form(file: Path) -> str:
-    """Return the suffix that says how to read a file, `.gz` aside; refuse what is no table."""
+    """Return the suffix without `.gz`, which selects the reader; refuse a file of another kind."""
     check_file(file)
     lower = file.name.lower().removesuffix(".gz")
     form = Path(lower).suffix
     if form in (".xlsx", ".xls", ".ods"):
         raise UserError(f"{file}: {_SAVE_AS}.")
     if form not in (".csv", ".tsv", ".jsonl") and not file.name.lower().endswith(".parquet"):
-        raise UserError(f"{file}: what is it? Its name must end in {_ALLOWED}.")
+        raise UserError(f"{file}: unknown kind of file; its name must end in {_ALLOWED}.")
     _check_content(file, packed=lower != file.name.lower(), form=form)
     return form
 
 
 def _check_content(file: Path, *, packed: bool, form: str) -> None:
-    own = b"\x1f\x8b" if packed else b"PAR1" if form == ".parquet" else b""
+    """Refuse a file whose first bytes do not match its name."""
+    expected = b"\x1f\x8b" if packed else b"PAR1" if form == ".parquet" else b""
     with file.open("rb") as opened:
         start = opened.read(4)
     if not start:
         raise _empty(file)
-    if own and not start.startswith(own):
-        raise UserError(f"{file}: not {_FOREIGN[own].split(';')[0]}, though its name says so.")
+    if not start.startswith(expected):
+        raise UserError(f"{file}: not {_FOREIGN[expected].split(';')[0]}, though its name says so.")
     for magic, what in _FOREIGN.items():
-        if magic != own and start.startswith(magic):
+        if magic != expected and start.startswith(magic):
             raise UserError(f"{file}: {what}.")
 
 
@@ -121,7 +124,7 @@ def _first(file: Path, records: Iterator[_Record]) -> _Record:
 
 
 def _empty(file: Path) -> UserError:
-    return UserError(f"{file}: empty; expected a table, its first line naming the columns.")
+    return UserError(f"{file}: empty; expected a table whose first line names the columns.")
 
 
 def _parquet(file: Path) -> Any:
@@ -137,13 +140,14 @@ def _parquet(file: Path) -> Any:
 def _parquet_rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
     import pyarrow
 
-    doubled = [n for n in wanted if columns(file).count(n) > 1]
-    if doubled:
-        raise UserError(f"{file}: column {shown(doubled[0])} stands twice; rename one.")
+    parquet = _parquet(file)
+    for name in wanted:
+        if parquet.schema_arrow.names.count(name) > 1:
+            raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
     try:
-        parts = _parquet(file).iter_batches(_TOGETHER, columns=list(wanted))
-        found = (data for part in parts for data in part.to_pylist())
-        for number, data in enumerate(found, start=1):
+        batches = parquet.iter_batches(_BATCH, columns=list(wanted))
+        records = (data for batch in batches for data in batch.to_pylist())
+        for number, data in enumerate(records, start=1):
             yield Row(f"{file} row {number}", data)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, error) from error

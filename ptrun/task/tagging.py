@@ -1,4 +1,4 @@
-"""Tagging: one IOB2 tag for every word of a pre-split sentence; of one predicate for SRL."""
+"""Tagging: one IOB2 tag for every word of a sentence; for SRL, for one predicate of a sentence."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -6,25 +6,24 @@ from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.entities import entity_scores
-from ptrun.task.base import PARTS
-from ptrun.task.dataset import Common, Dataset
+from ptrun.task.base import PARTS, Scores
+from ptrun.task.dataset import Common, Dataset, is_texts
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
 
 class Tagging(Dataset):
-    """Sentences as words, with a tag each.
+    """Sentences as lists of words; the target is one tag per word.
 
     Args beyond those of `Common`:
         tokens: the field of the words.
         tags: the field of their tags.
-        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null: the tags that the parts
-            have, all of them, so that what train lacks counts as missed instead of stopping the
-            run.
-        tag_names: the tags in the order of their numbers, where files hold numbers.
-        predicate: the field of the index of a predicate word, for semantic roles; that word is
-            then the field `predicate` of an example, to be read after the sentence.
+        entities: the types; tags are `O`, `B-<type>` and `I-<type>`. Null means all tags that any
+            part has. A tag that train lacks then counts as missed and does not stop the run.
+        tag_names: the tags in the order of their numbers, if the files hold numbers.
+        predicate: the field with the index of the predicate, for semantic roles. The word at this
+            index becomes the field `predicate`, to be read after the sentence.
     """
 
     kind: ClassVar[str] = "tagging"
@@ -43,79 +42,68 @@ class Tagging(Dataset):
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
-        self.fields = [tokens]
+        self.fields, self.columns = [tokens], [tokens, *([predicate] if predicate else [])]
         self._tokens, self._tags, self._entities = tokens, tags, entities
-        self._predicate, self._names_of_tags = predicate, dict(enumerate(tag_names or []))
+        self._predicate, self._tag_names = predicate, dict(enumerate(tag_names or []))
 
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The tags, `O` first."""
         if self._entities is None:
-            return ["O", *sorted(self._found(), key=lambda tag: (tag[2:], tag))]
+            return ["O", *sorted(self._tags_of_parts(), key=lambda tag: (tag[2:], tag))]
         return ["O", *(f"{p}-{e}" for e in self._entities for p in "BI")]
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
-        """Return chunk F1, precision and recall, 0-100, as seqeval's default mode does.
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
+        """Return entity F1, precision and recall, 0-100, as seqeval's default mode does.
 
-        For semantic roles this counts the predicate itself and C- and R- roles as types of their
-        own, as the released code of P-tuning v2 does; the official scorer is a little stricter.
+        For semantic roles, the predicate counts, and C- and R- roles are types of their own, as in
+        the released code of P-tuning v2. The official scorer is slightly stricter.
         """
         return entity_scores([p.value for p in predictions], [e.target for e in examples])
 
-    @property
-    def columns(self) -> list[str]:
-        """The words, and where the predicate is."""
-        return [self._tokens, *([] if self._predicate is None else [self._predicate])]
-
-    def question(self, name: str, row: Row) -> Example:
-        """Return the words of a row, checked, and its predicate."""
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the checked words of a row, and its predicate."""
         words = row.value(self._tokens)
-        if not _is_words(words):
+        if not is_texts(words):
             raise UserError(
-                f"{row.where}: {self._tokens} is {shown(words)}; expected a list of at "
-                "least one word, each a text."
+                f"{row.where}: {self._tokens} is {shown(words)}; expected a list of at least one "
+                "word, each a text."
             )
         fields: dict[str, Any] = {self._tokens: words}
         if self._predicate is not None:
-            fields["predicate"] = self._word(row, words)
+            fields["predicate"] = self._predicate_word(row, words)
         return Example(name, fields, ["O"] * len(words))
 
-    def answer(self, row: Row, asked: Example) -> list[str]:
-        """Return the tags, checked."""
+    def target(self, row: Row, unlabelled: Example) -> list[str]:
+        """Return the checked tags."""
         tags = self._read_tags(row)
-        if len(asked.target) != len(tags):
+        if len(unlabelled.target) != len(tags):
             raise UserError(
                 f"{row.where}: {self._tokens} and {self._tags} must be lists of equal length."
             )
         for tag in tags:
             if tag not in self.labels:
                 raise UserError(
-                    f"{row.where}: tag {shown(tag)} is not of task {self.name}; "
+                    f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; "
                     f"allowed: {', '.join(self.labels[:40])}."
                 )
         return tags
 
-    def _found(self) -> set[str]:
-        """Return the tags of all parts but `O`; what is no IOB2 tag is left for `example`."""
+    def _tags_of_parts(self) -> set[str]:
+        """Return the IOB2 tags of all parts except `O`; `target` refuses any other tag."""
         places = {self._place(part, paper=False) for part in PARTS} - {None}
         rows = (row for place in places if place for row in self._rows(*place))
-        every = {str(tag) for row in rows for tag in self._read_tags(row)}
-        return {tag for tag in every if tag[:2] in ("B-", "I-") and tag[2:]}
+        tags = {str(tag) for row in rows for tag in self._read_tags(row)}
+        return {tag for tag in tags if tag[:2] in ("B-", "I-") and tag[2:]}
 
     def _read_tags(self, row: Row) -> list[Any]:
         tags = row.value(self._tags)
         if not isinstance(tags, list):
             raise UserError(f"{row.where}: {self._tags} is {tags!r}; expected a list of tags.")
-        return [self._names_of_tags.get(t, t) if type(t) is int else t for t in tags]
+        return [self._tag_names.get(t, t) if type(t) is int else t for t in tags]
 
-    def _word(self, row: Row, words: list[str]) -> str:
+    def _predicate_word(self, row: Row, words: list[str]) -> str:
         place = row.value(self._predicate or "")
         if type(place) is not int or not 0 <= place < len(words):
             raise UserError(f"{row.where}: {self._predicate} is {place!r}; expected a word index.")
         return words[place]
-
-
-def _is_words(words: Any) -> bool:
-    return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)

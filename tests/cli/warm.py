@@ -24,7 +24,7 @@ IMPORTED = (
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )
-IMPORTED += ("hydra", "pandas", "sklearn", "seqeval.metrics", "rich.console", "rich.progress")
+IMPORTED += ("hydra", "pandas", "rich.console", "rich.progress")
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.auto.modeling_auto")
 SECONDS = 240
 

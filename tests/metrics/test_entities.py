@@ -1,10 +1,20 @@
-import pytest
-from seqeval.metrics import classification_report
+import warnings
 
-from ptrun.metrics.entities import entity_scores
+import pytest
+from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
+from seqeval.metrics.sequence_labeling import get_entities
+
+from ptrun.metrics.entities import entities, entity_scores
 from tests.metrics.corruption import labels, rounds
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+SCHEMES = {
+    "IOB": TAGS,
+    "IOBES": [*TAGS, "E-PER", "S-PER", "E-LOC", "S-LOC"],
+    "SRL": ["O", "B-V", "B-A0", "I-A0", "B-A1", "I-A1", "B-C-A1", "I-C-A1", "B-R-A0", "B-C-V"],
+    "no types": ["O", "B", "I", "E", "S"],
+    "malformed": [*TAGS, "B-", "I", "BPER", "I--LOC", "Other", "X-PER", "X", ".", ".-PER", "-LOC"],
+}
 
 
 def chunks(tags):
@@ -37,6 +47,35 @@ def test_scores_equal_seqevals_report_and_a_count_by_hand():
         assert scores["f1"] == pytest.approx(200 * right / total, abs=1e-9)
 
 
+def well_formed(rng, tags):
+    """Return entities and words between them, as the scheme of the tags has them."""
+    kinds = sorted({tag[2:] for tag in tags if tag[1:2] == "-"})
+    row = []
+    for _ in range(rng.randrange(6)):
+        kind, size = rng.choice(kinds), rng.randint(1, 3)
+        inside = [f"B-{kind}"] + [f"I-{kind}"] * (size - 1)
+        if f"E-{kind}" in tags:
+            inside = [f"S-{kind}"] if size == 1 else [*inside[:-1], f"E-{kind}"]
+        row += inside if rng.random() < 0.5 else ["O"] * size
+    return row
+
+
+@pytest.mark.parametrize("tags", SCHEMES.values(), ids=SCHEMES)
+def test_scores_and_entities_equal_seqeval_exactly_on_random_tags(tags):
+    for rng in rounds():
+        golds = [labels(rng, tags, rng.randrange(12)) for _ in range(rng.randint(1, 6))]
+        if "B-PER" in tags:
+            golds += [well_formed(rng, tags) for _ in range(3)]
+        noise = rng.choice([0.0, 0.1, 0.3, 1.0])
+        guesses = [[rng.choice(tags) if rng.random() < noise else t for t in row] for row in golds]
+        scores = entity_scores(guesses, golds)
+        with warnings.catch_warnings(action="ignore"):  # seqeval's, about tags of no scheme
+            assert scores["f1"] == 100.0 * f1_score(golds, guesses, zero_division=0)
+            assert scores["precision"] == 100.0 * precision_score(golds, guesses, zero_division=0)
+            assert scores["recall"] == 100.0 * recall_score(golds, guesses, zero_division=0)
+            assert [entities(row) for row in guesses] == [get_entities(row) for row in guesses]
+
+
 def test_a_stray_inside_tag_opens_a_chunk():
     assert entity_scores([["O", "I-PER"]], [["O", "B-PER"]])["f1"] == 100.0
 
@@ -48,7 +87,7 @@ def test_srl_tags_count_the_predicate_and_parts_as_their_own_types():
 
 
 def test_sentences_of_unequal_length_and_none_at_all_are_refused():
-    with pytest.raises(ValueError, match="inconsistent"):
+    with pytest.raises(ValueError, match="1 predicted tags for 2 targets"):
         entity_scores([["O"]], [["O", "B-PER"]])
     with pytest.raises(ValueError, match="no targets"):
         entity_scores([], [])

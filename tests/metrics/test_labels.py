@@ -61,5 +61,5 @@ def test_what_cannot_be_scored_is_named():
         accuracy(["a"], ["a", "b"])
     with pytest.raises(ValueError, match="no targets"):
         macro_f1([], [])
-    with pytest.raises(ValueError, match="target 'maybe' is not of"):
+    with pytest.raises(ValueError, match="target 'maybe' is not one of"):
         macro_f1_over(CB, ["neutral"], ["maybe"])

@@ -234,7 +234,7 @@ def test_what_cannot_label_is_refused_before_anything_is_done(composed, override
 
 
 def test_a_task_that_has_no_labeller_says_what_to_type(composed):
-    with pytest.raises(UserError, match=r"which run\? Type task.source.labeller=run:RUN_ID"):
+    with pytest.raises(UserError, match=r"names no run\. Type task.source.labeller=run:RUN_ID"):
         split_of(plan(composed("task.source.labeller='run:'")))
 
 

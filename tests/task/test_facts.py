@@ -83,10 +83,13 @@ def test_the_digest_follows_the_templates(local):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"predicate_id": "P2", "lpaqa": "[X] of"}, r"lpaqa '\[X\] of' has no \[X\] or no \[Y\]"),
+        (
+            {"predicate_id": "P2", "lpaqa": "[X] of"},
+            r"lpaqa '\[X\] of' must contain \[X\] and \[Y\]",
+        ),
         ({"predicate_id": "P2", "autoprompt": None}, "field 'autoprompt' is None; expected text"),
         ({"lpaqa": LPAQA}, "no field 'predicate_id'"),
-        (ROWS[0], "a second row of P1; keep one a relation"),
+        (ROWS[0], "relation P1 has two rows; keep one"),
     ],
 )
 def test_a_bad_template_is_named_with_file_and_line(local, row, message):

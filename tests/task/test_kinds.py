@@ -94,7 +94,7 @@ def test_a_row_becomes_the_example_of_its_kind(local, name, index, fields, targe
         ("glue_stsb", {"label": True}, "label is True; expected a number from 0 to 5"),
         ("glue_stsb", {"label": 5.5}, "label is 5.5; expected a number"),
         ("glue_stsb", {"label": "4"}, "label is '4'; expected a number"),
-        ("glue_stsb", {"label": float("nan")}, "NaN is no number of JSON"),
+        ("glue_stsb", {"label": float("nan")}, "NaN is not a JSON number"),
         ("copa", {"label": 2}, "label is 2; expected the index of one of 2 options"),
         ("copa", {"label": True}, "label is True; expected the index"),
         ("copa", {"choice1": None}, "field 'choice1' is None; expected text"),
@@ -103,20 +103,32 @@ def test_a_row_becomes_the_example_of_its_kind(local, name, index, fields, targe
         ("race_middle", {"options": ["x"]}, "expected 2 to 16 texts"),
         ("c3", {"answer": "西边"}, "answer is '西边'; expected the text of one of 2 options"),
         ("c3", {"context": [1]}, r"field 'context' is \[1\]; expected text"),
-        ("squad", {"answers": {"text": ["Bob"], "answer_start": [3]}}, "'Bob' does not stand at 3"),
+        (
+            "squad",
+            {"answers": {"text": ["Bob"], "answer_start": [3]}},
+            "answer 'Bob' at character 3",
+        ),
         ("squad", {"answers": {"text": ["Bob"], "answer_start": []}}, "of equal length"),
-        ("squad", {"answers": {"text": [], "answer_start": []}}, "no answer, but task squad"),
+        (
+            "squad",
+            {"answers": {"text": [], "answer_start": []}},
+            "no answer, but task squad needs one",
+        ),
         ("squad_v2", {"answers": ["Bob"]}, "answers must be"),
-        ("quoref", {"answers": {"text": [], "answer_start": []}}, "no answer, but task quoref"),
+        (
+            "quoref",
+            {"answers": {"text": [], "answer_start": []}},
+            "no answer, but task quoref needs one",
+        ),
         ("multirc", {"label": "right?"}, "label is 'right"),
         ("multirc", {"answer": None}, "field 'answer' is None; expected text"),
         ("record", {"query": "no gap"}, "@placeholder in query"),
         ("record", {"entities": "Bob"}, "expected a list of texts in entities"),
         ("record", {"answers": []}, "expected a list of texts"),
-        ("wsc", {"span2_index": 1}, "'it' does not stand at word 1"),
-        ("wsc", {"span2_index": "7"}, "'it' does not stand at word '7'"),
-        ("wsc", {"span2_text": ""}, "'' does not stand at word 7"),
-        ("lama", {"template": "[X] is a town."}, r"has no \[X\] or no \[Y\]"),
+        ("wsc", {"span2_index": 1}, "the text does not have 'it' at word 1"),
+        ("wsc", {"span2_index": "7"}, "the text does not have 'it' at word '7'"),
+        ("wsc", {"span2_text": ""}, "the text does not have '' at word 7"),
+        ("lama", {"template": "[X] is a town."}, r"must contain \[X\] and \[Y\]"),
         ("lama", {"obj_label": ["Nord"]}, "field 'obj_label' is .*expected text"),
         ("srl_up_de", {"predicate_index": 5}, "predicate_index is 5; expected a word index"),
         ("srl_up_de", {"srl_tags": ["O"]}, "lists of equal length"),
@@ -182,7 +194,7 @@ def test_types_that_only_test_has_are_types_of_the_task(local, tmp_path):
 def test_numbered_tags_are_read_by_name(local):
     row = {"tokens": ["Ann", "left", "Oslo"], "tags": [4, 0, 7]}
     assert local("ontonotes5", [row]).load("train")[0].target == ["B-PERSON", "O", "B-GPE"]
-    with pytest.raises(UserError, match=r"train.jsonl:1: tag 99 is not of task ontonotes5"):
+    with pytest.raises(UserError, match=r"train.jsonl:1: tag 99 is not a tag of task ontonotes5"):
         local("ontonotes5", [{**row, "tags": [4, 0, 99]}]).load("train")
 
 

@@ -62,7 +62,7 @@ def test_each_set_is_split_as_it_is_alone(data_dir, protocol):
 
 
 def test_one_set_is_refused(data_dir):
-    with pytest.raises(UserError, match="two or more"):
+    with pytest.raises(UserError, match="two or more names without"):
         Multi(None, name="one", version=1, tasks={"sst2": sst2(data_dir)})
 
 

@@ -83,7 +83,7 @@ def test_numbers_are_labels_as_text(folder, label, name):
 
 
 WRONG = {
-    "no file": ({"train": None}, ["which file?", "task.train=FILE"]),
+    "no file": ({"train": None}, ["no training file", "task.train=FILE"]),
     "misspelt file": ({"train": "revews.csv"}, ["no such file", "did you mean 'reviews.csv'?"]),
     "folder": ({"train": "."}, ["a folder; name one file", "reviews.csv"]),
     "no text": ({"text": None}, ["task.text", "columns: text, label", "task.text=[COLUMN,COLUMN]"]),
@@ -106,11 +106,11 @@ BROKEN = {
     "open quote": ('text,label\na,b\n"c,d\ne,f\n', ["x.csv:3", "quote"]),
     "CP1252": (b"text,label\na,b\ncaf\xe9,c\n", ["x.csv:3: byte 0xe9 at 4", "iconv -f CP1252"]),
     "UTF-16": ("text,label\n".encode("utf-16"), ["x.csv:1: byte 0xff at 1", "iconv -f UTF-16"]),
-    "doubled name": ("text,label,text\na,b,c\n", ["x.csv:1: column 'text' stands twice"]),
+    "doubled name": ("text,label,text\na,b,c\n", ["x.csv:1: column 'text' appears twice"]),
     "empty": ("", ["x.csv: empty"]),
     "header alone": ("text,label\n", ["x.csv: no rows below the header"]),
     "no header": ("fine,good\npoor,bad\n", ["no column 'text'", "names the columns: fine, good"]),
-    "one label": ("text,label\na,b\nc,b\n", ["one value alone, 'b'", "task.label=COLUMN"]),
+    "one label": ("text,label\na,b\nc,b\n", ["only one value, 'b'", "task.label=COLUMN"]),
     "no labels": (
         "text,label\n" + "".join(f"a,{i}\n" for i in range(30)),
         ["30 different values in 30 rows", "task.label=COLUMN, of text, label"],

@@ -67,7 +67,7 @@ def test_a_bad_line_is_named_with_file_and_number(data_dir, line, message):
         ({"tokens": ["a"], "ner_tags": "O"}, "ner_tags is .O.; expected a list of tags"),
         (
             {"tokens": ["a"], "ner_tags": ["B-MISC"]},
-            "tag 'B-MISC' is not of task conll03; allowed: O, B-PER",
+            "tag 'B-MISC' is not a tag of task conll03; allowed: O, B-PER",
         ),
     ],
 )

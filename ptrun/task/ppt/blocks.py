@@ -1,15 +1,17 @@
-"""Documents of one part of a corpus, each with other documents beside it.
+"""Documents of one part of a corpus, each together with other documents.
 
-PPT's code takes the others from copies of the corpus that are shuffled as a whole. Here they come
-from the same block of 1,000 usable documents, so that memory stays flat in a stream of any length:
-shuffle a corpus once if its neighbours are of one kind.
+PPT's code draws the other documents from shuffled copies of the whole corpus. Here they come from
+the same block of 1,000 usable documents, so memory use does not grow with the corpus. Shuffle the
+corpus once if neighbouring documents are similar.
 """
 
 import hashlib
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ptrun.task.ppt.documents import Document
 from ptrun.task.ppt.words import has_words
@@ -20,13 +22,13 @@ _CHARACTERS = 20_000_000  # a block of long documents ends earlier
 
 @dataclass(frozen=True)
 class Need:
-    """What a kind of example asks of documents.
+    """What a kind of example requires of documents.
 
     Args:
-        lines: fewest lines of one.
-        characters, words: fewest of every line; with a shorter line the whole document is left
-            out, as neighbours would be none once it is gone.
-        others: how many other documents an example draws on.
+        lines: fewest lines of a document.
+        characters, words: fewest of every line. One shorter line rejects the whole document:
+            without it, the lines around it would look like neighbours.
+        others: how many other documents an example uses.
     """
 
     lines: int
@@ -43,7 +45,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Case:
-    """A document, others, and a draw that its place in the corpus alone decides."""
+    """A document, other documents, and a generator seeded by its number in the corpus."""
 
     number: int
     document: Document
@@ -52,18 +54,14 @@ class Case:
 
 
 def part_of(document: Document, shares: Sequence[int]) -> int:
-    """Return the part a document falls in: its text decides, so equal ones are never in two."""
+    """Return the part of a document; its text decides, so equal documents share a part."""
     hashed = hashlib.blake2b("\n".join(document).encode("utf-8", "surrogatepass"), digest_size=8)
     place = int.from_bytes(hashed.digest(), "big") % sum(shares)
-    for part, share in enumerate(shares):
-        if place < share:
-            return part
-        place -= share
-    raise AssertionError("unreachable: places are below the sum of shares")
+    return bisect_right(list(accumulate(shares)), place)
 
 
 def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
-    """Yield each document with others of its block; a last block of too few is left out."""
+    """Yield each document with others of its block; a block with too few is left out."""
     number = 0
     for block in blocks(usable, characters=_CHARACTERS, count=_DOCUMENTS):
         for place, document in enumerate(block):
@@ -76,12 +74,12 @@ def cases(usable: Iterable[Document], others: int, seed: str) -> Iterator[Case]:
 
 
 def blocks(
-    found: Iterable[Document], *, characters: int, count: float = math.inf
+    usable: Iterable[Document], *, characters: int, count: float = math.inf
 ) -> Iterator[list[Document]]:
-    """Yield documents in blocks, each ended by its last of `count` or by passing `characters`."""
+    """Yield blocks of `count` documents; a block of more than `characters` ends earlier."""
     block: list[Document] = []
     size = 0
-    for document in found:
+    for document in usable:
         block.append(document)
         size += sum(map(len, document))
         if len(block) == count or size > characters:

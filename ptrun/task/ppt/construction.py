@@ -1,8 +1,7 @@
-"""Examples made of a corpus without labels, part by part: the data on which PPT learns prompts.
+"""Examples made from a corpus without labels: the data on which PPT pre-trains prompts.
 
-The whole is a stream: a corpus of any size is read document by document until a part has as many
-examples as are asked for. The seed and the corpus decide every example, on any machine, so a run
-that was killed makes the same ones again.
+The corpus is read as a stream, document by document, until a split has the requested number of
+examples. The seed and the corpus determine every example, so a resumed run makes the same ones.
 """
 
 import logging
@@ -15,12 +14,12 @@ from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
 from ptrun.task.ppt import pairs, selection
 from ptrun.task.ppt.blocks import Case, Need, cases, part_of
-from ptrun.task.ppt.documents import Document, documents
+from ptrun.task.ppt.documents import Document
 from ptrun.task.ppt.labelled import Labelled
-from ptrun.task.ppt.made import SPLITS, Made, check_known
+from ptrun.task.ppt.made import SPLITS, Made, check_allowed
 
 _LOG = logging.getLogger(__name__)
-_TOLD_EVERY = 10.0  # seconds
+_LOG_EVERY = 10.0  # seconds
 
 Maker = Callable[[Case], Iterator[dict[str, Any]]]
 MAKERS: Mapping[str, tuple[Need, Maker]] = {
@@ -32,43 +31,42 @@ MAKERS: Mapping[str, tuple[Need, Maker]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Construction(Made):
-    """Pairs or questions of lines, in parts that share no document.
+    """Pairs or questions made of lines; the splits share no document.
 
     Args beyond those of `Made`:
         make: `nsp`, `nss` or `unified`.
-        seed: decides every draw; PPT's is 233.
+        seed: determines every draw; PPT's is 233.
     """
 
     make: str
     seed: int = 233
 
     def __post_init__(self) -> None:
-        check_known("make", self.make, MAKERS)
+        check_allowed("make", self.make, MAKERS)
         super().__post_init__()
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
-        """Yield all rows of a split that the corpus gives."""
+        """Yield all rows that the corpus gives for a split."""
         need, maker = MAKERS[self.make]
         seed = f"{self.seed}:{self.make}:{split}"
-        found = cases(self._usable(split, need), need.others, seed)
-        return (row for case in found for row in maker(case))
+        usable = self._usable(split, need)
+        return (row for case in cases(usable, need.others, seed) for row in maker(case))
 
     def none(self, split: str) -> str:
-        """Return what to say where there is no example."""
+        """Return the error message for a split without examples."""
         need, _ = MAKERS[self.make]
         return (
-            f"no example for {split}: {self.make} needs more than {need.others} documents in it, "
-            f"of {need.lines} lines or more, all of {need.words} words or more.\n"
+            f"no example for {split}: {self.make} needs more than {need.others} documents in this "
+            f"split, each of {need.lines} lines or more, each line of {need.words} words or more.\n"
             "Type task.source.unit=sentence, or task.source.shares=[80,10,10], or give a larger "
             "corpus."
         )
 
     def _usable(self, split: str, need: Need) -> Iterator[Document]:
-        part, used, told = SPLITS.index(split), 0, time.monotonic()
-        read = documents(self.corpus, field=self.field, unit=self.unit)
-        for number, document in enumerate(read, start=1):
-            if time.monotonic() - told > _TOLD_EVERY:
-                told = time.monotonic()
+        part, used, logged = SPLITS.index(split), 0, time.monotonic()
+        for number, document in enumerate(self.documents(), start=1):
+            if time.monotonic() - logged > _LOG_EVERY:
+                logged = time.monotonic()
                 _LOG.info("%s %s: %d documents read, %d used", self.make, split, number, used)
             if part_of(document, self.shares) == part and need.met(document):
                 used += 1
@@ -76,27 +74,21 @@ class Construction(Made):
 
 
 def read(origin: Mapping[str, Any]) -> Made:
-    """Return what a task's `source` says is made of a corpus.
+    """Return the examples that a task's `source` describes.
 
     Raises:
-        UserError: a key is unknown or missing, or a value does not fit.
+        UserError: a key is unknown or missing, or a value has a wrong type.
     """
     kind: type[Made] = Labelled if "labeller" in origin else Construction
-    known = [f.name for f in fields(kind)]
+    allowed = [f.name for f in fields(kind)]
     for key in origin:
-        check_known("", key, known)
-    needed = ("corpus", "examples", *(() if kind is Labelled else ("make",)))
-    missing = [key for key in needed if key not in origin]
-    if missing:
-        raise UserError(f"task.source has no {missing[0]}; give {', '.join(known)}.")
-    _check_forms(kind, origin)
-    return kind(**origin)
-
-
-def _check_forms(kind: type[Made], origin: Mapping[str, Any]) -> None:
-    """Refuse a number where a text is wanted, and the like."""
+        check_allowed("", key, allowed)
+    for key in ("corpus", "examples", *(() if kind is Labelled else ("make",))):
+        if key not in origin:
+            raise UserError(f"task.source has no {key}; give {', '.join(allowed)}.")
     hints = get_type_hints(kind)
     for key, value in origin.items():
         plain = list(value) if isinstance(value, tuple) else value
         if get_origin(hints[key]) is not Literal and not fits(plain, hints[key]):
             raise UserError(f"task.source.{key}: expected {spell(hints[key])}, got {plain!r}.")
+    return kind(**origin)

@@ -1,25 +1,26 @@
-"""A corpus as a stream of documents, each its lines in order; nothing is held but one document.
+"""A corpus as a stream of documents, each a list of lines; memory holds one document at a time.
 
 | corpus              | documents                                                                  |
 |---------------------|----------------------------------------------------------------------------|
-| `pocket`            | those the pocket backbones learned from, sentence by sentence              |
-| `FILE.jsonl[.gz]`   | one a row, a text in the row's `field`                                     |
-| `FILE.txt[.gz]`     | one line a line, a blank line between documents                            |
-| `FOLDER`            | its `train` file, or all such files in the order of their names            |
+| `pocket`            | the training corpus of the pocket backbones, one sentence per line         |
+| `FILE.jsonl[.gz]`   | one document per row, in the row's `field`                                 |
+| `FILE.txt[.gz]`     | one line per line, with a blank line between documents                     |
+| `FOLDER`            | its `train` file, or all such files, sorted by name                        |
 
-A line is what the corpus has as one (PPT's code: a paragraph), or with `unit=sentence` a sentence
-of it. Documents of more than 5,000,000 characters are left out, as in PPT's code.
+A line is a line of the corpus (PPT's code: a paragraph), or a sentence with `unit=sentence`.
+Documents of more than 5,000,000 characters are left out, as in PPT's code.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 from ptrun.errors import UserError
-from ptrun.task.lines import byte_lines, decoded, json_lines
+from ptrun.task.lines import json_lines, text_lines
 from ptrun.task.shown import names, shown
 
 Unit = Literal["line", "sentence"]
@@ -31,10 +32,10 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # noqa: RUF001  fu
 
 
 def documents(corpus: str, *, field: str = "doc", unit: Unit = "line") -> Iterator[Document]:
-    """Yield the documents of a corpus that have text, in its order.
+    """Yield the documents of a corpus in order; those without text are left out.
 
     Raises:
-        UserError: there is no such corpus, or a row of it cannot be read.
+        UserError: there is no such corpus, or a row cannot be read.
     """
     if corpus == "pocket":
         from ptrun.pocket.corpus import documents as pocket
@@ -48,22 +49,20 @@ def documents(corpus: str, *, field: str = "doc", unit: Unit = "line") -> Iterat
 
 
 def files(corpus: str) -> list[Path]:
-    """Return the files of a corpus that is not `pocket`.
+    """Return the files of a corpus other than `pocket`.
 
     Raises:
         UserError: there are none.
     """
-    there = Path(corpus).expanduser()
-    if there.is_file() and there.name.endswith(_FORMS):
-        return [there]
-    inside = sorted(there.iterdir()) if there.is_dir() else []
-    found = [file for file in inside if file.name.endswith(_FORMS)]
-    if not found:
+    path = Path(corpus).expanduser()
+    inside = sorted(path.iterdir()) if path.is_dir() else [path]
+    matching = [file for file in inside if file.is_file() and file.name.endswith(_FORMS)]
+    if not matching:
         raise UserError(
             f"task.source.corpus={corpus}: no corpus there; give `pocket`, a file "
             f"({names(_FORMS)}), or a folder with such files."
         )
-    return [file for file in found if file.name.split(".")[0] == "train"] or found
+    return [file for file in matching if file.name.split(".")[0] == "train"] or matching
 
 
 def digest(corpus: str) -> str:
@@ -75,7 +74,7 @@ def digest(corpus: str) -> str:
 
 @cache
 def _file_digest(file: Path, _size: int, _time: int) -> str:
-    """Return 16 hex over a file; a run asks for each part of its task."""
+    """Return 16 hex over a file; cached, since a run needs it for each part of its task."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
@@ -88,7 +87,7 @@ def _texts(file: Path, field: str) -> Iterator[str]:
         text = row.get(field)
         if not isinstance(text, str):
             raise UserError(
-                f"{where}: field {field!r} is {shown(text)}, no text; this row has "
+                f"{where}: field {field!r} is {shown(text)}; expected text. This row has "
                 f"{names(sorted(row))}.\nType task.source.field=NAME."
             )
         yield text
@@ -96,16 +95,9 @@ def _texts(file: Path, field: str) -> Iterator[str]:
 
 def _paragraphs(file: Path) -> Iterator[str]:
     """Yield the texts between blank lines."""
-    held: list[str] = []
-    for number, raw in enumerate(byte_lines(file), start=1):
-        line = decoded(f"{file}:{number}", raw, file).strip()
-        if line:
-            held.append(line)
-        elif held:
-            yield "\n".join(held)
-            held = []
-    if held:
-        yield "\n".join(held)
+    for filled, lines in groupby((text.strip() for _, text in text_lines(file)), key=bool):
+        if filled:
+            yield "\n".join(lines)
 
 
 def _lines(text: str, unit: Unit) -> Document:

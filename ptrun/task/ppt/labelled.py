@@ -1,31 +1,29 @@
-"""Lines of a corpus with the labels a classifier gave them: what PPT learns prompts for texts on.
+"""Lines of a corpus labelled by a classifier: PPT pre-trains prompts for single texts on them.
 
 The classifier is another run, named by `task.source.labeller`. `ptrun.run.labelling` runs it and
-keeps its answers in shards. This file selects the lines to label and reads the shards.
+writes the labelled lines to shards. This file selects the lines to label and reads the shards.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.task.ppt.blocks import part_of
-from ptrun.task.ppt.documents import documents
 from ptrun.task.ppt.made import SPLITS, Made
 from ptrun.task.ppt.shards import Shards
 
-_SHORTER, _LONGEST = 10, 10_000  # characters: more than, and at most
+_SHORTER, _LONGEST = 10, 10_000  # characters of a line: more than, and at most
 _SHARD = 4096  # lines
-_NOT_WHAT = ("labeller", "shards")  # where things lie
-_MORE = ("examples",)  # asked of the same shards
+_LOCATIONS = ("labeller", "shards")  # no part of the identity: `fingerprint` stands for them
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line, where it stands, and the split it is in, which its text alone decides."""
+    """A line, its place in the corpus as `id`, and its split, which its text alone decides."""
 
     id: str
     split: str
@@ -34,17 +32,17 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Made):
-    """Lines of which a classifier is sure enough.
+    """Lines whose label has a probability above a threshold.
 
-    Args beyond those of `Made`, whose `shares` are here of lines:
+    Args beyond those of `Made`, whose `shares` count lines here:
         labeller: `run:RUN`, a finished run of a classification task.
-        thresholds: what a label's probability must be above; by label, or for the `first`, the
-            `last` and each `other` of the classifier's. PPT: .95, .7 and .5 of five grades.
-        fingerprint: what identifies the classifier, and `shards` the folder of what it said; both
-            are found out by `ptrun.run.labelling`.
+        thresholds: a label's probability must be above its threshold; by label, or for the `first`,
+            the `last` and each `other` label. PPT: .95, .7 and .5 for five grades.
+        fingerprint, shards: the classifier's fingerprint and the folder of the labelled lines;
+            `ptrun.run.labelling` fills them in.
 
     Raises:
-        UserError: a value is of the wrong form.
+        UserError: a value has a wrong type or is out of range.
     """
 
     labeller: str
@@ -61,22 +59,23 @@ class Labelled(Made):
                 )
 
     def digest(self) -> str:
-        """Return what identifies the examples, wherever corpus and classifier lie."""
-        return self.told(_NOT_WHAT)
+        """Return what identifies the examples, independent of where the files are."""
+        return self.identity(_LOCATIONS)
 
     def folder_name(self) -> str:
-        """Return 16 hex that differ wherever a shard would; more examples are more shards."""
-        return hashlib.sha256(self.told((*_NOT_WHAT, *_MORE)).encode()).hexdigest()[:16]
+        """Return 16 hex that identify the shards; more examples only add shards."""
+        identity = self.identity((*_LOCATIONS, "examples"))
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def every(self, split: str) -> Iterator[dict[str, Any]]:
-        """Yield all rows of a split that are in the shards."""
+        """Yield all rows of a split from the shards."""
         return (row for row in self.kept.rows() if row["split"] == split)
 
     def none(self, split: str) -> str:
-        """Return what to say where there is no example."""
+        """Return the error message for a split without examples."""
         return (
-            f"no line for {split} of which the classifier is sure enough; lower "
-            "task.source.thresholds,\nor give a larger corpus."
+            f"no line of {split} has a label above its threshold; lower task.source.thresholds,\n"
+            "or give a larger corpus."
         )
 
     @property
@@ -84,43 +83,41 @@ class Labelled(Made):
         """The shards.
 
         Raises:
-            UserError: no classifier was asked.
+            UserError: no classifier is given.
         """
         if self.shards is None:
             raise UserError(
-                f"task.source.labeller={self.labeller}: which run? Type "
+                f"task.source.labeller={self.labeller} names no run. Type "
                 "task.source.labeller=run:RUN_ID, a finished run of a classification task."
             )
         return Shards(Path(self.shards))
 
     def full(self) -> bool:
-        """Return whether the shards have what is asked for, or all that the corpus gives."""
+        """Return whether the shards have the requested examples, or the whole corpus."""
         heads = list(self.kept.heads())
-        counts = _counts(heads)
         ended = bool(heads) and heads[-1]["lines"] < _SHARD
+        counts = _counts(heads)
         return ended or all(counts[split] >= self.examples[split] for split in SPLITS)
 
     def progress(self) -> str:
-        """Return how far the shards are, in words."""
+        """Return the progress of labelling as text."""
         heads = list(self.kept.heads())
         counts = _counts(heads)
         kept = (f"{split} {counts[split]:,}/{self.examples[split]:,}" for split in SPLITS)
         return f"{sum(head['lines'] for head in heads):,} lines labelled, kept {', '.join(kept)}"
 
     def waiting(self) -> Iterator[tuple[int, list[Line]]]:
-        """Yield the number and the lines of each shard still to be made; the last is not full."""
-        number = len(list(self.kept.heads()))
-        lines = islice(self._lines(), number * _SHARD, None)
-        while True:
+        """Yield the number and the lines of each missing shard; only the last is not full."""
+        done = len(list(self.kept.heads()))
+        lines = islice(self._lines(), done * _SHARD, None)
+        for number in count(done):
             block = list(islice(lines, _SHARD))
             yield number, block
-            number += 1
             if len(block) < _SHARD:
                 return
 
     def _lines(self) -> Iterator[Line]:
-        read = documents(self.corpus, field=self.field, unit=self.unit)
-        for number, document in enumerate(read):
+        for number, document in enumerate(self.documents()):
             for place, text in enumerate(document):
                 if _SHORTER < len(text) <= _LONGEST:
                     split = SPLITS[part_of([text], self.shares)]

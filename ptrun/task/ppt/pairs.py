@@ -1,4 +1,4 @@
-"""Next-sentence prediction (PPT, sentence pairs): are two lines neighbours, of one text, or not?"""
+"""Next-sentence prediction (PPT, sentence pairs): neighbours, lines of one text, or neither."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +7,15 @@ from ptrun.task.ppt.blocks import Case, Need
 
 NEED = Need(lines=5, characters=5, words=5, others=1)
 LABELS = ("no", "maybe", "yes")
-_RATIO = 100  # of lengths in characters; more, and the pair is left out
+_RATIO = 100  # largest ratio of the two lengths in characters
 
 
 def rows(case: Case) -> Iterator[dict[str, Any]]:
-    """Yield a pair for each line; each label has a third of the draws.
+    """Yield a pair for each line; the three labels are equally likely.
 
-    `no` is a line of another document, `maybe` one of the same that is no neighbour, `yes` the
-    line before or after (the paper's text says after; its code takes both).
+    The second line is from another document (`no`), from the same document but no neighbour
+    (`maybe`), or a neighbour (`yes`). The paper says the next line; its code also takes the
+    previous one.
     """
     for place, first in enumerate(case.document):
         label = LABELS[case.rng.randrange(len(LABELS))]
@@ -24,12 +25,12 @@ def rows(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def neighbours(document: list[str], place: int) -> list[int]:
-    """Return the places beside one."""
+    """Return the places before and after a place."""
     return [near for near in (place - 1, place + 1) if 0 <= near < len(document)]
 
 
 def apart(document: list[str], place: int) -> list[int]:
-    """Return the places that are neither it nor beside it."""
+    """Return the places that are neither this one nor its neighbours."""
     return [far for far in range(len(document)) if abs(far - place) > 1]
 
 

@@ -1,7 +1,7 @@
-"""Next-sentence selection (PPT), of six lines or, for the unified format, of 2 to 16.
+"""Next-sentence selection (PPT) from six lines or, in the unified format, from 2 to 16.
 
-One option is a neighbour of the query, some are lines of the same document that are not, the rest
-are of four other documents.
+One option is a neighbour of the query. Some are other lines of the same document, and the rest are
+lines of four other documents.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ UNIFIED_NEED = Need(lines=6, characters=10, words=5, others=4)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the options of a question come from, and how many words they and the query keep.
+    """The sources of a question's options, and the length limits.
 
     Args:
-        same: lines of the same document that are no neighbours.
-        others: lines of each other document, without one twice.
-        query, option: longest, in words (PPT: tokens).
+        same: number of lines of the same document that are no neighbours.
+        others: number of distinct lines of each other document.
+        query, option: longest query and option, in words (PPT: tokens).
     """
 
     same: int
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def options(self) -> int:
-        """How many there are; one is the neighbour."""
+        """The number of options; one is the neighbour."""
         return 1 + self.same + sum(self.others)
 
 
@@ -41,7 +41,7 @@ SIX = Layout(same=1, others=(1, 1, 1, 1), query=389, option=86)
 
 
 def _unified(options: int) -> Layout:
-    """Return PPT's layout of a number of options; the first of the others give one line more."""
+    """Return PPT's layout; the first of the other documents give one line more."""
     same = 1 if options < 7 else 2 if options < 11 else 3
     rest = options - 1 - same
     others = [rest // 4 + (place < rest % 4) for place in range(4)]
@@ -59,7 +59,7 @@ def rows(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def unified_rows(case: Case) -> Iterator[dict[str, Any]]:
-    """Yield a question for each line; the document draws how many options, evenly."""
+    """Yield a question for each line; the number of options is uniform over documents."""
     return _rows(case, UNIFIED[case.rng.choice(sorted(UNIFIED))])
 
 
@@ -79,6 +79,7 @@ def _options(case: Case, place: int, layout: Layout) -> list[str]:
     """Return the options, the right one first."""
     right = case.rng.choice(neighbours(case.document, place))
     same = case.rng.sample(apart(case.document, place), layout.same)
-    own = [case.document[number] for number in (right, *same)]
-    other = zip(case.others, layout.others, strict=True)
-    return own + [line for document, count in other for line in case.rng.sample(document, count)]
+    options = [case.document[number] for number in (right, *same)]
+    for document, count in zip(case.others, layout.others, strict=True):
+        options += case.rng.sample(document, count)
+    return options

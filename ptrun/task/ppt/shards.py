@@ -1,7 +1,7 @@
-"""Rows in numbered files of one folder, each whole or not there, so that a killed job goes on.
+"""Rows in numbered files of one folder; each file is complete, so an interrupted job resumes.
 
-The first line of a file is its head: how many lines of the corpus it is about, and how many rows
-of each split it keeps.
+The first line of a file is its head: the number of corpus lines that the file covers, and the
+number of rows of each split.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ptrun.task.lines import json_lines
 
 @dataclass(frozen=True)
 class Shards:
-    """The files of a folder, from number 0 to the first that is missing."""
+    """The files of a folder, from number 0 to the first missing number."""
 
     folder: Path
 
@@ -33,7 +33,7 @@ class Shards:
             yield from (row for _, row in list(json_lines(file))[1:])
 
     def write(self, number: int, lines: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Put a file there, in one step."""
+        """Write a file atomically; `lines` corpus lines gave the `rows`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self._file(number)
         draft = file.with_name(f".{file.name}.{os.getpid()}")
@@ -45,10 +45,7 @@ class Shards:
         draft.replace(file)
 
     def _files(self) -> Iterator[Path]:
-        for number in count():
-            if not self._file(number).is_file():
-                return
-            yield self._file(number)
+        return takewhile(Path.is_file, map(self._file, count()))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:06}.jsonl"

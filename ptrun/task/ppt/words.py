@@ -1,38 +1,38 @@
-"""Words of a text in any script, as far as lengths go: a Chinese character is a word of its own.
+"""Words of a text in any script, for lengths; a Chinese or Japanese character is one word.
 
-PPT's code counts and cuts in tokens of its model. A task knows no tokenizer, so words stand for
-them here; what is still too long is cut to tokens where rows are made, the longest text first.
+PPT's code counts and cuts in tokens of its model. A task has no tokenizer and uses words instead.
+The read-out later cuts the rows to tokens, the longest text first.
 """
 
 import re
 from functools import lru_cache
 
-_OWN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_WORD = re.compile(rf"{_OWN.pattern}|[^\s{_OWN.pattern[1:]}+")
+_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_WORD = re.compile(rf"{_CHARACTER.pattern}|[^\s{_CHARACTER.pattern[1:]}+")
 
 
 def has_words(text: str, least: int) -> bool:
-    """Return whether a text has this many words."""
+    """Return whether a text has at least this many words."""
     if _is_spaced(text):
         return len(text.split(None, least)) >= least
     return any(True for number, _ in enumerate(_WORD.finditer(text), start=1) if number == least)
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text's first words."""
-    if len(text) <= most:  # a word has a character at least
+    """Return the first words of a text."""
+    if len(text) <= most:  # a word has at least one character
         return text
     if _is_spaced(text):
         rest = text.split(None, most)[most:]
         return text[: -len(rest[0])].rstrip() if rest else text
-    found = _first(most).match(text)
-    assert found is not None  # it matches the empty text too
-    return found.group().rstrip()
+    start = _first(most).match(text)
+    assert start is not None  # the pattern matches the empty text too
+    return start.group().rstrip()
 
 
 def _is_spaced(text: str) -> bool:
-    """Return whether spaces alone part words, as is found fast."""
-    return text.isascii() or not _OWN.search(text)
+    """Return whether only spaces separate words; a fast test."""
+    return text.isascii() or not _CHARACTER.search(text)
 
 
 @lru_cache

@@ -87,8 +87,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"make": "npp"}, r"task.source.make has 'npp'; did you mean 'nsp'\? Allowed: nsp, nss"),
-        ({"unit": "word"}, r"task.source.unit has 'word' Allowed: line, sentence"),
+        ({"make": "npp"}, r"task.source.make is 'npp'; did you mean 'nsp'\? Allowed: nsp, nss"),
+        ({"unit": "word"}, r"task.source.unit is 'word'\. Allowed: line, sentence"),
         ({"examples": {"train": 5}}, r"task.source.examples is .*each of train, validation, test"),
         ({"shares": [1, 0, 0]}, r"task.source.shares is \[1, 0, 0\]; give three"),
         ({"examples": 100}, r"task.source.examples: expected .*got 100"),
@@ -104,7 +104,9 @@ def test_what_does_not_fit_is_refused(given, told):
 
 def test_a_corpus_that_gives_nothing_says_what_is_needed(tmp_path):
     write(tmp_path, [document(number, 4) for number in range(50)])
-    with pytest.raises(UserError, match=r"no example for train: nsp needs .* 5 lines or more"):
+    with pytest.raises(
+        UserError, match=r"no example for train: nsp .* of 5 lines or more, each line"
+    ):
         rows(str(tmp_path))
 
 
