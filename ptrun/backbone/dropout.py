@@ -1,7 +1,7 @@
-"""Dropout as a pure function of (row key, site, cell), in place of a stream of random numbers.
+"""Dropout as a pure function of (row key, site, cell), without a random number generator.
 
-A row's mask does not depend on which rows share its batch, how far they are padded, or what ran
-before. So micro-batches, populations, resumed runs and engines all see the same dropout.
+The mask of a row does not depend on the other rows of its batch, on padding, or on earlier steps.
+So micro-batches, populations, resumed runs and engines all get the same dropout.
 """
 
 import hashlib
@@ -37,9 +37,8 @@ def keep(
 ) -> Tensor:
     """Return a bool mask `[B, *shape]`, False with probability `p`, for up to three axes.
 
-    `origin` is subtracted from the index along the last axis, so that cells keep their mask when
-    a prefix of another length stands before them. `start` is added along the first axis: where the
-    heads of a rank begin.
+    `origin` is subtracted from the index along the last axis, so cells keep their mask behind a
+    prefix of any length. `start`, the first head of a rank, is added along the first axis.
     """
     low = (keys & 0x7FFFFFFF).to(torch.int32)
     high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
@@ -61,7 +60,7 @@ def drop(
 ) -> Tensor:
     """Return `x [B, ...]` with cells dropped and the rest scaled by `1 / (1 - p)`.
 
-    `keys` None means evaluation: `x` itself.
+    Without keys, in evaluation, return `x` unchanged.
     """
     if keys is None or p == 0.0:
         return x
@@ -69,9 +68,9 @@ def drop(
 
 
 class KeyedDropout(nn.Module):
-    """Takes the place of an `nn.Dropout` inside a backbone; reads the keys of the current pass.
+    """Replaces an `nn.Dropout` of a backbone; uses the keys of the current pass.
 
-    `cut` says that a rank of a tensor-parallel group has its own part of the last axis.
+    `cut` is True if each rank of a tensor-parallel group has a part of the last axis.
     """
 
     cut: bool = False
@@ -88,7 +87,7 @@ class KeyedDropout(nn.Module):
 
 
 class Slot:
-    """Where a backbone keeps the dropout keys of the pass it is in, and its rank's division."""
+    """Holds the dropout keys of a backbone's current pass, and its rank's division."""
 
     keys: Tensor | None = None
     division: Division | None = None
@@ -103,6 +102,6 @@ def install(model: nn.Module, slot: Slot) -> None:
         if isinstance(child, nn.Dropout)
     ]
     for site, (parent, name) in enumerate(sites):
-        made = KeyedDropout(getattr(parent, name).p, site, slot)
-        made.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops what it has made wide
-        setattr(parent, name, made)
+        dropout = KeyedDropout(getattr(parent, name).p, site, slot)
+        dropout.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops its wide states
+        setattr(parent, name, dropout)

@@ -1,4 +1,4 @@
-"""Reads a model's weights from a folder, and tells whether its output head is among them."""
+"""Reads a model's weights from a folder, and checks whether they include the output head."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from ptrun.errors import UserError
 def read(
     model_class: Any, config: Any, folder: Path, dtype: torch.dtype, device: str
 ) -> tuple[Any, set[str]]:
-    """Return a model with its weights, one after another in their precision, and what is missing.
+    """Return a model with its weights in `dtype`, and the names that the files lack.
 
-    `device` is where they go, where the library can bring them there.
+    The weights are loaded onto `device` if `files.device_map` allows it.
     """
     from transformers.utils import logging
 
@@ -33,14 +33,13 @@ def read(
 
 
 def has_head(name: str, missing: set[str], heads: Sequence[str | None]) -> bool:
-    """Return whether a model's output head is there, given what its files lack.
+    """Return whether the output head is complete, given the names that the files lack.
 
     Raises:
-        UserError: they lack something else.
+        UserError: the files lack other tensors.
     """
     starts = tuple(f"{head}." for head in heads if head)
-    lost = sorted(own for own in missing if not own.startswith(starts))
-    if lost:
+    if lost := sorted(tensor for tensor in missing if not tensor.startswith(starts)):
         raise UserError(
             f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
         )

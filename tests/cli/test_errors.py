@@ -45,7 +45,7 @@ WRONG = {
         ["[over=method.pattern | best=3 | vote=true]"],
     ),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
-    "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
+    "model on no hub": (["backbone=cpm2"], ["cpm2 is not on the hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (
         ["task=csv", "task.train=rows.csv", "task.text=text", "task.label=label", "protocol=paper"],
         ["rows.csv"],
