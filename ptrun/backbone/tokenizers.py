@@ -36,9 +36,7 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
         UserError: the folder has no readable tokenizer, or a package for it is missing.
     """
     kind = kind or kind_of(folder, model_type)
-    if not any(
-        (folder / name).is_file() for name in FILES
-    ):  # the library would create an empty one
+    if not any((folder / name).is_file() for name in FILES):  # else the library makes an empty one
         raise UserError(
             f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
             "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
@@ -51,13 +49,14 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     if kind == "sentencepiece" and not (folder / "tokenizer.json").is_file():
         _need_sentencepiece(folder)
     tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
-    backend = tokenizer.backend_tokenizer
-    if spaced and hasattr(backend.pre_tokenizer, "add_prefix_space"):
-        backend.pre_tokenizer.add_prefix_space = True  # the library may ignore the option (5.23)
+    if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
+        # the library may ignore the option (5.23)
+        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
     if model_type in _ENDING:
         from tokenizers.processors import TemplateProcessing
 
-        backend.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        no_end = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        tokenizer.backend_tokenizer.post_processor = no_end
     return tokenizer
 
 
