@@ -119,7 +119,7 @@ def test_efl_goes_on_from_the_head_of_a_run_on_entailment(world, caplog):
     theirs, ours = (load_file(p.folder / "prompt.safetensors") for p in (first, plan(efl)))
     for name in ("readout.linear.weight", "readout.dense.bias"):
         torch.testing.assert_close(ours[name], theirs[name], atol=1e-9, rtol=0)
-    told = "the head begins as that run's: entailment against neutral, contradiction"
+    told = "the head starts from that run's: entailment against neutral, contradiction"
     assert told in caplog.text
     caplog.clear()
     other = composed(*own, "method.pooler=none")
