@@ -65,15 +65,11 @@ def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 
 def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
     """Put the columns of the prefix before those of the tokens."""
-    rows, _, tokens, _ = key.shape
-    if mask is None and prefix.mask is None:
-        return None
+    if prefix.mask is None:
+        return None if mask is None else functional.pad(mask, (prefix.key.shape[2], 0), value=True)
     if mask is None:
-        mask = torch.ones(rows, 1, 1, tokens, dtype=torch.bool, device=key.device)
-    seen = prefix.mask
-    if seen is None:
-        seen = torch.ones(rows, prefix.key.shape[2], dtype=torch.bool, device=key.device)
-    columns = seen[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
+        mask = key.new_ones(key.shape[0], 1, 1, key.shape[2], dtype=torch.bool)
+    columns = prefix.mask[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
     return torch.cat([columns, mask], dim=-1)
 
 

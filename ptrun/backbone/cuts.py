@@ -75,7 +75,8 @@ class Cut:
         if self.axis is None:
             return self._turn(whole[:])
         axis = 1 - self.axis if self.turned else self.axis
-        piece = _shape(whole)[axis] // self.pieces
+        shape = whole.get_shape() if hasattr(whole, "get_shape") else whole.shape
+        piece = shape[axis] // self.pieces
         width = piece // size
         starts = (index * piece + rank * width for index in range(self.pieces))
         at = (slice(None),) * axis
@@ -92,10 +93,6 @@ class Cut:
 
     def _turn(self, tensor: Tensor) -> Tensor:
         return tensor.t().contiguous() if self.turned else tensor
-
-
-def _shape(whole: Any) -> list[int]:
-    return list(whole.get_shape()) if hasattr(whole, "get_shape") else list(whole.shape)
 
 
 def cut_of(pattern: Pattern, name: str, *, turned: bool = False) -> Cut:

@@ -123,15 +123,11 @@ def _cut(model: Any, pattern: Pattern, division: Division) -> None:
 
 def _set_widths(model: nn.Module, division: Division) -> None:
     """Set the rank's widths where AutoTP does not."""
-
-    def own_heads(_module: nn.Module, _arguments: object, bias: Tensor) -> Tensor:
-        return division.own(bias, -1)
-
     for name, module in model.named_modules():
         if hasattr(module, "split_size"):  # GPT-2's width of one of query, key and value
             module.split_size //= division.size
         if name.endswith("relative_attention_bias"):
-            module.register_forward_hook(own_heads)
+            module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
 
 
 def _fill(

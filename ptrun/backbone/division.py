@@ -26,12 +26,12 @@ class Division:
 
     def own(self, whole: Tensor, axis: int) -> Tensor:
         """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""
-        part: Tensor = _Part.apply(whole, axis, self)  # type: ignore[no-untyped-call]
+        part: Tensor = _exchange(_part, _gather, whole, axis, self)
         return part
 
     def whole(self, own: Tensor, axis: int) -> Tensor:
         """Return the tensor gathered from all ranks; backward keeps this rank's gradient."""
-        whole: Tensor = _Whole.apply(own, axis, self)  # type: ignore[no-untyped-call]
+        whole: Tensor = _exchange(_gather, _part, own, axis, self)
         return whole
 
     def first(self, width: int) -> int:
@@ -39,26 +39,20 @@ class Division:
         return self.rank * width
 
 
-class _Part(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, whole: Tensor, axis: int, division: Division) -> Tensor:
-        ctx.axis, ctx.division = axis, division
-        return _part(whole, axis, division)
+class _Exchange(torch.autograd.Function):
+    """Applies `there` to a tensor, and `back` to its gradient in the backward pass."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _gather(gradients[0], ctx.axis, ctx.division), None, None
-
-
-class _Whole(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, axis: int, division: Division) -> Tensor:
-        ctx.axis, ctx.division = axis, division
-        return _gather(part, axis, division)
+    def forward(ctx: Any, there: Any, back: Any, x: Tensor, axis: int, division: Division) -> Any:
+        ctx.back, ctx.axis, ctx.division = back, axis, division
+        return there(x, axis, division)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _part(gradients[0], ctx.axis, ctx.division), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, ctx.back(gradients[0], ctx.axis, ctx.division), None, None
+
+
+_exchange: Any = _Exchange.apply
 
 
 def _part(whole: Tensor, axis: int, division: Division) -> Tensor:

@@ -6,11 +6,13 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.division import Division
+if TYPE_CHECKING:
+    from ptrun.backbone.injection import Injection
 
 _GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 _PRIMES = (73856093, 19349663, 83492791)
@@ -75,25 +77,18 @@ class KeyedDropout(nn.Module):
 
     cut: bool = False
 
-    def __init__(self, p: float, site: int, slot: "Slot"):
+    def __init__(self, p: float, site: int, injection: "Injection"):
         super().__init__()
-        self.p, self.site, self.slot = p, site, slot
+        self.p, self.site, self.injection = p, site, injection
 
-    def forward(self, x: Tensor, origin: int = 0) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Return `x [B, ...]` with this site's cells dropped."""
-        if self.cut and self.slot.division:
-            origin -= self.slot.division.first(x.shape[-1])
-        return drop(x, self.slot.keys, self.site, self.p, origin)
+        division = self.injection.division if self.cut else None
+        origin = -division.first(x.shape[-1]) if division else 0
+        return drop(x, self.injection.keys, self.site, self.p, origin)
 
 
-class Slot:
-    """Holds the dropout keys of a backbone's current pass, and its rank's division."""
-
-    keys: Tensor | None = None
-    division: Division | None = None
-
-
-def install(model: nn.Module, slot: Slot) -> None:
+def install(model: nn.Module, injection: "Injection") -> None:
     """Replace every `nn.Dropout` of a model, numbering the sites in module order."""
     sites = [
         (parent, name)
@@ -102,6 +97,6 @@ def install(model: nn.Module, slot: Slot) -> None:
         if isinstance(child, nn.Dropout)
     ]
     for site, (parent, name) in enumerate(sites):
-        dropout = KeyedDropout(getattr(parent, name).p, site, slot)
+        dropout = KeyedDropout(getattr(parent, name).p, site, injection)
         dropout.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops its wide states
         setattr(parent, name, dropout)

@@ -8,21 +8,26 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix, Site
-from ptrun.backbone.dropout import Slot, drop
+from ptrun.backbone.division import Division
+from ptrun.backbone.dropout import drop
 
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
 _HEADS = 1  # the axis of heads in a prefix and in attention weights
 
 
-class Injection(Slot):
-    """The input of the current pass, shared by attention, dropout and hooks.
+class Injection:
+    """The input of the current pass and its dropout keys, for attention, dropout and hooks.
 
     `unit` is the divisor of the backbone's residual stream (`ptrun.backbone.residual`).
     """
 
     given: BackboneInput | None = None
+    keys: Tensor | None = None
     unit: float = 1.0
+
+    def __init__(self, division: Division | None = None):
+        self.division = division
 
     def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
         """Return the half of the input that a stack reads."""

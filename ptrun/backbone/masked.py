@@ -29,7 +29,7 @@ class Encoder(Family):
     """One encoder architecture.
 
     Args:
-        counts: what the published size includes beside the encoder: `pooler`, `head` or neither.
+        counts: attribute that the published size includes beside the encoder, or None.
         numbers_from_pad: whether positions start after the padding index (RoBERTa), not at 0.
     """
 
@@ -53,10 +53,12 @@ class Encoder(Family):
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""
+        # DeBERTa's eager attention needs integers: it also multiplies embeddings by the mask
+        eager = self.attention == "eager"
         hidden: Tensor = self.body(model)(
             input_ids=given.ids,
             inputs_embeds=given.embeddings,
-            attention_mask=self.attention_mask(given.mask),
+            attention_mask=given.mask.long() if eager else given.mask[:, None, None, :],
             token_type_ids=given.types,
             position_ids=self.positions(model, given),
         ).last_hidden_state
@@ -66,10 +68,6 @@ class Encoder(Family):
         """Return position ids `[B, T]`."""
         return read_order(given.mask, given.shift) + self._first(model.config)
 
-    def attention_mask(self, mask: Tensor) -> Tensor:
-        """Return the mask in the form that the library uses unchanged."""
-        return mask[:, None, None, :]
-
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]` word logits, or ELECTRA's `[K, 1]`."""
         logits = super().logits(model, hidden)
@@ -77,8 +75,7 @@ class Encoder(Family):
 
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the encoder's parameters, and those of `counts`."""
-        beside = {"pooler": "pooler", "head": self.head}.get(self.counts or "")
-        extra = getattr(model, beside).parameters() if beside else ()
+        extra = getattr(model, self.counts).parameters() if self.counts else ()
         return [*self.body(model).parameters(), *extra]
 
     def _first(self, config: Any) -> int:
@@ -117,10 +114,6 @@ class Deberta(Encoder):
         super().prepare(model, injection)
         deberta.wrap(encoder.layer)
 
-    def attention_mask(self, mask: Tensor) -> Tensor:
-        """Return the mask as integers: the library also multiplies embeddings by it."""
-        return mask.long()
-
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]`; the published checkpoints multiply by the word embeddings."""
         if model.legacy:
@@ -130,17 +123,13 @@ class Deberta(Encoder):
         return logits
 
 
-_DEBERTA: dict[str, Any] = {
-    "head": "cls",
-    "other_head": "lm_predictions",
-    "counts": None,
-    "attention": "eager",
-}
+_ELECTRA = "discriminator_predictions"
+_DEBERTA: dict[str, Any] = {"other_head": "lm_predictions", "counts": None, "attention": "eager"}
 KINDS: dict[str, Encoder] = {
     "bert": Encoder("BertForMaskedLM", head="cls", has_pooler=True),
     "roberta": Encoder("RobertaForMaskedLM", numbers_from_pad=True),
-    "electra": Encoder("ElectraForPreTraining", head="discriminator_predictions", counts="head"),
+    "electra": Encoder("ElectraForPreTraining", head=_ELECTRA, counts=_ELECTRA),
     "albert": Albert("AlbertForMaskedLM", _ALBERT, head="predictions", has_pooler=True),
-    "deberta": Deberta("DebertaForMaskedLM", **_DEBERTA),
-    "deberta-v2": Deberta("DebertaV2ForMaskedLM", **_DEBERTA),
+    "deberta": Deberta("DebertaForMaskedLM", head="cls", **_DEBERTA),
+    "deberta-v2": Deberta("DebertaV2ForMaskedLM", head="cls", **_DEBERTA),
 }

@@ -150,12 +150,11 @@ class PretrainedBackbone:
         config = self._library_config(files.read_config(folder))
         chosen = library.model_class(self.architecture), config, folder
         if self.division:
-            whole = *chosen, self._has_own_output()
-            model, self.cuts, missing = divided.load(*whole, self.division, dtype)
+            options = self._has_own_output(), self.division, dtype
+            model, self.cuts, missing = divided.load(*chosen, *options)
         else:
             model, missing = weights.read(*chosen, dtype, device)
-        heads = self.architecture.head, self.architecture.other_head
-        self.has_head = weights.has_head(self.name, missing, heads)
+        self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             found = stored(folder) if self.has_pooler else None
@@ -226,19 +225,14 @@ class PretrainedBackbone:
             self.model.train(not self.model.training)
         with self.injection.of(given):
             hidden = self.architecture.hidden(self.model, given)
+        pooled, predicted = picked(hidden, given.pooled_at), picked(hidden, given.logits_at)
         return BackboneOutput(
             hidden=picked(hidden, given.hidden_at),
-            pooled=self._pool(picked(hidden, given.pooled_at)),
-            logits=self._logits(picked(hidden, given.logits_at)),
+            pooled=None if pooled is None else self.model.pooler(pooled).tanh(),
+            logits=None if predicted is None else self._logits(predicted),
         )
 
-    def _pool(self, hidden: Tensor | None) -> Tensor | None:
-        pooled: Tensor | None = None if hidden is None else self.model.pooler(hidden).tanh()
-        return pooled
-
-    def _logits(self, hidden: Tensor | None) -> Tensor | None:
-        if hidden is None:
-            return None
+    def _logits(self, hidden: Tensor) -> Tensor:
         if not self.has_head:
             raise UserError(f"backbone={self.name} has no output head; use another method.readout.")
         return self.architecture.logits(self.model, hidden)
@@ -280,8 +274,7 @@ class PretrainedBackbone:
 
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
-        self.injection = Injection()
-        self.injection.division = self.division
+        self.injection = Injection(self.division)
         self.architecture.prepare(model, self.injection)
         install(model, self.injection)
         return model.requires_grad_(False).eval()

@@ -46,8 +46,12 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
 
         return Cpm2Tokenizer.from_pretrained(folder)
     spaced = words and kind == "bpe"
-    if kind == "sentencepiece" and not (folder / "tokenizer.json").is_file():
-        _need_sentencepiece(folder)
+    converts = kind == "sentencepiece" and not (folder / "tokenizer.json").is_file()
+    if converts and find_spec("sentencepiece") is None:
+        raise UserError(
+            f"backbone.path={folder}: its tokenizer needs the package sentencepiece; "
+            "type pip install 'ptrun[sentencepiece]'."
+        )
     tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
     if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
         # the library may ignore the option (5.23)
@@ -80,11 +84,3 @@ def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
             f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
             "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."
         ) from error
-
-
-def _need_sentencepiece(folder: Path) -> None:
-    if find_spec("sentencepiece") is None:
-        raise UserError(
-            f"backbone.path={folder}: its tokenizer needs the package sentencepiece; "
-            "type pip install 'ptrun[sentencepiece]'."
-        )

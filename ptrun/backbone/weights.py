@@ -1,12 +1,12 @@
 """Reads a model's weights from a folder, and checks whether they include the output head."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ptrun.backbone import files
+from ptrun.backbone.family import Family
 from ptrun.errors import UserError
 
 
@@ -32,13 +32,13 @@ def read(
     return model, report["missing_keys"]
 
 
-def has_head(name: str, missing: set[str], heads: Sequence[str | None]) -> bool:
+def has_head(name: str, missing: set[str], family: Family) -> bool:
     """Return whether the output head is complete, given the names that the files lack.
 
     Raises:
         UserError: the files lack other tensors.
     """
-    starts = tuple(f"{head}." for head in heads if head)
+    starts = tuple(f"{head}." for head in (family.head, family.other_head) if head)
     if lost := sorted(tensor for tensor in missing if not tensor.startswith(starts)):
         raise UserError(
             f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
