@@ -82,23 +82,18 @@ def _parts(
 
 
 def projected(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values `[B, heads, T, d]` of either version."""
-    return _first(module, hidden) if hasattr(module, "in_proj") else _second(module, hidden)
+    """Return queries, keys and values `[B, heads, T, d]` of either version.
 
-
-def _first(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Version 1: one projection, heads first; queries and values have separate biases."""
+    Version 1 has one projection, heads first, and separate biases of queries and values.
+    """
+    if not hasattr(module, "in_proj"):
+        shape = (*hidden.shape[:2], module.num_attention_heads, -1)
+        maps = (module.query_proj, module.key_proj, module.value_proj)
+        query, key, value = (project(hidden).view(shape).transpose(1, 2) for project in maps)
+        return query, key, value
     query, key, value = module.transpose_for_scores(module.in_proj(hidden)).chunk(3, dim=-1)
     query_bias, value_bias = (
         module.transpose_for_scores(bias[None, None]).to(hidden.dtype)  # the library keeps fp32
         for bias in (module.q_bias, module.v_bias)
     )
     return query + query_bias, key, value + value_bias
-
-
-def _second(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Version 2: three projections."""
-    shape = (*hidden.shape[:2], module.num_attention_heads, -1)
-    maps = (module.query_proj, module.key_proj, module.value_proj)
-    query, key, value = (project(hidden).view(shape).transpose(1, 2) for project in maps)
-    return query, key, value

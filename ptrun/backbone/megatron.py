@@ -79,5 +79,5 @@ def _attend(
     if past_key_values is not None:
         key, value = past_key_values.update(key, value, module.layer_idx)
     p = module.dropout if module.training else 0.0
-    out, _ = attend(module, query, key, value, attention_mask, module.scaling, p)
+    out = attend(module, query, key, value, attention_mask, module.scaling, p)[0]
     return module.out_proj(out.flatten(2)), None

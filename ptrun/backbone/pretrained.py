@@ -157,8 +157,8 @@ class PretrainedBackbone:
         self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
-            found = stored(folder) if self.has_pooler else None
-            model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
+            source = stored(folder) if self.has_pooler else None
+            model.pooler = pooler(self.shape.hidden_size, source).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
         if self.tuned:
