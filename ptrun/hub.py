@@ -1,4 +1,4 @@
-"""Is the hub there? Ask once and quickly, so that a machine without a network does not wait."""
+"""Checks once and quickly whether the hub is reachable, so offline machines do not wait."""
 
 import os
 import socket
@@ -11,10 +11,10 @@ _SECONDS = 3.0
 
 @cache
 def go_offline_if_unreachable() -> None:
-    """Switch the hub libraries to their cache if the hub does not answer within 3 seconds.
+    """Switch the hub libraries to their cache if the hub does not respond within 3 seconds.
 
-    Without this they retry for about 23 seconds each. With a proxy or an endpoint of the user's
-    own nothing is decided here.
+    Otherwise each library retries for about 23 seconds. A proxy, `HF_ENDPOINT` or `HF_HUB_OFFLINE`
+    disables the check.
     """
     if "HF_HUB_OFFLINE" in os.environ or "HF_ENDPOINT" in os.environ or getproxies():
         return

@@ -1,4 +1,4 @@
-"""ALBERT's shared layer as one module a call."""
+"""One module for each call of ALBERT's shared layer."""
 
 from copy import deepcopy
 from typing import Any
@@ -8,7 +8,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 class Call(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One call of ALBERT's layer: modules of its own, parameters shared with all other calls."""
+    """One call of ALBERT's layer: new modules that share their parameters with all other calls."""
 
     def __init__(self, group: Any):
         super().__init__()
@@ -16,6 +16,6 @@ class Call(GradientCheckpointingLayer):  # type: ignore[misc]
         self.albert_layers = deepcopy(group.albert_layers, shared)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
-        """Return what the layer makes of hidden states `[B, T, H]`."""
-        out: Tensor = self.albert_layers[0](hidden_states, attention_mask, **options)
-        return out
+        """Apply the layer to hidden states `[B, T, H]`."""
+        hidden: Tensor = self.albert_layers[0](hidden_states, attention_mask, **options)
+        return hidden

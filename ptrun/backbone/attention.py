@@ -1,8 +1,8 @@
 """Attention with per-layer prefixes, registered with transformers under our own name.
 
-The library's `past_key_values` shifts positions, is mutated by the forward, is missing in some
-families and is dropped in silence by activation checkpointing (5.23). A registered attention
-function has none of these faults: it puts the prefix of the current pass before keys and values.
+The library's `past_key_values` shifts positions, is mutated by the forward pass, is missing in some
+families and is silently dropped by activation checkpointing (5.23). A registered attention function
+avoids all of this: it concatenates the prefix of the current pass with keys and values.
 """
 
 import torch
@@ -12,8 +12,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.dropout import drop
-from ptrun.backbone.injection import Link, link_of
+from ptrun.backbone.injection import link_of
 
 NAME = "ptrun"
 
@@ -31,8 +30,8 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Return attention over prefix and tokens, `[B, T, heads, d]`, and no weights.
 
-    `attention_mask` is bool, `[B, 1, 1 or T, S]`, or None where every key counts; `position_bias`
-    (T5) is added to the scores `[1, heads, T, S]`, zero for a prefix, which has no position.
+    `attention_mask` is bool, `[B, 1, 1 or T, S]`; None means that every key is visible.
+    `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes.
     """
     link = link_of(module)
     prefix = link.prefix()
@@ -45,12 +44,14 @@ def attend(
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
     mask = _biased(attention_mask, position_bias, length, query.dtype)
-    if dropout and link.injection.keys is not None:
-        out = _with_dropout(link, query, key, value, mask, scaling, dropout, length)
-    else:
+    if not dropout or link.injection.keys is None:
         out = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, scale=scaling
         )
+    else:  # step by step, for our own dropout of the weights
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
+        out = torch.matmul(link.drop(scores.softmax(dim=-1), dropout, length), value)
     return out.transpose(1, 2), None
 
 
@@ -63,51 +64,30 @@ def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
-    """Put the prefix's columns before those of the tokens."""
-    rows, _, tokens, _ = key.shape
-    if mask is None and prefix.mask is None:
-        return None
+    """Put the columns of the prefix before those of the tokens."""
+    if prefix.mask is None:
+        return None if mask is None else functional.pad(mask, (prefix.key.shape[2], 0), value=True)
     if mask is None:
-        mask = torch.ones(rows, 1, 1, tokens, dtype=torch.bool, device=key.device)
-    seen = prefix.mask
-    if seen is None:
-        seen = torch.ones(rows, prefix.key.shape[2], dtype=torch.bool, device=key.device)
-    columns = seen[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
+        mask = key.new_ones(key.shape[0], 1, 1, key.shape[2], dtype=torch.bool)
+    columns = prefix.mask[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
     return torch.cat([columns, mask], dim=-1)
 
 
 def _biased(
     mask: Tensor | None, bias: Tensor | None, length: int, dtype: torch.dtype
 ) -> Tensor | None:
-    """Return one mask for scores: bool as it is, or a bias with hidden keys far below all."""
+    """Return the bool mask, or with a bias the bias with masked keys at the lowest value."""
     if bias is None:
         return mask
     bias = functional.pad(bias.to(dtype), (length, 0))
     return bias if mask is None else bias.masked_fill(~mask, torch.finfo(dtype).min)
 
 
-def _with_dropout(
-    link: Link,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    scaling: float | None,
-    dropout: float,
-    origin: int,
-) -> Tensor:
-    """Spell attention out, so that the dropout of its weights is ours."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = torch.matmul(query * scale, key.transpose(2, 3))
-    if mask is not None and mask.dtype == torch.bool:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    elif mask is not None:
-        scores = scores + mask
-    division, heads = link.injection.division, scores.shape[1]
-    start = division.first(heads) if division else 0
-    keys, site = link.injection.keys, link.dropout_site
-    weights = drop(scores.softmax(dim=-1), keys, site, dropout, origin, start)
-    return torch.matmul(weights, value)
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores under a bool mask, or plus a bias."""
+    if mask is None or mask.dtype != torch.bool:
+        return scores if mask is None else scores + mask
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
 
 AttentionInterface.register(NAME, attend)

@@ -1,7 +1,7 @@
-"""What goes into a backbone and what comes out: the three injection points as records.
+"""The input and output of a backbone, with its three injection points, as records.
 
-Letters in shapes: B rows, T tokens, H hidden size, E embedding size, P prefix length, K positions
-asked for, V vocabulary, S tokens of a decoder.
+Letters in shapes: B rows, T tokens, H hidden size, E embedding size, P prefix length, K requested
+positions, V vocabulary, S tokens of a decoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-_TOGETHER = 2**24  # bytes that are added up at once
+_CHUNK = 2**24  # bytes per sum; torch first converts each byte to 8 bytes
 Edit = Callable[[Tensor], Tensor]
 """An edit of hidden states, `[B, T, H] -> [B, T, H]`, row by row."""
 
 Site = tuple[str, int]
-"""Where an edit goes: (`layer` | `attention` | `cross` | `ffn`, layer index from 0)."""
+"""The place of an edit: (`layer` | `attention` | `cross` | `ffn`, layer index from 0)."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values put before a layer's own, `[B, heads, P, head size]`.
+    """Keys and values before those of a layer, `[B, heads, P, head size]`.
 
-    `mask [B, P]` is False where a row has no prefix vector there; None means all are there.
+    `mask [B, P]` is False where a row has no prefix vector; None means that none is missing.
     """
 
     key: Tensor
@@ -32,7 +32,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Positions:
-    """Cells of a `[B, T]` grid, in the order their outputs are wanted: two `[K]` index tensors."""
+    """Requested cells of a `[B, T]` grid, in the order of the outputs: two `[K]` index tensors."""
 
     rows: Tensor
     columns: Tensor
@@ -40,14 +40,14 @@ class Positions:
 
 @dataclass(frozen=True)
 class DecoderInput:
-    """What the decoder of an encoder-decoder reads, S tokens; `BackboneInput` is its encoder's.
+    """The S tokens that a decoder reads; `BackboneInput` holds those of the encoder.
 
     Args:
         mask: `[B, S]` bool, True at real tokens.
-        ids, embeddings: `[B, S]` or `[B, S, E]`; exactly one is given.
-        prefixes: of its self-attention, one entry a layer.
-        cross: prefixes put before what its cross-attention reads of the encoder.
-        edits: changes of its hidden states by site.
+        ids, embeddings: `[B, S]` or `[B, S, E]`; exactly one is set.
+        prefixes: prefixes of the self-attention, one entry per layer.
+        cross: prefixes of the cross-attention, one entry per layer.
+        edits: changes of hidden states by site.
     """
 
     mask: Tensor
@@ -60,23 +60,23 @@ class DecoderInput:
 
 @dataclass(frozen=True)
 class BackboneInput:
-    """One forward pass: what is read, what is injected, what is asked for.
+    """One forward pass: the tokens, the injections, and the requested outputs.
 
     Args:
         mask: `[B, T]` bool, True at real tokens.
-        ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is given.
+        ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is set.
         embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
         types: `[B, T]` segment ids, or None for zeros; 1 at the blank of a blank infiller. Families
             without either ignore them.
-        shift: `[B]` how far the position ids of each row start after the usual first one; models
-            with relative positions only have no such ids.
-        prefixes: one entry a layer; None where a layer has no prefix, which is not a zero prefix.
+        shift: `[B]` offset of each row's position ids; families with only relative positions
+            ignore it.
+        prefixes: one entry per layer; None means no prefix, which differs from a zero prefix.
         edits: changes of hidden states by site.
-        keys: `[B]` int64 dropout keys, one a row; None switches all dropout off.
-        hidden_at, pooled_at, logits_at: positions whose last hidden states, pooled states and
-            language-model logits are wanted; the decoder's positions if there is a decoder input.
-        decoder: of an encoder-decoder; without it only its encoder runs. Of a blank infiller what
-            is written in the blank; without it the text alone is read.
+        keys: `[B]` int64 dropout keys, one per row; None switches all dropout off.
+        hidden_at, pooled_at, logits_at: positions of the requested last hidden states, pooled
+            states and language-model logits; the decoder's positions if there is a decoder input.
+        decoder: input of the decoder, or the answer in the blank of a blank infiller. Without it
+            only the encoder runs, or only the text is read.
     """
 
     mask: Tensor
@@ -95,7 +95,7 @@ class BackboneInput:
 
 @dataclass(frozen=True)
 class BackboneOutput:
-    """What was asked for, and nothing else: `[K, H]`, `[K, H]` and `[K, V]`."""
+    """The requested outputs and no others: `[K, H]`, `[K, H]` and `[K, V]`."""
 
     hidden: Tensor | None = None
     pooled: Tensor | None = None
@@ -104,16 +104,16 @@ class BackboneOutput:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a backbone, known from its configuration alone.
+    """The sizes of a backbone, computed from its configuration.
 
     Args:
         hidden_size, embedding_size: H and E.
-        layers: of the encoder, or of the only stack.
-        heads: of keys and values, which a prefix has; grouped queries share them.
-        head_size: width of one head; heads x head_size need not be H.
-        positions: longest input in tokens, soft prompts and position shifts included.
-        dropout: of hidden states, in training.
-        decoder_layers: of an encoder-decoder; else 0.
+        layers: number of layers of the encoder, or of the only stack.
+        heads: number of key-value heads; grouped queries share them.
+        head_size: width of one head; heads x head_size can differ from H.
+        positions: longest input in tokens, with soft prompts and position shifts.
+        dropout: dropout probability of hidden states in training.
+        decoder_layers: number of decoder layers, 0 without a decoder.
     """
 
     hidden_size: int
@@ -134,17 +134,11 @@ def picked(hidden: Tensor, at: Positions | None) -> Tensor | None:
 def checksum(model: nn.Module) -> int:
     """Return a number that changes when a bit of a parameter or buffer does (in practice).
 
-    It is a sum of bytes weighted by tensor, at memory speed: changes that cancel within one tensor
-    would pass. Tensors are read in pieces: torch sums bytes as whole numbers of 8 bytes each.
+    It is a sum of bytes, weighted by tensor. Changes that cancel within one tensor go unnoticed.
     """
     total = 0
     for index, tensor in enumerate([*model.parameters(), *model.buffers()], start=1):
-        bits = tensor.detach().contiguous().view(torch.uint8)
-        total += (2 * index + 1) * _sum(bits) + index * bits.numel()
+        bits = tensor.detach().contiguous().view(torch.uint8).flatten()
+        sums = [int(chunk.sum(dtype=torch.int64)) for chunk in torch.split(bits, _CHUNK)]
+        total += (2 * index + 1) * sum(sums) + index * bits.numel()
     return total
-
-
-def _sum(bits: Tensor) -> int:
-    """Add up bytes some at a time: torch makes numbers of 8 bytes of them first."""
-    parts = torch.split(bits.flatten(), _TOGETHER)
-    return sum([int(part.sum(dtype=torch.int64)) for part in parts])

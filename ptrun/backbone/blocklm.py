@@ -1,8 +1,8 @@
 """GLM-2B and GLM-10B: GPT-2's stack with a second table of positions (Du et al. 2022, §2).
 
-Transformers' own `glm` is another model (GLM-4), hence the name that the authors' files have. Token
-t of the context has the positions (t, 0); token j = 1, 2, ... of the answer (place of the blank it
-fills, j). What sees what is the caller's to say, by a mask `[B, 1, T, S]` that GPT-2 leaves alone.
+The name is that of the authors' files; `glm` in transformers is another model (GLM-4). Token t of
+the context has the positions (t, 0). Token j = 1, 2, ... of the answer has (position of the blank,
+j). The caller passes a mask `[B, 1, T, S]`, which GPT-2 uses unchanged.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 
 class BlockConfig(GPT2Config):  # type: ignore[misc]
-    """GPT-2's configuration under a name of its own."""
+    """GPT-2's configuration under another name."""
 
     model_type = "blocklm"
 
 
 class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
-    """GPT-2 with a table `transformer.wbe [positions, H]` of positions inside the answer."""
+    """GPT-2 with a second position table `transformer.wbe [positions, H]`, for the answer."""
 
     config_class = BlockConfig
 
@@ -28,7 +28,7 @@ class BlockLM(GPT2LMHeadModel):  # type: ignore[misc]
         nn.init.normal_(self.transformer.wbe.weight, std=config.initializer_range)
 
     def hidden(self, embeddings: Tensor, places: Tensor, inside: Tensor, **rest: Any) -> Any:
-        """Return what GPT-2's body does.
+        """Return the output of GPT-2's body.
 
         Args:
             embeddings: `[B, T, H]` raw word embeddings.

@@ -1,16 +1,16 @@
-"""The left-to-right models: GPT-2, any shaped like Llama (Mistral, Qwen), and Megatron-11B.
+"""The left-to-right models: GPT-2, models shaped like Llama (Mistral, Qwen), and Megatron-11B.
 
-A token sees itself and what stands before it, and every prefix; segments do not exist.
+A token sees itself, the tokens before it and every prefix. There are no segment ids.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import OneStack, raw_words, read_order
+from ptrun.backbone.family import Family, raw_words, read_order
 from ptrun.backbone.injection import Injection, Paths
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
@@ -19,21 +19,14 @@ _MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
 
 
 @dataclass(frozen=True)
-class Decoder(OneStack):
-    """One architecture of the family."""
+class Decoder(Family):
+    """One left-to-right architecture."""
 
-    library: str
     paths: Paths = _LLAMA
-    head: str = "lm_head"
     name: str = "causal"
-    package: str = "transformers"
-    other_head: str | None = None
-    has_pooler: bool = False
-    pooler: bool = False
-    attention: str | None = None
 
     def shape(self, config: Any) -> Shape:
-        """Return the sizes; a sliding window bounds the length, since masks here have none."""
+        """Return the sizes; a sliding window limits the length, since our masks have none."""
         heads = config.num_attention_heads
         window = getattr(config, "sliding_window", None) or config.max_position_embeddings
         return Shape(
@@ -48,29 +41,20 @@ class Decoder(OneStack):
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""
-        out: Tensor = self.body(model)(
+        hidden: Tensor = self.body(model)(
             input_ids=given.ids,
             inputs_embeds=given.embeddings,
             attention_mask=look_back(given.mask),
             position_ids=read_order(given.mask, given.shift),
             use_cache=False,
         ).last_hidden_state
-        return out
-
-    def logits(self, model: Any, hidden: Tensor) -> Tensor:
-        """Return the next token's logits, `[K, V]`."""
-        logits: Tensor = model.lm_head(hidden)
-        return logits
-
-    def counted(self, model: Any) -> list[nn.Parameter]:
-        """Return all parameters; a tied output matrix counts once."""
-        return list(model.parameters())
+        return hidden
 
 
 def look_back(mask: Tensor) -> Tensor:
     """Return which keys each token sees, `[B, T] -> [B, 1, T, T]`.
 
-    Padding sees itself: a row of scores with nothing to see would be no number.
+    Padding sees itself: a softmax over no keys is NaN.
     """
     width = mask.shape[1]
     before = torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
@@ -79,7 +63,7 @@ def look_back(mask: Tensor) -> Tensor:
 
 
 class Megatron(Decoder):
-    """Megatron-11B, on XGLM: raw embeddings, prompts among them, are scaled together."""
+    """Megatron-11B, built on XGLM: raw embeddings and prompts are scaled together."""
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers, their attention and their dropout to the current pass."""
@@ -95,7 +79,7 @@ class Megatron(Decoder):
         return super().hidden(model, replace(given, ids=None, embeddings=scaled))
 
 
-_KINDS = {
+KINDS = {
     "gpt2": Decoder("GPT2LMHeadModel", GPT2_PATHS),
     "llama": Decoder("LlamaForCausalLM"),
     "mistral": Decoder("MistralForCausalLM"),
@@ -103,8 +87,3 @@ _KINDS = {
     "qwen3": Decoder("Qwen3ForCausalLM"),
     "megatron": Megatron("MegatronLM", _MEGATRON, package="ptrun.backbone.megatron"),
 }
-
-
-def family(kind: str) -> Decoder:
-    """Return the architecture of a `model_type`."""
-    return _KINDS[kind]

@@ -1,4 +1,4 @@
-"""The classification head that a checkpoint was tuned with, such as that of an NLI model."""
+"""The classification head of a tuned checkpoint, such as an NLI model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ _STORED = {
     "bert": {"linear": "classifier"},
     "albert": {"linear": "classifier"},
 }
-"""Where the head of `...ForSequenceClassification` is, in families whose head has our form."""
+"""Tensors of the head of `...ForSequenceClassification`, where it has our form."""
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A head `Linear(H, C)`, perhaps after a dense layer of its own, and what its rows mean.
+    """A head `Linear(H, C)`, optionally after its own dense layer, and its labels.
 
     Args:
         labels: the names of its C rows.
-        stored: where its parts are in files, `linear` and perhaps `dense`; names without `.weight`.
-        pooler: what it reads, as in `ptrun.readout.pooled_head`.
-        origin: whose it is, in words.
+        stored: tensor names in the files, without `.weight`, of `linear` and optionally `dense`.
+        pooler: the pooler before it, as in `ptrun.readout.pooled_head`.
+        origin: where it comes from, for messages.
     """
 
     labels: Sequence[str]
@@ -37,27 +37,27 @@ class Classifier:
 
     @property
     def entailed(self) -> int | None:
-        """The row of entailment, if it has one."""
-        named = [i for i, label in enumerate(self.labels) if label.lower() in _ENTAILED]
-        return named[0] if named else None
+        """The row of entailment, or None without one."""
+        rows = (i for i, label in enumerate(self.labels) if label.lower() in _ENTAILED)
+        return next(rows, None)
 
     def tensors(self, folder: Path) -> dict[str, Tensor]:
-        """Return its tensors as `linear.weight` and so on."""
-        wanted = {
+        """Return the tensors of the head by `linear.weight` and so on."""
+        names = {
             f"{name}.{kind}": f"{part}.{kind}"
             for part, name in self.stored.items()
             for kind in ("weight", "bias")
         }
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for file in files.weight_files(folder):
             with safe_open(file, "pt") as opened:
-                here = wanted.keys() & set(opened.keys())
-                found |= {wanted[name]: opened.get_tensor(name) for name in here}
-        return found
+                here = names.keys() & set(opened.keys())
+                tensors |= {names[name]: opened.get_tensor(name) for name in here}
+        return tensors
 
 
 def of_config(config: Mapping[str, Any]) -> Classifier | None:
-    """Return what a checkpoint's configuration says of its head; None where it has none of ours."""
+    """Return the head that a configuration describes, or None if it has none of our form."""
     stored = _STORED.get(config.get("model_type", ""))
     tuned = any(a.endswith("ForSequenceClassification") for a in config.get("architectures") or ())
     names = config.get("id2label")

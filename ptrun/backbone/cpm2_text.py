@@ -1,12 +1,12 @@
-"""CPM-2's rules for text: its vocabulary file, text to tokens and back. No torch, no transformers.
+"""CPM-2's vocabulary file and its rules from text to tokens and back. No torch, no transformers.
 
-jieba cuts a text into words; inside a word the longest entry of the vocabulary is taken again and
-again. A space is the token ▂, a newline the token ▃.
+jieba cuts a text into words. Each word is split greedily into the longest entries of the
+vocabulary. A space is the token ▂, a newline the token ▃.
 
-The Chinese-English vocabulary, known by its "##" entries, has two rules more: what continues a word
-without Chinese characters carries "##", and a ▂ between two tokens without Chinese characters is
-left out. The authors' code looks for id 10 there, a comma in this vocabulary; we look for ▂. Which
-spaces were left out cannot be known afterwards: decoding puts one between any two such tokens.
+The Chinese-English vocabulary, recognized by its "##" entries, has two more rules. A token without
+Chinese characters that continues a word carries "##". A ▂ between two tokens without Chinese
+characters is dropped; the authors' code looks for id 10, a comma in this vocabulary. Decoding
+cannot know the dropped spaces and puts one between any two such tokens.
 """
 
 import json
@@ -41,7 +41,7 @@ _CONTROL = re.compile(r"<(s|/s|sep|pad|mask|go|eod|s_\d+)>")
 
 
 def is_cpm2(folder: Path) -> bool:
-    """Tell whether a folder's tokenizer is CPM-2's, from its tokenizer_config.json."""
+    """Return whether the tokenizer_config.json of a folder names CPM-2's tokenizer."""
     file = folder / "tokenizer_config.json"
     if not file.is_file():
         return False
@@ -53,13 +53,13 @@ def is_cpm2(folder: Path) -> bool:
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Return token to id, the number of its line.
+    """Return ids by token; the id is the line number, from 0.
 
     Raises:
-        UserError: no such file, not text, an entry twice, or a special token is missing.
+        UserError: the file is missing, is not text, repeats an entry or lacks a special token.
     """
     if not file.is_file():
-        raise UserError(f"{file}: no such file; expected CPM-2's vocab.txt, one token a line.")
+        raise UserError(f"{file}: no such file; expected CPM-2's vocab.txt, one token per line.")
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -73,19 +73,19 @@ def read_vocabulary(file: Path) -> dict[str, int]:
 
 
 def write_tokenizer(vocabulary: Path, folder: Path) -> None:
-    """Copy a vocabulary into a model's folder, with the file that names its tokenizer."""
+    """Copy a vocabulary into a model folder and write the tokenizer_config.json."""
     shutil.copyfile(vocabulary, folder / "vocab.txt")
     settings = json.dumps({"tokenizer_class": CLASS, "q2b": True}, indent=2)
     (folder / "tokenizer_config.json").write_text(settings + "\n", encoding="utf-8")
 
 
 class Cpm2Text:
-    """Cuts text into tokens of a vocabulary, and puts tokens together again.
+    """Splits text into tokens of a vocabulary and joins tokens to text.
 
     Args:
-        ids: token to id.
-        q2b: turn full-width letters, digits and most signs into half-width ones first, as
-            CPM-2's fine-tuning code does; PPT's code does not.
+        ids: ids by token.
+        q2b: convert full-width letters, digits and most signs to half-width ones first, as CPM-2's
+            fine-tuning code does; PPT's code does not.
     """
 
     def __init__(self, ids: Mapping[str, int], *, q2b: bool):
@@ -94,27 +94,27 @@ class Cpm2Text:
         self._longest = max(map(len, ids))
 
     def tokens(self, text: str) -> list[str]:
-        """Return the tokens of a text; what the vocabulary lacks becomes `<unk>`.
+        """Return the tokens of a text, `<unk>` for characters that the vocabulary lacks.
 
         Raises:
             UserError: jieba is not installed.
         """
         words = _jieba().cut(text.translate(_HALF) if self.q2b else text)
-        found = [token for word in words for token in self.word(word.translate(_MARKS))]
-        return _without_spaces(found) if self.bilingual else found
+        tokens = [token for word in words for token in self.word(word.translate(_MARKS))]
+        return _without_spaces(tokens) if self.bilingual else tokens
 
     def word(self, word: str) -> list[str]:
         """Return the tokens of one word, the longest entry first."""
         if len(word) > LONGEST_WORD:
             return [SPECIAL["unk_token"]]
-        found, start = [], 0
+        tokens, start = [], 0
         while start < len(word):
             token, start = self._first(word, start)
-            found.append(token)
-        return found
+            tokens.append(token)
+        return tokens
 
     def text(self, tokens: Sequence[str]) -> str:
-        """Return the text of tokens; control tokens are shown as they are."""
+        """Return the text of tokens; control tokens stay unchanged."""
         shown = self._joined(tokens) if self.bilingual else "".join(tokens)
         return shown.replace(SPACE, " ").replace(NEWLINE, "\n")
 
@@ -129,7 +129,7 @@ class Cpm2Text:
         return SPECIAL["unk_token"], start + 1
 
     def _joined(self, tokens: Sequence[str]) -> str:
-        """Return tokens as text, with the spaces that were left out."""
+        """Join tokens, with a space where one may have been dropped."""
         parts, before = [], SPACE
         for token in tokens:
             if token != CONTINUES and token.startswith(CONTINUES):
@@ -141,7 +141,7 @@ class Cpm2Text:
 
 
 def _without_spaces(tokens: list[str]) -> list[str]:
-    """Leave out each ▂ between two tokens without Chinese characters."""
+    """Drop each ▂ between two tokens without Chinese characters."""
     return [
         token
         for i, token in enumerate(tokens)
@@ -160,25 +160,24 @@ def _is_foreign(token: str) -> bool:
 
 
 def _is_word(token: str) -> bool:
-    """Tell whether a left-out space may have stood beside a token."""
+    """Return whether a dropped space may have stood beside a token."""
     return _is_foreign(token) and token != NEWLINE and not _CONTROL.fullmatch(token)
 
 
 @cache
 def _jieba() -> Any:
-    """Return jieba's word cutter, loaded in silence."""
+    """Return jieba's word cutter, loaded without messages."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # 0.42.1 has escapes that newer Pythons warn of
             import jieba  # type: ignore[import-untyped]
     except ImportError as error:
         raise UserError(
-            "CPM-2's tokenizer cuts words with jieba, which is not installed.\n"
-            "Type: pip install 'ptrun[zh]'"
+            "CPM-2's tokenizer needs jieba, which is not installed; type pip install 'ptrun[zh]'."
         ) from error
     jieba.setLogLevel(logging.ERROR)
     cutter = jieba.Tokenizer()
-    # jieba's own start leaves a cache in the temporary folder, and trusts one it finds there.
+    # jieba's own start writes a cache to the temporary folder and trusts one that it finds there.
     cutter.FREQ, cutter.total = cutter.gen_pfdict(cutter.get_dict_file())
     cutter.initialized = True
     return cutter

@@ -14,15 +14,15 @@ from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary
 
 
 class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """Tokens of CPM-2, Chinese or Chinese-English; nothing is added before or after a text.
+    """CPM-2's tokenizer, Chinese or Chinese-English; it adds no tokens to a text.
 
-    Special tokens written in a text are found, as elsewhere in transformers; the authors' code
-    takes them for text, and so does `split_special_tokens=True`.
+    Special tokens in a text are recognized, as elsewhere in transformers. The authors' code reads
+    them as text, and so does `split_special_tokens=True`.
 
     Args:
-        vocab_file: one token a line; the line is the id.
-        q2b: turn full-width letters and digits into half-width ones first (see `Cpm2Text`).
-        settings: what every tokenizer of transformers takes.
+        vocab_file: one token per line; the line number is the id.
+        q2b: convert full-width letters and digits to half-width ones first (see `Cpm2Text`).
+        settings: the common options of transformers' tokenizers.
 
     Raises:
         UserError: the vocabulary cannot be read; on encoding, jieba is not installed.
@@ -39,15 +39,15 @@ class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     @property
     def vocab_size(self) -> int:
-        """Return the number of entries, all of which the model has rows for."""
+        """Return the number of entries."""
         return len(self.entries)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return token to id, with tokens that were added later."""
+        """Return ids by token, with tokens that were added later."""
         return self.ids | dict(self.added_tokens_encoder)
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Return the text of tokens, spaces and newlines restored."""
+        """Return the text of tokens, with spaces and newlines."""
         return self.rules.text(tokens)
 
     def save_vocabulary(

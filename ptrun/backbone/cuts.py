@@ -1,7 +1,7 @@
-"""How the tensors of each kind of model are divided over a tensor-parallel group.
+"""How a tensor-parallel group divides the tensors of each kind of model.
 
-Megatron's way: a map into heads or into a feed-forward layer is cut by its outputs (`column`), the
-map out of it by its inputs (`row`); embeddings, norms and T5's relative bias are whole everywhere.
+As in Megatron, a map into heads or into a feed-forward layer is cut by its outputs (`column`) and
+the map out of it by its inputs (`row`). Embeddings, norms and T5's relative bias are replicated.
 """
 
 import re
@@ -17,15 +17,14 @@ from ptrun.errors import UserError
 
 @dataclass(frozen=True)
 class Pattern:
-    """Regular expressions of module paths, whole: which maps are cut, and how.
+    """Regular expressions for full module paths: which maps are cut, and how.
 
     Args:
-        column: cut by outputs, bias too.
-        row: cut by inputs; the bias is whole.
-        fused: cut by outputs in each of three equal pieces (query, key, value in one).
-        output: whether an output head `lm_head` of its own is cut by the vocabulary, if that is a
-            multiple.
-        shared: whole, but used on a rank's own heads: each rank has a part of the gradient.
+        column: cut by outputs, with the bias.
+        row: cut by inputs; the bias is replicated.
+        fused: cut by outputs in each of three equal pieces (query, key and value in one map).
+        output: whether an untied `lm_head` is cut by the vocabulary, if its size is a multiple.
+        shared: replicated but applied to the rank's heads, so each rank has a partial gradient.
     """
 
     column: str
@@ -52,7 +51,7 @@ PATTERNS: Mapping[str, Pattern] = {
     **dict.fromkeys(("gpt2", "blocklm"), _GPT2),
     "megatron": _MEGATRON,
 }
-"""By `model_type`; others are not divided."""
+"""Patterns by `model_type`; other models cannot be divided."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class Cut:
     """How one parameter is divided.
 
     Args:
-        axis: along which, None if every rank has all of it.
-        pieces: equal pieces along it, each of which is cut by itself.
-        turned: whether the file has it transposed (GPT-2's `Conv1D`).
-        summed: whether its gradient is the sum of all ranks'.
+        axis: the axis that is cut, None for a replicated parameter.
+        pieces: number of equal pieces along the axis; each is cut separately.
+        turned: whether the file stores the transpose (GPT-2's `Conv1D`).
+        summed: whether its gradient is the sum over all ranks.
     """
 
     axis: int | None = None
@@ -72,11 +71,12 @@ class Cut:
     summed: bool = False
 
     def part(self, whole: Any, rank: int, size: int) -> Tensor:
-        """Return a rank's part of a tensor, or of a safetensors slice, of which no more is read."""
+        """Return a rank's part of a tensor, or of a safetensors slice without reading the rest."""
         if self.axis is None:
             return self._turn(whole[:])
         axis = 1 - self.axis if self.turned else self.axis
-        piece = _shape(whole)[axis] // self.pieces
+        shape = whole.get_shape() if hasattr(whole, "get_shape") else whole.shape
+        piece = shape[axis] // self.pieces
         width = piece // size
         starts = (index * piece + rank * width for index in range(self.pieces))
         at = (slice(None),) * axis
@@ -84,23 +84,19 @@ class Cut:
         return self._turn(pieces[0] if self.pieces == 1 else torch.cat(pieces, axis))
 
     def joined(self, parts: list[Tensor]) -> Tensor:
-        """Return the tensor as a file has it, of all ranks' parts in their order."""
+        """Return the tensor as stored in a file, from the parts of all ranks in order."""
         if self.axis is None:
             return self._turn(parts[0])
         cut = [part.chunk(self.pieces, self.axis) for part in parts]
-        pieces = [own[index] for index in range(self.pieces) for own in cut]
+        pieces = [part[index] for index in range(self.pieces) for part in cut]
         return self._turn(torch.cat(pieces, self.axis))
 
     def _turn(self, tensor: Tensor) -> Tensor:
         return tensor.t().contiguous() if self.turned else tensor
 
 
-def _shape(whole: Any) -> list[int]:
-    return list(whole.get_shape()) if hasattr(whole, "get_shape") else list(whole.shape)
-
-
 def cut_of(pattern: Pattern, name: str, *, turned: bool = False) -> Cut:
-    """Return how a parameter is divided, by its name."""
+    """Return how the parameter of this name is divided."""
     module, _, last = name.rpartition(".")
     bias, turned = last == "bias", turned and last == "weight"
     if pattern.fused and re.fullmatch(pattern.fused, module):
@@ -114,42 +110,35 @@ def cut_of(pattern: Pattern, name: str, *, turned: bool = False) -> Cut:
 
 
 def pattern_of(config: Any, parts: int) -> Pattern:
-    """Return how models of a transformers configuration are divided over so many ranks.
+    """Return how models of a transformers configuration are divided over `parts` ranks.
 
     Raises:
-        UserError: the kind is not divided, or heads or widths are no multiple of `parts`.
+        UserError: the model type cannot be divided, or a width is not a multiple of `parts`.
     """
     kind = config.model_type
     if kind not in PATTERNS:
         raise UserError(
-            f"hardware.model_parallel={parts}: models of type {kind} are not divided; allowed: "
+            f"hardware.model_parallel={parts}: models of type {kind} cannot be divided; allowed: "
             f"{', '.join(PATTERNS)}.\nType hardware=zero1 (data parallel) or hardware=gpu."
         )
-    odd = {what: count for what, count in _widths(config).items() if count % parts}
-    if odd:
-        told = ", ".join(f"{count} {what}" for what, count in odd.items())
-        divisors = (n for n in range(1, parts) if not any(c % n for c in _widths(config).values()))
+    widths = _widths(config)
+    if odd := [f"{width} {what}" for what, width in widths.items() if width % parts]:
+        divisors = [n for n in range(1, parts) if not any(w % n for w in widths.values())]
         raise UserError(
-            f"hardware.model_parallel={parts}: the backbone has {told}, no multiple of it; use "
-            f"hardware.model_parallel={' or '.join(map(str, divisors))}."
+            f"hardware.model_parallel={parts}: the backbone has {', '.join(odd)}, not a multiple; "
+            f"use hardware.model_parallel={' or '.join(map(str, divisors))}."
         )
     pattern = PATTERNS[kind]
     return replace(pattern, output=pattern.output and config.vocab_size % parts == 0)
 
 
 def _widths(config: Any) -> dict[str, int]:
-    """Return what is cut, by its name for people."""
-    found = {
+    """Return the sizes that are cut, by their names in messages."""
+    names = ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
+    feed_forward = next((width for n in names if (width := getattr(config, n, None))), None)
+    widths = {
         "heads": config.num_attention_heads,
         "key heads": getattr(config, "num_key_value_heads", None),
-        "feed-forward width": _feed_forward(config),
+        "feed-forward width": feed_forward or 4 * config.hidden_size,
     }
-    return {what: int(count) for what, count in found.items() if count}
-
-
-def _feed_forward(config: Any) -> int:
-    named = (
-        getattr(config, name, None) for name in ("d_ff", "n_inner", "ffn_dim", "intermediate_size")
-    )
-    width = next((width for width in named if width), None)
-    return int(width or 4 * config.hidden_size)
+    return {what: int(width) for what, width in widths.items() if width}

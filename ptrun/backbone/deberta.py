@@ -1,8 +1,8 @@
-"""DeBERTa's disentangled attention, versions 1 and 2, with prefixes; the library has no interface.
+"""DeBERTa's disentangled attention (He et al. 2021), versions 1 and 2, with prefixes.
 
-He et al. 2021. As in P-tuning v2's private copy, prefix keys get no relative-position bias and the
-usual scale 1 / sqrt(d x (1 + number of bias types)). The dropout on the table of relative
-positions, one draw for a whole batch, is left out: rows must not depend on each other.
+As in the code of P-tuning v2, prefix keys get no relative-position bias and the usual scale
+1 / sqrt(d x (1 + number of bias types)). The dropout on the table of relative positions is omitted:
+it is one draw for a whole batch, but rows must not depend on each other.
 """
 
 import functools
@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.attention import extend, joined
-from ptrun.backbone.dropout import drop
 from ptrun.backbone.injection import link_of
 
 
 def wrap(layers: Any) -> None:
-    """Let the attention of each layer read prefixes."""
+    """Make the attention of each layer read prefixes."""
     for layer in layers:
         module = layer.attention.self
         module.forward = functools.partial(_attend, module)
@@ -43,20 +42,19 @@ def _attend(
         extended = extend(mask, prefix, key)
         assert extended is not None
         mask = extended
-        own = torch.matmul(query, prefix.key.to(query.dtype).transpose(2, 3))
-        scores = torch.cat([own, scores], dim=-1)
+        prefixed = torch.matmul(query, prefix.key.to(query.dtype).transpose(2, 3))
+        scores = torch.cat([prefixed, scores], dim=-1)
         value = joined(prefix, key, value)[1]
     scores = _mixed(module, "head_logits_proj", scores)
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
     if module.training:
-        keys, p = link.injection.keys, module.dropout.p
-        weights = drop(weights, keys, link.dropout_site, p, length)
+        weights = link.drop(weights, module.dropout.p, length)
     weights = _mixed(module, "head_weights_proj", weights)
     return torch.matmul(weights, value).transpose(1, 2).flatten(2), None
 
 
 def _mixed(module: nn.Module, name: str, scores: Tensor) -> Tensor:
-    """Return scores after a "talking heads" projection, where the model has one."""
+    """Return scores after a "talking heads" projection, if the model has one."""
     projection = getattr(module, name, None)
     if projection is None:
         return scores
@@ -84,23 +82,18 @@ def _parts(
 
 
 def projected(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values `[B, heads, T, d]` of either version."""
-    return _first(module, hidden) if hasattr(module, "in_proj") else _second(module, hidden)
+    """Return queries, keys and values `[B, heads, T, d]` of either version.
 
-
-def _first(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Version 1: one projection, heads first; queries and values have a bias of their own."""
+    Version 1 has one projection, heads first, and separate biases of queries and values.
+    """
+    if not hasattr(module, "in_proj"):
+        shape = (*hidden.shape[:2], module.num_attention_heads, -1)
+        maps = (module.query_proj, module.key_proj, module.value_proj)
+        query, key, value = (project(hidden).view(shape).transpose(1, 2) for project in maps)
+        return query, key, value
     query, key, value = module.transpose_for_scores(module.in_proj(hidden)).chunk(3, dim=-1)
     query_bias, value_bias = (
         module.transpose_for_scores(bias[None, None]).to(hidden.dtype)  # the library keeps fp32
         for bias in (module.q_bias, module.v_bias)
     )
     return query + query_bias, key, value + value_bias
-
-
-def _second(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Version 2: three projections."""
-    shape = (*hidden.shape[:2], module.num_attention_heads, -1)
-    projections = (module.query_proj, module.key_proj, module.value_proj)
-    query, key, value = (p(hidden).view(shape).transpose(1, 2) for p in projections)
-    return query, key, value

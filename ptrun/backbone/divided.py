@@ -1,9 +1,9 @@
-"""Loads a model of which each rank of a tensor-parallel group holds a part, by DeepSpeed's AutoTP.
+"""Loads one rank's part of a model that a tensor-parallel group divides with DeepSpeed's AutoTP.
 
-The model is made without weights, cut, and only then filled from safetensors files, of which a
-rank reads its own slices: none ever holds the whole. AutoTP alone would make it whole first (0.19).
-Differences to AutoTP's own ways: T5's relative bias stays whole, and each rank takes its heads'
-columns; so its gradient is whole everywhere and `requires_grad` is what it was.
+The model is built without weights and cut. Each rank then reads only its slices of the safetensors
+files, so no rank ever holds the whole model; AutoTP alone would load it whole first (0.19). Unlike
+in AutoTP, T5's relative bias is replicated and each rank uses the columns of its heads. So every
+rank has its whole gradient, and `requires_grad` does not change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from ptrun.backbone.cuts import Cut, Pattern, cut_of, pattern_of
 from ptrun.backbone.division import Division
 
 _OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
-"""BERT's first checkpoints have other names for LayerNorm's tensors."""
+"""BERT's first checkpoints use other names for the tensors of LayerNorm."""
 
 
 def load(
@@ -31,13 +31,13 @@ def load(
     division: Division,
     dtype: torch.dtype,
 ) -> tuple[Any, dict[int, Cut], set[str]]:
-    """Return a rank's part of a model, how each parameter is cut, and what the files lack.
+    """Return a rank's part of a model, the cuts by parameter id, and the names the files lack.
 
-    Cuts are by the identity of the parameter, which keeps it whatever device or type it gets.
-    `own_output` tells whether a T5 has an output matrix of its own.
+    A parameter keeps its id when its device or dtype changes. `own_output` is True for a T5 with an
+    untied output matrix.
 
     Raises:
-        UserError: such a model cannot be divided so.
+        UserError: the model cannot be divided over the group.
     """
     pattern = pattern_of(config, division.size)
     with _parameters_without_storage():
@@ -58,7 +58,7 @@ def load(
 
 @contextmanager
 def _parameters_without_storage() -> Iterator[None]:
-    """Put new parameters on the meta device; buffers, which no file holds, are really made."""
+    """Put new parameters on the meta device; buffers get real values, since files lack them."""
     from transformers.initialization import no_init_weights
 
     register = nn.Module.register_parameter
@@ -76,19 +76,19 @@ def _parameters_without_storage() -> Iterator[None]:
 
 
 def _turn_conv1d(model: nn.Module) -> set[str]:
-    """Put linear maps in place of GPT-2's transposed ones, which AutoTP does not cut."""
+    """Replace GPT-2's transposed maps, which AutoTP does not cut; return their names."""
     from transformers.pytorch_utils import Conv1D
 
-    found = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}
-    for name, module in found.items():
+    transposed = {name: m for name, m in model.named_modules() if isinstance(m, Conv1D)}
+    for name, module in transposed.items():
         parent, _, child = name.rpartition(".")
         inputs, outputs = module.weight.shape
         setattr(model.get_submodule(parent), child, nn.Linear(inputs, outputs, device="meta"))
-    return set(found)
+    return set(transposed)
 
 
 def _cut(model: Any, pattern: Pattern, division: Division) -> None:
-    """Let AutoTP put its layers in place of the maps that are cut."""
+    """Replace the maps that are cut by AutoTP's layers."""
     from deepspeed.module_inject.auto_tp import AutoTP
     from deepspeed.module_inject.autotp_config import AutoTPConfig
     from deepspeed.module_inject.layers import set_autotp_mode
@@ -118,20 +118,16 @@ def _cut(model: Any, pattern: Pattern, division: Division) -> None:
     autotp.set_tensor_parallel_config(division.size, division.group)
     autotp.update_linear_policies()
     autotp._replace_module(model)
-    _tell_widths(model, division)
+    _set_widths(model, division)
 
 
-def _tell_widths(model: nn.Module, division: Division) -> None:
-    """Tell modules what their part of the width is, where AutoTP does not."""
-
-    def own_heads(_module: nn.Module, _arguments: object, bias: Tensor) -> Tensor:
-        return division.own(bias, -1)
-
+def _set_widths(model: nn.Module, division: Division) -> None:
+    """Set the rank's widths where AutoTP does not."""
     for name, module in model.named_modules():
         if hasattr(module, "split_size"):  # GPT-2's width of one of query, key and value
             module.split_size //= division.size
         if name.endswith("relative_attention_bias"):
-            module.register_forward_hook(own_heads)
+            module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
 
 
 def _fill(
@@ -141,48 +137,45 @@ def _fill(
     division: Division,
     dtype: torch.dtype,
 ) -> set[str]:
-    """Read this rank's slice of every parameter; return the names that no file has."""
+    """Read this rank's slice of every parameter; return the names that the files lack."""
     missing = set()
     where = {name: f for f in files.weight_files(folder) for name in files.tensor_table(f)}
     base = getattr(model, "base_model_prefix", "")
-    for name, places in _owners(model).items():
+    for places in _tied_names(model):
+        name = places[0]
         stored = next((n for n in _spellings(places, base) if n in where), None)
         if stored is None:
             missing.add(name)
-            own = torch.zeros_like(model.get_parameter(name), device="cpu")
+            part = torch.zeros_like(model.get_parameter(name), device="cpu")
         else:
-            own = _slice(where[stored], stored, cuts[name], division, dtype)
-        _put(model, places, nn.Parameter(own.to(division.device, dtype)))
+            part = _slice(where[stored], stored, cuts[name], division, dtype)
+        parameter = nn.Parameter(part.to(division.device, dtype))
+        for place in places:
+            module, _, last = place.rpartition(".")
+            setattr(model.get_submodule(module), last, parameter)
     return missing
 
 
 def _slice(file: Path, name: str, cut: Cut, division: Division, dtype: torch.dtype) -> Tensor:
-    """Read a rank's slice; the file is mapped for one tensor, since what is mapped stays held."""
+    """Read a rank's slice; the file is opened per tensor, since mapped memory stays in use."""
     with safe_open(file, "pt") as opened:
         part = cut.part(opened.get_slice(name), division.rank, division.size)
         return part.to(division.device, dtype, copy=True)
 
 
-def _owners(model: nn.Module) -> dict[str, list[str]]:
-    """Return every name of each parameter by its first; tied ones have several."""
-    first: dict[int, str] = {}
-    names: dict[str, list[str]] = {}
+def _tied_names(model: nn.Module) -> list[list[str]]:
+    """Return all names of each parameter; tied ones have several."""
+    names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(first.setdefault(id(parameter), name), []).append(name)
-    return names
-
-
-def _put(model: nn.Module, places: Sequence[str], parameter: nn.Parameter) -> None:
-    for place in places:
-        module, _, last = place.rpartition(".")
-        setattr(model.get_submodule(module), last, parameter)
+        names.setdefault(id(parameter), []).append(name)
+    return list(names.values())
 
 
 def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
-    """Return the names a file may have for a parameter: with and without the body's, old ones."""
+    """Return possible names of a parameter in files: with and without the base prefix, old ones."""
     for name in names:
-        for own in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
-            yield own
+        for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
+            yield spelling
             for new, old in _OLD_NAMES:
-                if own.endswith(new):
-                    yield own.removesuffix(new) + old
+                if spelling.endswith(new):
+                    yield spelling.removesuffix(new) + old

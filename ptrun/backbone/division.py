@@ -1,4 +1,4 @@
-"""A rank's place in a tensor-parallel group, and its part of what every rank has whole."""
+"""A rank of a tensor-parallel group, and how tensors are split and gathered over the group."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,10 @@ class Division:
     """One of `size` ranks that hold a model together.
 
     Args:
-        rank: its place, from 0.
-        size: ranks in the group.
-        group: their process group.
-        device: where the rank's part is.
+        rank: rank in the group, from 0.
+        size: number of ranks in the group.
+        group: the process group.
+        device: device of the rank's part.
     """
 
     rank: int
@@ -25,49 +25,43 @@ class Division:
     device: str
 
     def own(self, whole: Tensor, axis: int) -> Tensor:
-        """Return this rank's part of a tensor along an axis; the whole gets its whole gradient."""
-        own: Tensor = _Own.apply(whole, axis, self)  # type: ignore[no-untyped-call]
-        return own
+        """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""
+        part: Tensor = _exchange(_part, _gather, whole, axis, self)
+        return part
 
     def whole(self, own: Tensor, axis: int) -> Tensor:
-        """Return the tensor of which each rank has a part; each gets its part of the gradient."""
-        whole: Tensor = _Whole.apply(own, axis, self)  # type: ignore[no-untyped-call]
+        """Return the tensor gathered from all ranks; backward keeps this rank's gradient."""
+        whole: Tensor = _exchange(_gather, _part, own, axis, self)
         return whole
 
     def first(self, width: int) -> int:
-        """Return where this rank's part begins, given how wide it is."""
+        """Return where this rank's part begins if each part is `width` wide."""
         return self.rank * width
 
 
-class _Whole(torch.autograd.Function):
-    """Put all ranks' parts together; backward, each keeps its part of what all have alike."""
+class _Exchange(torch.autograd.Function):
+    """Applies `there` to a tensor, and `back` to its gradient in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, axis: int, division: Division) -> Tensor:
-        ctx.width, ctx.axis, ctx.division = own.shape[axis], axis, division
-        parts = [torch.empty_like(own) for _ in range(division.size)]
-        torch.distributed.all_gather(parts, own.contiguous(), group=division.group)
-        return torch.cat(parts, dim=axis)
+    def forward(ctx: Any, there: Any, back: Any, x: Tensor, axis: int, division: Division) -> Any:
+        ctx.back, ctx.axis, ctx.division = back, axis, division
+        return there(x, axis, division)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        start = ctx.division.first(ctx.width)
-        return gradients[0].narrow(ctx.axis, start, ctx.width).contiguous(), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, ctx.back(gradients[0], ctx.axis, ctx.division), None, None
 
 
-class _Own(torch.autograd.Function):
-    """Cut a replicated tensor; backward, every rank's part of the gradient is put together."""
+_exchange: Any = _Exchange.apply
 
-    @staticmethod
-    def forward(ctx: Any, whole: Tensor, axis: int, division: Division) -> Tensor:
-        width = whole.shape[axis] // division.size
-        ctx.shape, ctx.axis, ctx.division = whole.shape, axis, division
-        return whole.narrow(axis, division.first(width), width).contiguous()
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        whole = gradients[0].new_zeros(ctx.shape)
-        width = gradients[0].shape[ctx.axis]
-        whole.narrow(ctx.axis, ctx.division.first(width), width).copy_(gradients[0])
-        torch.distributed.all_reduce(whole, group=ctx.division.group)
-        return whole, None, None
+def _part(whole: Tensor, axis: int, division: Division) -> Tensor:
+    width = whole.shape[axis] // division.size
+    return whole.narrow(axis, division.first(width), width).contiguous()
+
+
+def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
+    part = part.contiguous()
+    parts = [torch.empty_like(part) for _ in range(division.size)]
+    torch.distributed.all_gather(parts, part, group=division.group)
+    return torch.cat(parts, dim=axis)

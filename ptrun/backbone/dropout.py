@@ -1,16 +1,18 @@
-"""Dropout as a pure function of (row key, site, cell), in place of a stream of random numbers.
+"""Dropout as a pure function of (row key, site, cell), without a random number generator.
 
-A row's mask does not depend on which rows share its batch, how far they are padded, or what ran
-before. So micro-batches, populations, resumed runs and engines all see the same dropout.
+The mask of a row does not depend on the other rows of its batch, on padding, or on earlier steps.
+So micro-batches, populations, resumed runs and engines all get the same dropout.
 """
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.division import Division
+if TYPE_CHECKING:
+    from ptrun.backbone.injection import Injection
 
 _GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 _PRIMES = (73856093, 19349663, 83492791)
@@ -37,9 +39,8 @@ def keep(
 ) -> Tensor:
     """Return a bool mask `[B, *shape]`, False with probability `p`, for up to three axes.
 
-    `origin` is subtracted from the index along the last axis, so that cells keep their mask when
-    a prefix of another length stands before them. `start` is added along the first axis: where the
-    heads of a rank begin.
+    `origin` is subtracted from the index along the last axis, so cells keep their mask behind a
+    prefix of any length. `start`, the first head of a rank, is added along the first axis.
     """
     low = (keys & 0x7FFFFFFF).to(torch.int32)
     high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
@@ -61,7 +62,7 @@ def drop(
 ) -> Tensor:
     """Return `x [B, ...]` with cells dropped and the rest scaled by `1 / (1 - p)`.
 
-    `keys` None means evaluation: `x` itself.
+    Without keys, in evaluation, return `x` unchanged.
     """
     if keys is None or p == 0.0:
         return x
@@ -69,32 +70,25 @@ def drop(
 
 
 class KeyedDropout(nn.Module):
-    """Takes the place of an `nn.Dropout` inside a backbone; reads the keys of the current pass.
+    """Replaces an `nn.Dropout` of a backbone; uses the keys of the current pass.
 
-    `cut` says that a rank of a tensor-parallel group has its own part of the last axis.
+    `cut` is True if each rank of a tensor-parallel group has a part of the last axis.
     """
 
     cut: bool = False
 
-    def __init__(self, p: float, site: int, slot: "Slot"):
+    def __init__(self, p: float, site: int, injection: "Injection"):
         super().__init__()
-        self.p, self.site, self.slot = p, site, slot
+        self.p, self.site, self.injection = p, site, injection
 
-    def forward(self, x: Tensor, origin: int = 0) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Return `x [B, ...]` with this site's cells dropped."""
-        if self.cut and self.slot.division:
-            origin -= self.slot.division.first(x.shape[-1])
-        return drop(x, self.slot.keys, self.site, self.p, origin)
+        division = self.injection.division if self.cut else None
+        origin = -division.first(x.shape[-1]) if division else 0
+        return drop(x, self.injection.keys, self.site, self.p, origin)
 
 
-class Slot:
-    """Where a backbone keeps the dropout keys of the pass it is in, and its rank's division."""
-
-    keys: Tensor | None = None
-    division: Division | None = None
-
-
-def install(model: nn.Module, slot: Slot) -> None:
+def install(model: nn.Module, injection: "Injection") -> None:
     """Replace every `nn.Dropout` of a model, numbering the sites in module order."""
     sites = [
         (parent, name)
@@ -103,6 +97,6 @@ def install(model: nn.Module, slot: Slot) -> None:
         if isinstance(child, nn.Dropout)
     ]
     for site, (parent, name) in enumerate(sites):
-        made = KeyedDropout(getattr(parent, name).p, site, slot)
-        made.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops what it has made wide
-        setattr(parent, name, made)
+        dropout = KeyedDropout(getattr(parent, name).p, site, injection)
+        dropout.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops its wide states
+        setattr(parent, name, dropout)

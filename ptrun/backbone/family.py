@@ -1,8 +1,9 @@
-"""What a model family is to a backbone, and which family a configuration belongs to."""
+"""The model families, and which family a configuration belongs to."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,67 +18,66 @@ _MODULES = {
     "infilling": ("blocklm",),
 }
 WRITING = ("seq2seq", "infilling")
-"""Families whose answer is written apart from the text, given as to a decoder."""
+"""Families that write the answer separately from the text: it is passed as decoder input."""
 FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kinds}
-"""Family by `model_type`; each is the file of its name."""
+"""Family by `model_type`; each family is a module of this package with a table `KINDS`."""
 
 
-class Family(Protocol):
-    """How models of one `model_type` are loaded, wired and run.
+@dataclass(frozen=True)
+class Family:
+    """How models of one `model_type` are loaded, connected and run; families are its subclasses.
 
-    `library` names the class in `package` that holds body and output head, `head` (or in some
-    checkpoints `other_head`) its head; `pooler` says whether there is a place for a pooler,
-    `has_pooler` whether pre-training trains one;
-    `attention` the library's attention to ask for, where ours cannot be registered.
+    Args:
+        library: name of the class in `package` that holds the body and the output head.
+        paths: where the layers are.
+        head: attribute of the output head; some checkpoints have `other_head` instead.
+        name: name of the family.
+        has_pooler: whether pre-training trains a pooler.
+        pooler: whether the model can have a pooler.
+        attention: the library's attention to use where ours cannot be registered.
     """
 
-    name: str
     library: str
-    package: str
-    head: str
-    other_head: str | None
-    has_pooler: bool
-    pooler: bool
-    attention: str | None
+    paths: Paths
+    head: str = "lm_head"
+    name: str = ""
+    package: str = "transformers"
+    other_head: str | None = None
+    has_pooler: bool = False
+    pooler: bool = False
+    attention: str | None = None
 
     def shape(self, config: Any) -> Shape:
-        """Return the sizes that a transformers configuration gives."""
+        """Return the sizes from a transformers configuration."""
+        raise NotImplementedError
 
     def prepare(self, model: Any, injection: Injection) -> None:
-        """Connect a model's layers to the current pass."""
-
-    def body(self, model: Any) -> Any:
-        """Return the model without its output head."""
-
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states of the stack that answers."""
-
-    def logits(self, model: Any, hidden: Tensor) -> Tensor:
-        """Return the head's output at chosen positions, `[K, H] -> [K, V]`."""
-
-    def counted(self, model: Any) -> list[nn.Parameter]:
-        """Return the parameters of the published size."""
-
-
-class OneStack:
-    """What families with one stack of layers, at `paths`, have in common."""
-
-    paths: Paths
-
-    def prepare(self, model: Any, injection: Injection) -> None:
-        """Connect a model's layers to the current pass."""
+        """Connect the layers of a model to the current pass."""
         wire(self.body(model), self.paths, injection)
 
     def body(self, model: Any) -> Any:
         """Return the model without output head and pooler."""
         return model.base_model
 
+    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+        """Return the last hidden states: `[B, S, H]` with a decoder input, else `[B, T, H]`."""
+        raise NotImplementedError
+
+    def logits(self, model: Any, hidden: Tensor) -> Tensor:
+        """Return the output of the head, `[K, H] -> [K, V]`."""
+        logits: Tensor = getattr(model, self.head)(hidden)
+        return logits
+
+    def counted(self, model: Any) -> list[nn.Parameter]:
+        """Return the parameters that make up the published size; tied ones count once."""
+        return list(model.parameters())
+
 
 def family_of(name: str, config: Mapping[str, Any]) -> Family:
     """Return the family of a configuration.
 
     Raises:
-        UserError: its model type is none that is supported.
+        UserError: the model type is not supported.
     """
     kind = config.get("model_type")
     if kind not in FAMILY_OF:
@@ -85,12 +85,12 @@ def family_of(name: str, config: Mapping[str, Any]) -> Family:
             f"backbone={name}: model type {kind!r} is not supported; "
             f"allowed: {', '.join(FAMILY_OF)}."
         )
-    found: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").family(kind)
-    return found
+    family: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").KINDS[kind]
+    return family
 
 
 def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
-    """Return raw word embeddings `[B, T, H]`, given or looked up."""
+    """Return raw word embeddings `[B, T, H]`, from the input or looked up."""
     if given.embeddings is not None:
         return given.embeddings
     words: Tensor = model.get_input_embeddings()(given.ids)
@@ -98,6 +98,6 @@ def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
 
 
 def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:
-    """Return position ids `[B, T]`: real tokens in order, whichever side is padded; then shift."""
+    """Return position ids `[B, T]`: they count real tokens, on any padding side, plus the shift."""
     positions = (mask.long().cumsum(dim=1) - 1).clamp(min=0)
     return positions if shift is None else positions + shift[:, None]

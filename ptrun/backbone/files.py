@@ -1,4 +1,4 @@
-"""Where a backbone's files are, what they are, and which we refuse. No torch here."""
+"""Finds, reads and checks the files of a backbone, without torch."""
 
 import hashlib
 import json
@@ -11,23 +11,23 @@ from ptrun.hub import go_offline_if_unreachable
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
-"""What names the folder of ranks, in the checkpoints of GLM and CPM-2."""
+"""Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _SAMPLES, _SAMPLE_BYTES, _WHOLE_BYTES = 8, 2**16, 2**26
 
 
 def locate(shipped: str | None, path: str | None) -> Path | None:
-    """Return the local folder of a backbone, or None while it is only on the hub.
+    """Return the local folder of a backbone, or None for a hub model.
 
     Raises:
-        UserError: the folder is not there, or holds no safetensors model or a damaged one.
+        UserError: the folder does not exist, has no safetensors model, or has a damaged one.
     """
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
     if kind := _to_import(folder):
         raise UserError(
-            f"backbone.path={folder}: a checkpoint of other code; turn it into a model folder once:"
+            f"backbone.path={folder} is a checkpoint of another library; convert it once:"
             f"\nptrun import {kind} {folder} --out DIR"
         )
     if not (folder / "config.json").is_file():
@@ -41,42 +41,38 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
 
 
 def _to_import(folder: Path) -> str | None:
-    """Return what `ptrun import` calls a folder's checkpoint, None for a folder to load."""
+    """Return the kind that `ptrun import` needs for a checkpoint, None for a model folder."""
     merged = all((folder / name).is_file() for name in ("model.pt", "dict.txt"))
     if merged or any(folder.glob("model-model_part-*.pt")):
         return "megatron"
     config = folder / "config.json"
+    if config.is_file():  # GLM-4 has the same model type, but not GLM's two position tables
+        return "glm" if b'"block_position_encoding"' in config.read_bytes() else None
     ranks = [*folder.glob("mp_rank_*.pt"), *(folder / name for name in LATEST)]
-    if not config.is_file() and any(file.is_file() for file in ranks):
-        return "glm|cpm2"
-    # GLM-4 has the same model type, but not GLM's two position tables.
-    return (
-        "glm" if config.is_file() and b'"block_position_encoding"' in config.read_bytes() else None
-    )
+    return "glm|cpm2" if any(file.is_file() for file in ranks) else None
 
 
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a folder.
 
     Raises:
-        UserError: there are none; pickled weights (`*.bin`, `*.pt`) are refused by name.
+        UserError: there are none; the message names pickled weights (`*.bin`, `*.pt`).
     """
-    found = sorted(folder.glob("*.safetensors"))
-    if found:
-        return found
+    if weights := sorted(folder.glob("*.safetensors")):
+        return weights
     pickled = [file.name for file in folder.iterdir() if file.suffix in {".bin", ".pt", ".pkl"}]
     reason = f"{', '.join(pickled)} may run code when opened" if pickled else "no weights"
     raise UserError(
-        f"backbone.path={folder}: {reason}; only safetensors are read.\n"
-        "Convert once, where you trust the file: model.save_pretrained(FOLDER)."
+        f"backbone.path={folder}: {reason}; ptrun reads only safetensors.\n"
+        "Convert a file that you trust once, with model.save_pretrained(FOLDER)."
     )
 
 
 def fetch(hub: str, revision: str | None) -> Path:
-    """Download (or find in the cache) a hub model and return its folder.
+    """Download a hub model, unless it is cached, and return its folder.
 
     Raises:
-        UserError: the hub cannot be reached and the model is not cached.
+        UserError: the download fails, or the model has no safetensors.
     """
     go_offline_if_unreachable()
     from huggingface_hub import snapshot_download
@@ -87,14 +83,14 @@ def fetch(hub: str, revision: str | None) -> Path:
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).splitlines()[0][:120]
         raise UserError(
-            f"cannot get backbone {hub} from the hub ({reason}).\n"
+            f"cannot download backbone {hub} from the hub ({reason}).\n"
             "Type backbone.path=FOLDER for a local copy, or backbone=pocket_bert."
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"{hub} has no safetensors at revision {revision}, and pickled weights are not read.\n"
-            "Name a revision that has them (often refs/pr/1, made by the hub's converter) as\n"
-            "backbone.revision=..., or convert it once: model.save_pretrained(FOLDER)."
+            f"{hub} has no safetensors at revision {revision}; pickled weights are not read.\n"
+            "Type backbone.revision=... with a revision that has them (often refs/pr/1, of the\n"
+            "hub's converter), or convert it once with model.save_pretrained(FOLDER)."
         )
     return folder
 
@@ -103,7 +99,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return a folder's config.json.
 
     Raises:
-        UserError: it is not JSON, or asks for code of its own (`auto_map`).
+        UserError: it is not JSON, or needs remote code (`auto_map`).
     """
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -111,22 +107,21 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder / 'config.json'}: not JSON ({error.msg}).") from error
     if "auto_map" in config:
         raise UserError(
-            f"backbone.path={folder}: needs remote code (auto_map), which is never run."
+            f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
         )
     return config
 
 
 def tensor_table(file: Path) -> dict[str, Any]:
-    """Return a safetensors header: tensor name to dtype, shape and byte range.
+    """Return the header of a safetensors file: dtype, shape and byte range by tensor name.
 
     Raises:
         UserError: the file is not a safetensors file.
     """
     try:
         with file.open("rb") as opened:
-            header: dict[str, Any] = json.loads(
-                opened.read(int.from_bytes(opened.read(8), "little"))
-            )
+            size = int.from_bytes(opened.read(8), "little")
+            header: dict[str, Any] = json.loads(opened.read(size))
     except (json.JSONDecodeError, UnicodeDecodeError, MemoryError, OverflowError) as error:
         raise UserError(f"{file}: damaged, or not a safetensors file.") from error
     header.pop("__metadata__", None)
@@ -134,9 +129,9 @@ def tensor_table(file: Path) -> dict[str, Any]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 16 hex over the configuration and the weights.
+    """Return a hash (16 hex digits) of the configuration and the weights.
 
-    Files up to 64 MiB are read whole; of larger ones the tensor table and 8 samples of 64 KiB.
+    Files up to 64 MiB are hashed whole; larger ones by their header and 8 samples of 64 KiB.
     """
     hashed = hashlib.sha256(json.dumps(read_config(folder), sort_keys=True).encode())
     for file in weight_files(folder):
@@ -146,7 +141,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def _sample(file: Path) -> bytes:
-    """Return the tensor table and the first bytes of a few tensors."""
+    """Return the header of a file and the first bytes of a few tensors."""
     table = tensor_table(file)
     names = sorted(table)
     with file.open("rb") as opened:
@@ -159,9 +154,9 @@ def _sample(file: Path) -> bytes:
 
 
 def device_map(device: str) -> dict[str, str] | None:
-    """Return what makes transformers read weights straight onto a device; None where it cannot.
+    """Return the `device_map` that loads weights directly onto a device, or None.
 
-    It asks for accelerate there (5.23). Without it, the host's memory holds them once, in their
-    final precision.
+    This needs accelerate (5.23). Without it, host memory holds the weights once, in their final
+    precision.
     """
     return {"": device} if device != "cpu" and find_spec("accelerate") else None

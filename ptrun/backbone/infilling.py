@@ -1,12 +1,12 @@
 """The blank infillers: GLM-2B and GLM-10B.
 
-One stack reads the text both ways and after it, left to right, what is written in its blank. So
-the text is the input, and the answer is given as to a decoder: it begins with <|startofpiece|>,
-sees all of the text and is not seen by it. The blank is the token of type 1; its position is that
-of every token of the answer. Prefixes are seen by all.
+One stack reads the text in both directions, then the answer in the text's blank left to right. The
+answer is passed as decoder input and starts with <|startofpiece|>. It sees the whole text; the text
+does not see it. The blank is the token of type 1, and every token of the answer has its position.
+All tokens see the prefixes.
 
-An answer follows its text at once and padding comes last: where a token stands, and so its dropout,
-does not depend on the other rows.
+The answer follows its text directly and padding comes last. So the place of a token, and with it
+its dropout, does not depend on the other rows.
 """
 
 from dataclasses import replace
@@ -21,14 +21,14 @@ from ptrun.backbone.family import raw_words, read_order
 
 
 class Infiller(Decoder):
-    """The one architecture of the family: a GPT-2 that reads the text both ways."""
+    """The one architecture of the family: a GPT-2 that reads the text in both directions."""
 
     def shape(self, config: Any) -> Shape:
-        """Return the sizes; the last row of positions is for an objective that is not used."""
+        """Return the sizes; the last row of the position table serves an unused objective."""
         return replace(super().shape(config), positions=config.n_positions - 1)
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states of the answer `[B, S, H]`, or without one the text's."""
+        """Return the last hidden states of the answer `[B, S, H]`, or of the text alone."""
         places, words = read_order(given.mask, given.shift), raw_words(model, given)
         inside, answer, width = torch.zeros_like(places), given.decoder, given.mask.shape[1]
         if answer is None:
@@ -41,16 +41,15 @@ class Infiller(Decoder):
         order = real.logical_not().byte().argsort(dim=1, stable=True)
         words, places, inside, real = (_moved(t, order) for t in (words, places, inside, real))
         seen = both_ways(real, given.mask.sum(dim=1)[:, None, None])
-        made = _read(model, words, places, inside, seen)
-        return _moved(made, order.argsort(dim=1)[:, width:])
+        hidden = _read(model, words, places, inside, seen)
+        return _moved(hidden, order.argsort(dim=1)[:, width:])
 
 
 def both_ways(seen: Tensor, border: Tensor | int) -> Tensor:
-    """Return what each token sees, `[B, 1, L, L]`, of texts that end at a border.
+    """Return what each token sees, `[B, 1, L, L]`, for rows whose text ends at `border`.
 
-    `seen [B, L]` says which tokens are real. Those of the text are seen by all, those of the answer
-    by what comes after them. Padding sees itself too: a row of scores with nothing to see would be
-    no number.
+    `seen [B, L]` is True at real tokens. All tokens see the text; an answer token is seen only by
+    those after it. Padding sees itself too: a softmax over no keys is NaN.
     """
     place = torch.arange(seen.shape[1], device=seen.device)
     reached = (place < border) | (place <= place[:, None])
@@ -59,8 +58,8 @@ def both_ways(seen: Tensor, border: Tensor | int) -> Tensor:
 
 
 def _read(model: Any, words: Tensor, places: Tensor, inside: Tensor, seen: Tensor) -> Tensor:
-    made = model.hidden(words, places, inside, attention_mask=seen, use_cache=False)
-    hidden: Tensor = made.last_hidden_state
+    output = model.hidden(words, places, inside, attention_mask=seen, use_cache=False)
+    hidden: Tensor = output.last_hidden_state
     return hidden
 
 
@@ -70,12 +69,11 @@ def _moved(cells: Tensor, order: Tensor) -> Tensor:
 
 
 def _blank(given: BackboneInput, places: Tensor) -> Tensor:
-    """Return the position of each row's blank `[B]`; without one, of the text's last token."""
-    if given.types is None:
-        return (places * given.mask).amax(dim=1)
-    return (places * (given.types == 1)).amax(dim=1)
+    """Return the position of each row's blank `[B]`, or of its last token if it has no types."""
+    cells = given.mask if given.types is None else given.types == 1
+    return (places * cells).amax(dim=1)
 
 
-def family(kind: str) -> Infiller:
-    """Return the architecture of a `model_type`."""
-    return Infiller("BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm")
+KINDS = {
+    "blocklm": Infiller("BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm")
+}

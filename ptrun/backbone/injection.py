@@ -1,4 +1,4 @@
-"""What the modules of a backbone inject in the pass they are in: prefixes, edits, dropout keys."""
+"""The prefixes, edits and dropout keys that a backbone's modules use in the current pass."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,29 +8,33 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix, Site
-from ptrun.backbone.dropout import Slot
+from ptrun.backbone.division import Division
+from ptrun.backbone.dropout import drop
 
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
-_KINDS = ("attention", "cross")
-_HEADS = 1  # the axis of heads in a prefix
+_HEADS = 1  # the axis of heads in a prefix and in attention weights
 
 
-class Injection(Slot):
-    """The input of the current pass, where attention, dropout and hooks can see it.
+class Injection:
+    """The input of the current pass and its dropout keys, for attention, dropout and hooks.
 
-    `unit` is what the backbone divides its residual stream by (`ptrun.backbone.residual`).
+    `unit` is the divisor of the backbone's residual stream (`ptrun.backbone.residual`).
     """
 
     given: BackboneInput | None = None
+    keys: Tensor | None = None
     unit: float = 1.0
+
+    def __init__(self, division: Division | None = None):
+        self.division = division
 
     def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
         """Return the half of the input that a stack reads."""
         return self.given.decoder if self.given and reader == "decoder" else self.given
 
     def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
-        """Return hidden states as the edit of a site leaves them."""
+        """Return hidden states after the edit of a site, if there is one."""
         half = self.read_by(reader)
         edits = half.edits if half else None
         if not edits or site not in edits:
@@ -42,7 +46,7 @@ class Injection(Slot):
 
     @contextmanager
     def of(self, given: BackboneInput) -> Iterator[None]:
-        """Inject what an input says, for the length of a pass."""
+        """Make `given` the current input for one pass."""
         before = self.given
         self.given, self.keys = given, given.keys
         try:
@@ -52,20 +56,20 @@ class Injection(Slot):
             self.keys = before.keys if before else None
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Return contexts for a checkpointed forward and for its recomputation in the backward."""
+        """Return contexts for a checkpointed forward pass and for its recomputation."""
         return nullcontext(), self.of(self.given) if self.given else nullcontext()
 
 
 @dataclass(frozen=True)
 class Link:
-    """Whose prefixes an attention module reads, and the number of its dropout site."""
+    """Connects an attention module to its prefixes and to its dropout site."""
 
     injection: Injection
     reader: Reader
     site: Site
 
     def prefix(self) -> Prefix | None:
-        """Return the prefix of this layer in the current pass, if it has one: of a rank's heads."""
+        """Return the prefix of this layer in the current pass, for the heads of this rank."""
         half = self.injection.read_by(self.reader)
         kind, layer = self.site
         prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
@@ -76,26 +80,28 @@ class Link:
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
         return Prefix(key, value, prefix.mask)
 
-    @property
-    def dropout_site(self) -> int:
-        """A number of its own for the dropout of these attention weights."""
+    def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
+        """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""
         kind, layer = self.site
-        stack = 2 * (self.reader == "decoder") + _KINDS.index(kind)
-        return _DROPOUT_SITE + 1000 * stack + layer
+        stack = 2 * (self.reader == "decoder") + (kind == "cross")
+        site = _DROPOUT_SITE + 1000 * stack + layer
+        division = self.injection.division
+        start = division.first(weights.shape[_HEADS]) if division else 0
+        return drop(weights, self.injection.keys, site, p, origin, start)
 
 
 def link_of(module: nn.Module) -> Link:
-    """Return what `wire` told an attention module."""
-    found: Link = object.__getattribute__(module, "ptrun_link")
-    return found
+    """Return the link that `wire` attached to an attention module."""
+    link: Link = object.__getattribute__(module, "ptrun_link")
+    return link
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Where the parts of a stack are, as dotted paths: `layers` from its root, others in a layer.
+    """Dotted paths to the parts of a stack: `layers` from its root, the others from a layer.
 
-    `attention` is the module that computes attention; `attended`, `crossed` and `grown` put out
-    what attention, cross-attention and feed-forward add, before dropout and residual.
+    `attention` and `cross` compute attention. `attended`, `crossed` and `grown` return the outputs
+    of attention, cross-attention and feed-forward, before dropout and residual.
     """
 
     layers: str
@@ -120,7 +126,7 @@ def wire(root: nn.Module, paths: Paths, injection: Injection, reader: Reader = "
 
 
 def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) -> None:
-    """Let a site's edit act on what a module puts out, first of a tuple or alone."""
+    """Apply the edits of a site to a module's output, or to the first of its outputs."""
 
     def edit(_module: nn.Module, _arguments: object, output: Any) -> Any:
         if isinstance(output, tuple):

@@ -1,11 +1,11 @@
-"""PEFT's LoRA layers around a backbone's linear maps, and their removal.
+"""Adds PEFT's LoRA layers around a backbone's linear maps, and removes them.
 
-The layers take the place of the backbone's modules, but the low-rank tensors in them stay the
-method's: they are plain attributes there, not parameters. So the backbone's parameters, its
-checksum, size and precision are what they were.
+The layers replace modules of the backbone. The method owns their low-rank tensors, which are plain
+attributes of the layers and not parameters. So the backbone keeps its parameters, checksum, size
+and precision.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,30 +20,28 @@ _SITE = 3_000_000  # dropout site, beyond those of attention
 
 
 class LowRank(nn.Module):
-    """What is added to a linear map: `down [r, in]`, then `up [out, r]`, which starts at zero."""
+    """The update of a linear map: `down [r, in]`, then `up [out, r]`, which starts at zero."""
 
     def __init__(self, rank: int, inputs: int, outputs: int):
         super().__init__()
-        self.down, self.up = (
-            nn.Linear(inputs, rank, bias=False),
-            nn.Linear(rank, outputs, bias=False),
-        )
-        nn.init.kaiming_uniform_(self.down.weight, a=5**0.5)  # as PEFT's
+        self.down = nn.Linear(inputs, rank, bias=False)
+        self.up = nn.Linear(rank, outputs, bias=False)
+        nn.init.kaiming_uniform_(self.down.weight, a=5**0.5)  # as in PEFT
         nn.init.zeros_(self.up.weight)
 
 
 def need_peft() -> None:
-    """Refuse to go on without PEFT.
+    """Check that PEFT is installed.
 
     Raises:
         UserError: it is not installed.
     """
     if find_spec("peft") is None:
-        raise UserError("method=lora needs a package; type pip install 'ptrun[peft]'.")
+        raise UserError("method=lora needs the package peft; type pip install 'ptrun[peft]'.")
 
 
 def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
-    """Return the linear maps of a backbone's layers by path, as they are without LoRA.
+    """Return the linear maps of a backbone's layers by their path without LoRA.
 
     GPT-2's are transposed (`Conv1D`).
     """
@@ -59,7 +57,7 @@ def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
 
 
 def sizes(module: Any) -> tuple[int, int]:
-    """Return how wide a linear map's input and output are."""
+    """Return the input and output width of a linear map."""
     first, second = module.weight.shape
     return (second, first) if isinstance(module, nn.Linear) else (first, second)
 
@@ -67,20 +65,19 @@ def sizes(module: Any) -> tuple[int, int]:
 def attach(
     backbone: PretrainedBackbone, owned: Mapping[str, LowRank], alpha: float, dropout: float
 ) -> None:
-    """Put LoRA layers in place of the named modules; what was there before goes.
+    """Replace the named modules by LoRA layers, and remove earlier ones.
 
     Args:
-        backbone: loaded, on its device.
-        owned: what each named module's layer adds; several may share one.
-        alpha: scale of what is added, times the rank.
-        dropout: of what `down` reads, keyed like all dropout.
+        backbone: a loaded backbone, on its device.
+        owned: low-rank update by module path; modules may share one.
+        alpha: scale of the update, times the rank.
+        dropout: probability of dropout before `down`, keyed like all dropout.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
     detach(backbone.model)
-    rank = next(iter(owned.values())).down.out_features
     config = LoraConfig(
-        r=rank,
+        r=next(iter(owned.values())).down.out_features,
         lora_alpha=alpha,  # type: ignore[arg-type]
         target_modules=list(owned),
         fan_in_fan_out=backbone.config["model_type"] in ("gpt2", "blocklm"),
@@ -92,22 +89,19 @@ def attach(
         _own(layer.lora_A[_NAME], low_rank.down)
         _own(layer.lora_B[_NAME], low_rank.up)
         if dropout:
-            keyed = KeyedDropout(dropout, _SITE + index, backbone.injection)
-            layer.lora_dropout[_NAME] = keyed
+            layer.lora_dropout[_NAME] = KeyedDropout(dropout, _SITE + index, backbone.injection)
 
 
 def detach(model: nn.Module) -> None:
-    """Put a backbone's own modules back where LoRA layers stand."""
-    for name, layer in list(_layers(model)):
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, layer.base_layer)
-
-
-def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    return ((name, m) for name, m in model.named_modules() if hasattr(m, "base_layer"))
+    """Replace LoRA layers by the backbone's own modules."""
+    layers: list[tuple[str, Any]] = list(model.named_modules())
+    for name, layer in layers:
+        if hasattr(layer, "base_layer"):
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, layer.base_layer)
 
 
 def _own(inside: nn.Module, low_rank: nn.Linear) -> None:
-    """Let a map inside a layer use a weight that is not its parameter."""
+    """Make a map inside a layer use a weight that is not its parameter."""
     del inside.weight
     object.__setattr__(inside, "weight", low_rank.weight)

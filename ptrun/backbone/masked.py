@@ -1,7 +1,7 @@
 """The encoders: BERT, RoBERTa, ELECTRA, ALBERT and DeBERTa.
 
-Every token sees every real token; the head is the masked language model's, or ELECTRA's score of
-"replaced" through its two layers.
+Every token sees every real token. The head is that of the masked language model; ELECTRA's has two
+layers and scores whether a token was replaced.
 """
 
 from copy import deepcopy
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import OneStack, read_order
+from ptrun.backbone.family import Family, read_order
 from ptrun.backbone.injection import Injection, Paths
 from ptrun.errors import UserError
 
@@ -25,30 +25,19 @@ _ALBERT = Paths(
 
 
 @dataclass(frozen=True)
-class Encoder(OneStack):
-    """One architecture of the family.
+class Encoder(Family):
+    """One encoder architecture.
 
     Args:
-        library: the transformers class that holds encoder and output head.
-        head: its output head's attribute.
-        counts: what its published size has beside the encoder: `pooler`, `head` or neither.
+        counts: attribute that the published size includes beside the encoder, or None.
         numbers_from_pad: whether positions start after the padding index (RoBERTa), not at 0.
-        paths: where its layers are.
-        other_head: another attribute the head may have, by configuration.
-        has_pooler: whether pre-training trained a pooler; poolers that tuning left are not used.
     """
 
-    library: str
-    head: str
+    paths: Paths = _BERT
+    name: str = "masked"
+    pooler: bool = True
     counts: str | None = "pooler"
     numbers_from_pad: bool = False
-    paths: Paths = _BERT
-    attention: str | None = None
-    other_head: str | None = None
-    has_pooler: bool = False
-    name: str = "masked"
-    package: str = "transformers"
-    pooler: bool = True
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; RoBERTa loses its first positions to the padding index."""
@@ -64,32 +53,29 @@ class Encoder(OneStack):
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states `[B, T, H]`."""
-        out: Tensor = self.body(model)(
+        # DeBERTa's eager attention needs integers: it also multiplies embeddings by the mask
+        eager = self.attention == "eager"
+        hidden: Tensor = self.body(model)(
             input_ids=given.ids,
             inputs_embeds=given.embeddings,
-            attention_mask=self.attention_mask(given.mask),
+            attention_mask=given.mask.long() if eager else given.mask[:, None, None, :],
             token_type_ids=given.types,
             position_ids=self.positions(model, given),
         ).last_hidden_state
-        return out
+        return hidden
 
     def positions(self, model: Any, given: BackboneInput) -> Tensor:
         """Return position ids `[B, T]`."""
         return read_order(given.mask, given.shift) + self._first(model.config)
 
-    def attention_mask(self, mask: Tensor) -> Tensor:
-        """Return the mask in the form the library leaves alone."""
-        return mask[:, None, None, :]
-
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]` word logits, or ELECTRA's `[K, 1]`."""
-        logits: Tensor = getattr(model, self.head)(hidden)
+        logits = super().logits(model, hidden)
         return logits if logits.dim() == 2 else logits[:, None]
 
     def counted(self, model: Any) -> list[nn.Parameter]:
-        """Return the encoder's parameters, and what its published size counts beside them."""
-        beside = {"pooler": "pooler", "head": self.head}.get(self.counts or "")
-        extra = getattr(model, beside).parameters() if beside else ()
+        """Return the encoder's parameters, and those of `counts`."""
+        extra = getattr(model, self.counts).parameters() if self.counts else ()
         return [*self.body(model).parameters(), *extra]
 
     def _first(self, config: Any) -> int:
@@ -97,10 +83,10 @@ class Encoder(OneStack):
 
 
 class Albert(Encoder):
-    """ALBERT: one layer, called again and again; word embeddings are narrower than H."""
+    """ALBERT: one layer, called repeatedly; word embeddings are narrower than H."""
 
     def prepare(self, model: Any, injection: Injection) -> None:
-        """Give each call a module of its own over the shared parameters, then connect them."""
+        """Make one module per call over the shared parameters, then connect them."""
         from ptrun.backbone.albert import Call
 
         encoder = self.body(model).encoder
@@ -116,7 +102,7 @@ class Albert(Encoder):
 
 
 class Deberta(Encoder):
-    """DeBERTa: relative positions inside an attention of its own."""
+    """DeBERTa: its own attention, with relative positions."""
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers and put prefixes into their attention."""
@@ -128,10 +114,6 @@ class Deberta(Encoder):
         super().prepare(model, injection)
         deberta.wrap(encoder.layer)
 
-    def attention_mask(self, mask: Tensor) -> Tensor:
-        """Return the mask as numbers: the library also multiplies embeddings by it."""
-        return mask.long()
-
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]`; the published checkpoints multiply by the word embeddings."""
         if model.legacy:
@@ -141,17 +123,13 @@ class Deberta(Encoder):
         return logits
 
 
-_DEBERTA: dict[str, Any] = {"counts": None, "attention": "eager", "other_head": "lm_predictions"}
-_KINDS: dict[str, Encoder] = {
-    "bert": Encoder("BertForMaskedLM", "cls", has_pooler=True),
-    "roberta": Encoder("RobertaForMaskedLM", "lm_head", numbers_from_pad=True),
-    "electra": Encoder("ElectraForPreTraining", "discriminator_predictions", counts="head"),
-    "albert": Albert("AlbertForMaskedLM", "predictions", paths=_ALBERT, has_pooler=True),
-    "deberta": Deberta("DebertaForMaskedLM", "cls", **_DEBERTA),
-    "deberta-v2": Deberta("DebertaV2ForMaskedLM", "cls", **_DEBERTA),
+_ELECTRA = "discriminator_predictions"
+_DEBERTA: dict[str, Any] = {"other_head": "lm_predictions", "counts": None, "attention": "eager"}
+KINDS: dict[str, Encoder] = {
+    "bert": Encoder("BertForMaskedLM", head="cls", has_pooler=True),
+    "roberta": Encoder("RobertaForMaskedLM", numbers_from_pad=True),
+    "electra": Encoder("ElectraForPreTraining", head=_ELECTRA, counts=_ELECTRA),
+    "albert": Albert("AlbertForMaskedLM", _ALBERT, head="predictions", has_pooler=True),
+    "deberta": Deberta("DebertaForMaskedLM", head="cls", **_DEBERTA),
+    "deberta-v2": Deberta("DebertaV2ForMaskedLM", head="cls", **_DEBERTA),
 }
-
-
-def family(kind: str) -> Encoder:
-    """Return the architecture of a `model_type`."""
-    return _KINDS[kind]

@@ -1,8 +1,8 @@
-"""fairseq's Megatron-11B: XGLM, whose last norm the released file seems not to have.
+"""fairseq's Megatron-11B (not NVIDIA's Megatron-LM), built on XGLM.
 
-Not NVIDIA's Megatron-LM. XGLM has the same pre-norm layers, exact GELU, sinusoids from position 2
-and embeddings times sqrt(H); whether a norm follows the last layer is what `final_norm` says. Its
-attention and its dropouts in the library know neither prefixes nor row keys: they are put in here.
+XGLM has the same pre-norm layers, exact GELU, sinusoids from position 2 and embeddings times
+sqrt(H). `final_norm` is False because the released file seems to lack the norm after the last
+layer. This module adds prefixes and row keys to the library's attention and dropouts.
 """
 
 import functools
@@ -15,12 +15,12 @@ from ptrun.backbone.attention import attend
 from ptrun.backbone.dropout import KeyedDropout
 from ptrun.backbone.injection import Injection
 
-_SITE = 900_000  # dropout sites from here on, beyond those of modules
-_WIDE = _SITE + 10_000  # those inside the feed-forward, of which a rank may have a part
+_SITE = 900_000  # first dropout site, beyond those of modules
+_WIDE = _SITE + 10_000  # first site inside the feed-forward, which ranks may divide
 
 
 class MegatronConfig(XGLMConfig):  # type: ignore[misc]
-    """XGLM's configuration, and whether there is a norm after the last layer."""
+    """XGLM's configuration with `final_norm`, the norm after the last layer."""
 
     model_type = "megatron"
     final_norm: bool = False
@@ -38,37 +38,31 @@ class MegatronLM(XGLMForCausalLM):  # type: ignore[misc]
 
 
 def connect(body: Any, injection: Injection) -> None:
-    """Let attention read prefixes, and dropout the keys of the current pass.
+    """Make attention read prefixes, and dropout the keys of the current pass.
 
-    Prompts stand among raw embeddings, which are scaled with them, as in P-tuning's released code:
-    so the table of words does not scale what it gives, the pass does.
+    Prompts are scaled with the raw embeddings, as in P-tuning's released code. So the family scales
+    both, not the embedding table.
     """
     body.embed_tokens.embed_scale = 1.0
-    drop = functools.partial(_drop, slot=injection, p=body.dropout)
-    drop(body.layers[0], _SITE, before=True)
-    body.dropout = 0.0
+    _drop_inputs(body.layers[0], KeyedDropout(body.dropout, _SITE, injection))
     for index, layer in enumerate(body.layers):
         attention = layer.self_attn
         attention.forward = functools.partial(_attend, attention)
-        drop(attention.out_proj, _SITE + 2 * index + 1)
-        drop(layer.fc2, _SITE + 2 * index + 2)
+        for module, site in ((attention.out_proj, 2 * index + 1), (layer.fc2, 2 * index + 2)):
+            _drop_outputs(module, KeyedDropout(body.dropout, _SITE + site, injection))
         wide = KeyedDropout(layer.activation_dropout, _WIDE + index, injection)
         wide.cut = True
-        _before(layer.fc2, wide)
+        _drop_inputs(layer.fc2, wide)
         layer.dropout = layer.activation_dropout = 0.0
+    body.dropout = 0.0
 
 
-def _drop(module: nn.Module, site: int, *, slot: Injection, p: float, before: bool = False) -> None:
-    """Drop cells of what a module puts out, or of what it is given."""
-    dropout = KeyedDropout(p, site, slot)
-    if before:
-        _before(module, dropout)
-    else:
-        module.register_forward_hook(lambda _module, _given, made: dropout(made))
+def _drop_outputs(module: nn.Module, dropout: KeyedDropout) -> None:
+    module.register_forward_hook(lambda _module, _inputs, output: dropout(output))
 
 
-def _before(module: nn.Module, dropout: KeyedDropout) -> None:
-    module.register_forward_pre_hook(lambda _, given: (dropout(given[0]), *given[1:]))
+def _drop_inputs(module: nn.Module, dropout: KeyedDropout) -> None:
+    module.register_forward_pre_hook(lambda _, inputs: (dropout(inputs[0]), *inputs[1:]))
 
 
 def _attend(
@@ -85,5 +79,5 @@ def _attend(
     if past_key_values is not None:
         key, value = past_key_values.update(key, value, module.layer_idx)
     p = module.dropout if module.training else 0.0
-    made, weights = attend(module, query, key, value, attention_mask, module.scaling, p)
-    return module.out_proj(made.flatten(2)), weights
+    out = attend(module, query, key, value, attention_mask, module.scaling, p)[0]
+    return module.out_proj(out.flatten(2)), None

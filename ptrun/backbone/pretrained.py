@@ -1,9 +1,9 @@
-"""A pretrained backbone of any family: where it comes from, its weights, its one forward pass.
+"""A pretrained backbone of any family: its source, its weights and its forward pass.
 
     ptrun backbone=bert_large_cased        ptrun backbone.path=FOLDER
 
-The family follows from the configuration's `model_type`, also for a local folder. Raw word
-embeddings go in as input; prefixes through our attention; edits through hooks.
+The `model_type` in config.json decides the family. Soft prompts enter as raw word embeddings,
+prefixes through our attention, and edits through hooks.
 """
 
 import hashlib
@@ -27,23 +27,24 @@ from ptrun.errors import UserError
 
 
 class PretrainedBackbone:
-    """A pretrained model behind three injection points; light until `load()`.
+    """A pretrained model with three injection points; it has no weights before `load()`.
 
     Args:
-        name: the name in results.
-        hub: hub id; `revision`: its pinned commit or tag.
+        name: name in results.
+        hub: hub id.
+        revision: pinned commit or tag of the hub model.
         shipped: name of a model inside the package.
-        path: local folder, before all others.
-        config: sizes of a hub model, so that it can be counted and checked without a network.
-        tokenizer: its kind; null (and with `path`): found from the folder.
-        dtype: default precision on hardware that has it.
-        lr: learning rates that suit it, by what is learned (`prompt`, `full`); method files read
-            them from the configuration.
+        path: local folder; it overrides `hub` and `shipped`.
+        config: sizes of a hub model, to count and check it without a network.
+        tokenizer: kind of tokenizer; null detects it from the folder, as with `path`.
+        dtype: default precision on hardware that supports it.
         parameters: published size, checked at load; null to skip.
-        source: what to do for a model that no hub has.
+        lr: suitable learning rates for `prompt` and `full`; method files read them from the
+            configuration.
+        source: instructions for a model that is not on the hub.
 
     Raises:
-        UserError: the model is of no supported family, or its folder is not readable.
+        UserError: the family is not supported, or the folder is not readable.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class PretrainedBackbone:
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
         self.has_head, self.fetched, self._replayed = True, False, False
-        self.kept: dict[bytes, Tensor] = {}  # what frozen passes found; gone when weights move
-        self.division: Division | None = None  # set before `load` where ranks share the model
-        self.cuts: dict[int, Cut] = {}  # of its parameters, by identity
-        self.tuned: Tuned | None = None  # as which run tuned it; set before `load`
+        self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
+        self.division: Division | None = None  # of a tensor-parallel group; set before `load`
+        self.cuts: dict[int, Cut] = {}  # by the id of the parameter
+        self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -94,34 +95,34 @@ class PretrainedBackbone:
 
     @cached_property
     def has_pooler(self) -> bool:
-        """Whether the checkpoint has a pooler that pre-training trained."""
+        """Whether the checkpoint has a pooler from pre-training."""
         if self.folder is None or not self.architecture.has_pooler:
             return self.architecture.has_pooler
         return stored(self.folder) is not None
 
     @property
     def writes_words(self) -> bool:
-        """Whether its output head predicts words; ELECTRA's tells real tokens from replaced."""
+        """Whether the output head predicts words; ELECTRA's detects replaced tokens."""
         return self.config.get("model_type") != "electra"
 
     @property
     def commit(self) -> str | None:
-        """The commit a hub revision led to, once it is fetched."""
+        """The commit of the hub revision, once it is fetched."""
         return self.folder.name if self.fetched and self.folder else None
 
     @property
     def weights(self) -> str:
-        """What identifies the weights, and before a `+` those that no run has tuned."""
+        """An identifier of the weights; after a `+` that of the run that tuned them."""
         return f"{self._untuned}+{self.tuned.digest}" if self.tuned else self._untuned
 
     @cached_property
     def _untuned(self) -> str:
-        """A fingerprint of local files, or hub id and revision, fetched or not."""
+        """The fingerprint of local files, or hub id and revision."""
         local = None if self.fetched else self.folder
         return files.fingerprint(local) if local else f"{self.hub}@{self.revision}"
 
     def tokenizer(self, *, words: bool = False) -> Any:
-        """Return the tokenizer; `words` for input that is already split into words."""
+        """Return the tokenizer, with `words` for input that is already split into words."""
         if words not in self._tokenizers:  # train, dev and test are encoded one after another
             self._tokenizers[words] = tokenizers.load(
                 self._files(), self.config["model_type"], self.tokenizer_kind, words=words
@@ -129,7 +130,7 @@ class PretrainedBackbone:
         return self._tokenizers[words]
 
     def tokenizer_digest(self) -> str:
-        """Return what identifies the tokenizer: a hash of its files, and its settings here."""
+        """Return a hash (16 hex digits) of the model type and the tokenizer's files."""
         names = sorted({*tokenizers.FILES, "tokenizer_config.json", "merges.txt"})
         folder = self._files()
         hashed = hashlib.sha256(self.config["model_type"].encode())
@@ -138,27 +139,26 @@ class PretrainedBackbone:
         return hashed.hexdigest()[:16]
 
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
-        """Read the weights, frozen, one tensor after another, each as and where it stays.
+        """Read the frozen weights one by one, directly in their final precision and place.
 
         Raises:
-            UserError: files cannot be fetched, weights are missing, or the size is not the
-                published one.
+            UserError: the files cannot be fetched, weights are missing, or the number of
+                parameters differs from the published one.
         """
         folder = self._files()
         self.__dict__.pop("model", None)
         config = self._library_config(files.read_config(folder))
         chosen = library.model_class(self.architecture), config, folder
         if self.division:
-            whole = *chosen, self._has_own_output()
-            model, self.cuts, missing = divided.load(*whole, self.division, dtype)
+            options = self._has_own_output(), self.division, dtype
+            model, self.cuts, missing = divided.load(*chosen, *options)
         else:
             model, missing = weights.read(*chosen, dtype, device)
-        heads = self.architecture.head, self.architecture.other_head
-        self.has_head = weights.has_head(self.name, missing, heads)
+        self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
-            found = stored(folder) if self.has_pooler else None
-            model.pooler = pooler(self.shape.hidden_size, found).to(dtype)
+            source = stored(folder) if self.has_pooler else None
+            model.pooler = pooler(self.shape.hidden_size, source).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
         if self.tuned:
@@ -166,31 +166,30 @@ class PretrainedBackbone:
         self._check_size()
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
-        """Return what full tuning learns: the model, without its output head unless `head`.
+        """Return the parameters of full tuning: with `head` the output head, else a trained pooler.
 
-        A trained pooler goes with it where there is no head to read. Without `decoder`, that of an
-        encoder-decoder is left out: nothing reads it.
+        Without `decoder`, the decoder of an encoder-decoder is left out.
         """
         if head:
             every = self.model.named_parameters()
             return {n: p for n, p in every if not n.startswith("pooler.")}
-        own = dict(self.architecture.body(self.model).named_parameters())
+        body = self.architecture.body(self.model).named_parameters()
         pooler = self.model.pooler.named_parameters(prefix="pooler") if self.has_pooler else ()
-        unread = ("lm_head.",) if decoder else ("lm_head.", "decoder.")
-        return {n: p for n, p in own.items() if not n.startswith(unread)} | dict(pooler)
+        unused = ("lm_head.",) if decoder else ("lm_head.", "decoder.")
+        return {n: p for n, p in body if not n.startswith(unused)} | dict(pooler)
 
     def size(self) -> int:
-        """Return the number of parameters as published; needs no weights."""
+        """Return the number of parameters, counted as published; needs no weights."""
         return sum(p.numel() * self.held(p) for p in self.architecture.counted(self.model))
 
     def own(self, parameter: nn.Parameter, whole: Any) -> Tensor:
-        """Return what a rank holds of a parameter, of a whole tensor or a safetensors slice."""
+        """Return this rank's part of a parameter, from a whole tensor or a safetensors slice."""
         if self.division is None:
             return whole[:]  # type: ignore[no-any-return]
         return self.cuts[id(parameter)].part(whole, self.division.rank, self.division.size)
 
     def held(self, parameter: nn.Parameter) -> int:
-        """Return how many ranks hold a parameter together."""
+        """Return over how many ranks a parameter is divided."""
         cut = self.cuts.get(id(parameter), Cut())
         return self.division.size if self.division and cut.axis is not None else 1
 
@@ -200,11 +199,10 @@ class PretrainedBackbone:
         return embedded
 
     def embed_whole(self, given: BackboneInput) -> Tensor:
-        """Return all that a BERT-like encoder's embedding layer makes of `ids`, `[B, T, E]`.
+        """Return the output of a BERT-like encoder's embedding layer, `[B, T, E]`.
 
-        Beside words that is positions, types, LayerNorm and dropout.
+        It includes positions, types, LayerNorm and dropout.
         """
-        assert given.ids is not None
         layer = self.architecture.body(self.model).embeddings
         positions = self.architecture.positions(self.model, given)  # type: ignore[attr-defined]
         with self.injection.of(given):
@@ -212,7 +210,7 @@ class PretrainedBackbone:
         return whole
 
     def checkpoint(self, active: bool) -> None:
-        """Switch activation checkpointing: less memory, one more forward in the backward."""
+        """Switch activation checkpointing on or off: less memory for one more forward pass."""
         self._replayed = active
         if active:
             replay = {"use_reentrant": False, "context_fn": self.injection.replay}
@@ -221,44 +219,39 @@ class PretrainedBackbone:
             self.model.activation_checkpointing_disable()
 
     def forward(self, given: BackboneInput) -> BackboneOutput:
-        """Run the model once and read only the positions asked for."""
-        replayed = self._replayed and torch.is_grad_enabled()  # in training mode alone
+        """Run the model once and return the outputs at the requested positions."""
+        replayed = self._replayed and torch.is_grad_enabled()  # works only in training mode
         if self.model.training is not (replayed or given.keys is not None):
             self.model.train(not self.model.training)
         with self.injection.of(given):
             hidden = self.architecture.hidden(self.model, given)
+        pooled, predicted = picked(hidden, given.pooled_at), picked(hidden, given.logits_at)
         return BackboneOutput(
             hidden=picked(hidden, given.hidden_at),
-            pooled=self._pool(picked(hidden, given.pooled_at)),
-            logits=self._logits(picked(hidden, given.logits_at)),
+            pooled=None if pooled is None else self.model.pooler(pooled).tanh(),
+            logits=None if predicted is None else self._logits(predicted),
         )
 
-    def _pool(self, hidden: Tensor | None) -> Tensor | None:
-        pooled: Tensor | None = None if hidden is None else self.model.pooler(hidden).tanh()
-        return pooled
-
-    def _logits(self, hidden: Tensor | None) -> Tensor | None:
-        if hidden is None:
-            return None
+    def _logits(self, hidden: Tensor) -> Tensor:
         if not self.has_head:
-            raise UserError(f"backbone={self.name} has no output head; choose another read-out.")
+            raise UserError(f"backbone={self.name} has no output head; use another method.readout.")
         return self.architecture.logits(self.model, hidden)
 
     def _library_config(self, content: dict[str, Any]) -> Any:
-        """Return the transformers configuration; our attention where the library lets us choose."""
+        """Return the transformers configuration, with our attention where it can be registered."""
         from ptrun.backbone.attention import NAME
 
         if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
-            # DeBERTa's published configurations do not say so themselves
+            # DeBERTa's published configurations lack this
             content = {**content, "legacy": False}
         config = library.library_config(self.architecture, content)
         config._attn_implementation = self.architecture.attention or NAME
         return config
 
     def _has_own_output(self) -> bool:
-        """Whether a T5 has an output matrix of its own; the library ties every new one (5.23).
+        """Return whether a T5 has an untied output matrix; the library ties every new one (5.23).
 
-        A file that repeats its embeddings as one counts as such until it is loaded.
+        Before the weights are loaded, a stored copy of the embeddings counts as untied.
         """
         if self.family != "seq2seq":
             return False
@@ -267,22 +260,21 @@ class PretrainedBackbone:
         return self._stores("lm_head.weight")
 
     def _stores(self, start: str) -> bool:
-        """Return whether the local files hold a tensor whose name starts so."""
-        found = files.weight_files(self.folder) if self.folder else []
-        return any(name.startswith(start) for f in found for name in files.tensor_table(f))
+        """Return whether a tensor name in the local files starts with `start`."""
+        stored = files.weight_files(self.folder) if self.folder else []
+        return any(name.startswith(start) for f in stored for name in files.tensor_table(f))
 
     def _files(self) -> Path:
         if self.folder is None:
             if self.hub is None:
-                raise UserError(f"backbone={self.name} is on no hub: {self.source}")
+                raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
             self.folder = files.fetch(self.hub, self.revision)
             self.fetched = True
         return self.folder
 
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
-        self.injection = Injection()
-        self.injection.division = self.division
+        self.injection = Injection(self.division)
         self.architecture.prepare(model, self.injection)
         install(model, self.injection)
         return model.requires_grad_(False).eval()
@@ -291,5 +283,5 @@ class PretrainedBackbone:
         if self.parameters is not None and self.size() != self.parameters:
             raise UserError(
                 f"backbone={self.name} has {self.size():,} parameters, not the published "
-                f"{self.parameters:,}; is this the right checkpoint?"
+                f"{self.parameters:,}; check that this is the right checkpoint."
             )

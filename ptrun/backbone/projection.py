@@ -1,8 +1,8 @@
-"""The keys and values that a layer's own maps make of vectors put before what it reads.
+"""Projects prefix vectors to keys and values with a layer's own frozen maps.
 
-GLM's prefixes (the prompt branch of its released code) are hidden states in front of the input of a
-layer's attention, after its norm: the frozen maps make keys and values of them; they ask nothing,
-have no position and put nothing out. So each equals one key and one value.
+GLM's prefixes (the prompt branch of its released code) are hidden states before the input of a
+layer's attention, after its norm. They have no query, position or output, so each equals one key
+and one value.
 """
 
 from collections.abc import Sequence
@@ -23,28 +23,23 @@ _MAPS = (("key", "value"), ("k_proj", "v_proj"), ("k", "v"))
 def keys_values(
     backbone: PretrainedBackbone, sites: Sequence[tuple[Reader, Site]], states: Tensor
 ) -> Tensor:
-    """Return keys and values `[P, 2 n, heads, d]`, keys at even slices, of states `[P, n, H]`.
+    """Return keys and values `[P, 2 n, heads, d]`, keys at even slices, from states `[P, n, H]`.
 
-    `sites` are the n attentions they stand before. Of a model that several ranks hold together,
-    each gets all heads.
+    `sites` are the n attentions. In a tensor-parallel group each rank gets all heads.
     """
-    attentions = {(link_of(m).reader, link_of(m).site): m for m in _linked(backbone.model)}
+    modules = [m for m in backbone.model.modules() if "ptrun_link" in vars(m)]
+    attentions = {(link_of(m).reader, link_of(m).site): m for m in modules}
     dtype = backbone.model.get_input_embeddings().weight.dtype
-    made: list[Tensor] = []
-    for site, own in zip(sites, states.to(dtype).unbind(dim=1), strict=True):
-        for tensor in _projected(attentions[site], own, backbone.shape.head_size):
+    slices: list[Tensor] = []
+    for site, vectors in zip(sites, states.to(dtype).unbind(dim=1), strict=True):
+        for tensor in _projected(attentions[site], vectors, backbone.shape.head_size):
             whole = backbone.division.whole(tensor, _HEADS) if backbone.division else tensor
-            made.append(whole.to(states.dtype))
-    return torch.stack(made, dim=1)
-
-
-def _linked(model: Any) -> list[Any]:
-    """Return the modules that compute attention."""
-    return [module for module in model.modules() if "ptrun_link" in vars(module)]
+            slices.append(whole.to(states.dtype))
+    return torch.stack(slices, dim=1)
 
 
 def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
-    """Return a key and a value `[P, heads, d]` of each of `[P, H]`: of a rank's heads."""
+    """Return keys and values `[P, heads, d]` from states `[P, H]`, for the heads of this rank."""
     if hasattr(module, "in_proj") or hasattr(module, "query_proj"):
         _, key, value = deberta.projected(module, states[None])
         return key[0].transpose(0, 1), value[0].transpose(0, 1)

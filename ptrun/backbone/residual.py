@@ -1,9 +1,9 @@
-"""The scaling of T5's residual stream by which PPT kept it in the range of fp16.
+"""Scales T5's residual stream down into the range of fp16, as PPT does.
 
-The embeddings, the outputs of attention and those of the feed-forward are divided by 100, the
-last in two halves of 10. The norms undo it, if their epsilon is divided by 100 squared: then it is
-the same function. PPT left it as it was, so that its converted shards are T5 with an epsilon of
-1e-2 instead of 1e-6; importing them undoes the division.
+The embeddings and the outputs of attention and feed-forward are divided by 100, the last as 10
+times 10. The norms undo this if their epsilon is divided by 100 squared; the function stays the
+same. PPT kept the epsilon, so its converted shards are T5 with 1e-2 instead of 1e-6. Importing them
+undoes the division.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 UNIT = 100.0
-"""What hidden states, embeddings and prompts are divided by."""
+"""The divisor of hidden states, embeddings and prompts."""
 _FACTORS = {
     r"shared\.weight": UNIT,
     r".*\.(SelfAttention|EncDecAttention)\.o\.weight": UNIT,
@@ -21,31 +21,24 @@ _FACTORS = {
 
 
 def factor(name: str) -> float:
-    """Return what a tensor of a T5 v1.1, by its name in transformers, is divided by."""
-    for pattern, value in _FACTORS.items():
-        if re.fullmatch(pattern, name):
-            return value
-    return 1.0
+    """Return the divisor of a T5 v1.1 tensor, by its name in transformers."""
+    return next((f for pattern, f in _FACTORS.items() if re.fullmatch(pattern, name)), 1.0)
 
 
 def scale_down(backbone: Any) -> None:
-    """Divide a loaded T5's residual stream, one tensor after another in place, if not yet done.
+    """Divide the residual stream of a loaded T5 in place, unless it is divided already.
 
-    Its output stays, and so do the units of what goes in and out: word embeddings and edited
-    hidden states are as before.
+    The output of the model stays the same, and so does the unit of the word embeddings and hidden
+    states that callers see.
     """
     if backbone.injection.unit == UNIT:
         return
     backbone.injection.unit = UNIT
-    gated = backbone.model.config.is_gated_act
+    gated = backbone.model.config.is_gated_act  # T5 v1.0 has one map before `wo`, which takes 100
     with torch.no_grad():
         for name, parameter in backbone.model.named_parameters():  # shared ones come once
-            parameter /= factor(name) if gated else _ungated(name)
+            ungated = not gated and name.endswith("DenseReluDense.wo.weight")
+            parameter /= UNIT if ungated else factor(name)
     for module in backbone.model.modules():
         if hasattr(module, "variance_epsilon"):
             module.variance_epsilon /= UNIT**2
-
-
-def _ungated(name: str) -> float:
-    """Return the factor in a T5 v1.0, whose feed-forward has one map before `wo`."""
-    return UNIT if name.endswith("DenseReluDense.wo.weight") else factor(name)

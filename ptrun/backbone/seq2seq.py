@@ -1,48 +1,40 @@
 """The encoder-decoders: T5 (v1.1, LM-adapted), mT5, and CPM-2, which has T5's shape.
 
-Prompts and prefixes go into the encoder, the decoder or the cross-attention. Positions are
-relative only: a soft prompt takes part in them, a prefix does not. Without a decoder input the
-encoder alone runs.
+Prompts and prefixes go into the encoder, the decoder or the cross-attention. Positions are only
+relative: soft prompts have them, prefixes do not. Without a decoder input only the encoder runs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import look_back
+from ptrun.backbone.family import Family
 from ptrun.backbone.injection import Injection, Paths, wire
 
-_POSITIONS = 1024  # relative positions have no end; PPT's longest input has this length
+_POSITIONS = 1024  # relative positions have no limit; this is PPT's longest input
 _ENCODER = Paths(
     "block", "layer.0.SelfAttention", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo"
 )
-_DECODER = Paths(
-    "block",
-    "layer.0.SelfAttention",
-    "layer.0.SelfAttention.o",
-    "layer.2.DenseReluDense.wo",
+_DECODER = replace(
+    _ENCODER,
+    grown="layer.2.DenseReluDense.wo",
     cross="layer.1.EncDecAttention",
     crossed="layer.1.EncDecAttention.o",
 )
 
 
 @dataclass(frozen=True)
-class EncoderDecoder:
-    """One architecture of the family."""
+class EncoderDecoder(Family):
+    """One encoder-decoder architecture."""
 
-    library: str
-    head: str = "lm_head"
+    paths: Paths = _ENCODER
     name: str = "seq2seq"
-    package: str = "transformers"
-    other_head: str | None = None
-    has_pooler: bool = False
-    pooler: bool = False
-    attention: str | None = None
 
     def shape(self, config: Any) -> Shape:
-        """Return the sizes; heads x head size is not H in all models."""
+        """Return the sizes; heads x head size differs from H in some models."""
         return Shape(
             hidden_size=config.d_model,
             embedding_size=config.d_model,
@@ -57,32 +49,32 @@ class EncoderDecoder:
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers of both stacks."""
         object.__setattr__(model, "ptrun_injection", injection)  # no submodule
-        wire(model.encoder, _ENCODER, injection)
+        wire(model.encoder, self.paths, injection)
         wire(model.decoder, _DECODER, injection, "decoder")
 
     def body(self, model: Any) -> Any:
-        """Return the whole model: both stacks stand beside the head."""
+        """Return the whole model: encoder, decoder and head are its children."""
         return model
 
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the decoder's last hidden states `[B, S, H]`, or without one the encoder's."""
+        """Return the last hidden states of the decoder `[B, S, H]`, or of the encoder alone."""
         seen = given.mask[:, None, None, :]
-        read: Tensor = model.encoder(
+        encoded: Tensor = model.encoder(
             input_ids=given.ids,
             inputs_embeds=_divided(model, given.embeddings),
             attention_mask=seen,
         ).last_hidden_state
         if given.decoder is None:
-            return read
-        out: Tensor = model.decoder(
+            return encoded
+        decoded: Tensor = model.decoder(
             input_ids=given.decoder.ids,
             inputs_embeds=_divided(model, given.decoder.embeddings),
             attention_mask=look_back(given.decoder.mask),
-            encoder_hidden_states=read,
+            encoder_hidden_states=encoded,
             encoder_attention_mask=seen,
             use_cache=False,
         ).last_hidden_state
-        return out
+        return decoded
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return `[K, V]`; models with a tied output matrix scale their states first."""
@@ -90,12 +82,7 @@ class EncoderDecoder:
             hidden = hidden * model.config.d_model**-0.5
         if model.lm_head.weight is model.shared.weight:  # divided with the embeddings
             hidden = hidden * model.ptrun_injection.unit
-        logits: Tensor = model.lm_head(hidden)
-        return logits
-
-    def counted(self, model: Any) -> list[nn.Parameter]:
-        """Return all parameters."""
-        return list(model.parameters())
+        return super().logits(model, hidden)
 
 
 def _divided(model: Any, embeddings: Tensor | None) -> Tensor | None:
@@ -103,12 +90,7 @@ def _divided(model: Any, embeddings: Tensor | None) -> Tensor | None:
     return None if embeddings is None else embeddings / model.ptrun_injection.unit
 
 
-_KINDS = {
+KINDS = {
     "t5": EncoderDecoder("T5ForConditionalGeneration"),
     "mt5": EncoderDecoder("MT5ForConditionalGeneration"),
 }
-
-
-def family(kind: str) -> EncoderDecoder:
-    """Return the architecture of a `model_type`."""
-    return _KINDS[kind]

@@ -1,4 +1,4 @@
-"""The tokenizer of a backbone's folder, set to what prompts need."""
+"""Loads the tokenizer of a backbone's folder with the settings that prompts need."""
 
 import shutil
 from importlib.util import find_spec
@@ -10,14 +10,14 @@ from ptrun.errors import UserError
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
-_HOSTED = ("blocklm", "megatron")  # kinds of model that the library does not know
+_OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not know
 _ENDING = ("t5", "mt5")
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
 def kind_of(folder: Path, model_type: str) -> Kind:
-    """Return the kind of tokenizer a local folder holds, as far as it matters here."""
+    """Return the kind of tokenizer of a local folder."""
     if is_cpm2(folder):
         return "cpm2"
     if model_type in _BYTE_LEVEL:
@@ -26,77 +26,61 @@ def kind_of(folder: Path, model_type: str) -> Kind:
 
 
 def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool = False) -> Any:
-    """Return a folder's tokenizer.
+    """Return the tokenizer of a folder.
 
-    `words` is for input that is split into words already: byte-level tokenizers then put the space
-    before the first one too. T5's appends no `</s>`: prompts and patterns say how an input ends
-    (PPT: never with it).
+    `words` is for input that is already split into words: byte-level tokenizers then also put a
+    space before the first word. T5's appends no `</s>`, since patterns decide how an input ends
+    (PPT never appends it).
 
     Raises:
-        UserError: the folder has none that can be read, or a package for it is missing.
+        UserError: the folder has no readable tokenizer, or a package for it is missing.
     """
     kind = kind or kind_of(folder, model_type)
-    if not any((folder / name).is_file() for name in FILES):  # the library makes up an empty one
+    if not any((folder / name).is_file() for name in FILES):  # else the library makes an empty one
         raise UserError(
             f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
-            "Copy it from where the model comes from (ptrun import ... --tokenizer FROM)."
+            "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
         )
     if kind == "cpm2":
         from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer
 
         return Cpm2Tokenizer.from_pretrained(folder)
-    if not (folder / "tokenizer.json").is_file() and kind == "sentencepiece":
-        _need_sentencepiece(folder)
-    extra = {"add_prefix_space": True} if words and kind == "bpe" else {}
-    made = _read(folder, extra, hosted=model_type in _HOSTED)
-    if extra:
-        _space_first(made)
+    spaced = words and kind == "bpe"
+    converts = kind == "sentencepiece" and not (folder / "tokenizer.json").is_file()
+    if converts and find_spec("sentencepiece") is None:
+        raise UserError(
+            f"backbone.path={folder}: its tokenizer needs the package sentencepiece; "
+            "type pip install 'ptrun[sentencepiece]'."
+        )
+    tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
+    if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
+        # the library may ignore the option (5.23)
+        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
     if model_type in _ENDING:
-        _end_nothing(made)
-    return made
+        from tokenizers.processors import TemplateProcessing
+
+        no_end = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        tokenizer.backend_tokenizer.post_processor = no_end
+    return tokenizer
 
 
 def copy(folder: Path, there: Path) -> None:
-    """Copy a tokenizer's files as they are; saved anew, T5's would lack its end mark."""
+    """Copy the files of a tokenizer; if saved again, T5's would lack `</s>`."""
     for file in (folder / name for name in (*FILES, *_BESIDE)):
         if file.is_file():
             shutil.copyfile(file, there / file.name)
 
 
-def _read(folder: Path, extra: dict[str, Any], *, hosted: bool) -> Any:
-    """Return what the library makes of a folder, whose model it need not know."""
+def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
+    """Return transformers' tokenizer of a folder."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    kind: Any = PreTrainedTokenizerFast if hosted else AutoTokenizer
+    library: Any = PreTrainedTokenizerFast if model_type in _OWN_MODELS else AutoTokenizer
     try:
-        return kind.from_pretrained(folder, **extra)
+        return library.from_pretrained(folder, **options)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0][:120]
         raise UserError(
-            f"backbone.path={folder}: its tokenizer cannot be read ({reason}).\n"
-            "Expected tokenizer.json, or the files that model.save_pretrained's tokenizer writes."
+            f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
+            "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."
         ) from error
-
-
-def _space_first(tokenizer: Any) -> None:
-    """Put the space before the first word where the library passed over the request (5.23)."""
-    splitter = tokenizer.backend_tokenizer.pre_tokenizer
-    if hasattr(splitter, "add_prefix_space"):
-        splitter.add_prefix_space = True
-
-
-def _need_sentencepiece(folder: Path) -> None:
-    if find_spec("sentencepiece") is None:
-        raise UserError(
-            f"backbone.path={folder}: its tokenizer needs a package; "
-            "type pip install 'ptrun[sentencepiece]'."
-        )
-
-
-def _end_nothing(tokenizer: Any) -> None:
-    """Take the end mark from what a tokenizer makes of one text or two."""
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="$A", pair="$A $B", special_tokens=[]
-    )

@@ -1,4 +1,4 @@
-"""A backbone as a run tuned it: its tensors in that run's `prompt.safetensors`, its head beside."""
+"""A backbone that a run tuned: its tensors are in the `prompt.safetensors` of that run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ PREFIX = "backbone."
 
 @dataclass(frozen=True)
 class Tuned:
-    """Where a run's tuned backbone is.
+    """The tuned backbone of a run.
 
     Args:
-        file: that run's tensors.
-        digest: what identifies them, 16 hex.
-        classifier: the head it was tuned with, if that gives the rows of labels.
+        file: the tensors of the run.
+        digest: identifier of the tensors, 16 hex digits.
+        classifier: the head that was tuned with it, if its rows are labels.
     """
 
     file: Path
@@ -30,28 +30,28 @@ class Tuned:
     classifier: Classifier | None = None
 
     def put(self, backbone: Any) -> None:
-        """Copy the tensors into a loaded backbone; what that run did not tune stays.
+        """Copy the tuned tensors into a loaded backbone.
 
         Raises:
-            UserError: the backbone has no such tensors.
+            UserError: the backbone lacks one of the tensors.
         """
         with safe_open(self.file, "pt") as opened, torch.no_grad():
             names = [n.removeprefix(PREFIX) for n in opened.keys() if n.startswith(PREFIX)]  # noqa: SIM118
             places = _places(backbone, names)
             for name in names:
-                own = backbone.own(places[name], opened.get_slice(PREFIX + name))
-                places[name].copy_(own)
+                places[name].copy_(backbone.own(places[name], opened.get_slice(PREFIX + name)))
 
 
 def _places(backbone: Any, names: Sequence[str]) -> dict[str, nn.Parameter]:
-    """Return the parameters of these names: of the body, or of the model with its output head."""
+    """Return parameters with these names, from the body or from the model with its output head."""
     for head in (False, True):
-        known: dict[str, nn.Parameter] = backbone.body(head=head)
-        if set(names) <= set(known):
-            return known
-    raise UserError(f"{backbone.name} lacks {sorted(set(names) - set(known))[0]}, which was tuned.")
+        parameters: dict[str, nn.Parameter] = backbone.body(head=head)
+        if set(names) <= set(parameters):
+            return parameters
+    missing = sorted(set(names) - set(parameters))
+    raise UserError(f"{backbone.name} lacks {missing[0]}, which was tuned.")
 
 
 def classifier_of(backbone: Any) -> Classifier | None:
-    """Return the classification head a backbone was last tuned with, if one is known."""
+    """Return the classification head that was last tuned with a backbone, or None."""
     return backbone.tuned.classifier if backbone.tuned else of_config(backbone.config)

@@ -1,21 +1,21 @@
-"""Reads a model's weights from a folder, and tells whether its output head is among them."""
+"""Reads a model's weights from a folder, and checks whether they include the output head."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ptrun.backbone import files
+from ptrun.backbone.family import Family
 from ptrun.errors import UserError
 
 
 def read(
     model_class: Any, config: Any, folder: Path, dtype: torch.dtype, device: str
 ) -> tuple[Any, set[str]]:
-    """Return a model with its weights, one after another in their precision, and what is missing.
+    """Return a model with its weights in `dtype`, and the names that the files lack.
 
-    `device` is where they go, where the library can bring them there.
+    The weights are loaded onto `device` if `files.device_map` allows it.
     """
     from transformers.utils import logging
 
@@ -32,15 +32,14 @@ def read(
     return model, report["missing_keys"]
 
 
-def has_head(name: str, missing: set[str], heads: Sequence[str | None]) -> bool:
-    """Return whether a model's output head is there, given what its files lack.
+def has_head(name: str, missing: set[str], family: Family) -> bool:
+    """Return whether the output head is complete, given the names that the files lack.
 
     Raises:
-        UserError: they lack something else.
+        UserError: the files lack other tensors.
     """
-    starts = tuple(f"{head}." for head in heads if head)
-    lost = sorted(own for own in missing if not own.startswith(starts))
-    if lost:
+    starts = tuple(f"{head}." for head in (family.head, family.other_head) if head)
+    if lost := sorted(tensor for tensor in missing if not tensor.startswith(starts)):
         raise UserError(
             f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
         )

@@ -1,4 +1,4 @@
-"""A protocol says which examples select, which are reported, and what a number may claim."""
+"""A protocol decides which examples are used for selection and which for the reported score."""
 
 import random
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from ptrun.types import Example, Split
 
 
 class ClaimProtocol(Protocol):
-    """How a number is claimed."""
+    """How examples are selected on and reported."""
 
     select_best: bool
-    """Whether the best dev evaluation counts, or the last step."""
+    """Whether the best dev evaluation is reported, or the last step."""
     disjoint: bool
-    """Whether a test that equals dev is refused."""
+    """Whether a test set that equals dev is rejected."""
 
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the task's examples as train, dev and test."""
 
 
-_FEWEST = 10  # examples a carved part has, if that takes no more than a quarter of train
+_FEWEST = 10  # smallest carved part, unless it exceeds a quarter of train
 
 
 def carve(
@@ -32,15 +32,15 @@ def carve(
     *,
     by_class: bool = False,
 ) -> tuple[list[Example], list[Example]]:
-    """Return what is left of train and a part taken from it, both in file order.
+    """Split train into the rest and a part, both in file order.
 
-    The part is `share` of train, but at least 10 examples as long as that is at most a quarter:
-    2 of 20 would select by chance alone. With `by_class` targets are labels: each has the same
-    share of both, to rounding, and train keeps at least one example of each. Examples of one group
-    (the answers to one question) stay together, whatever their labels.
+    The part has `share` of train, but at least 10 examples if that is at most a quarter: 2 of 20
+    would select by chance. With `by_class` each label has the same share of both, to rounding, and
+    train keeps at least one example of each. Examples of one group (the answers to one question)
+    stay together, whatever their labels.
 
     Raises:
-        UserError: train is too small to give up a share.
+        UserError: train is too small.
     """
     if by_class and any(example.group is not None for example in train):
         return _carve_groups(train, share, seed, part)
@@ -49,12 +49,12 @@ def carve(
     if not 0 < size <= len(train) - len(classes):
         raise UserError(
             f"train has {len(train)} examples{f' of {len(classes)} labels' * by_class}, too few to "
-            f"carve {share:.0%} for {part}; give it more, or a dev and a test set."
+            f"carve {share:.0%} for {part}; add examples, or a dev and a test set."
         )
     drawn = random.Random(f"carve:{seed}" if part == "dev" else f"carve {part}:{seed}")
-    sizes = _sizes([len(own) for own in classes], size)
-    parts = (drawn.sample(own, k) for own, k in zip(classes, sizes, strict=True))
-    taken = {index for own in parts for index in own}
+    sizes = _sizes([len(places) for places in classes], size)
+    parts = (drawn.sample(places, k) for places, k in zip(classes, sizes, strict=True))
+    taken = {place for part in parts for place in part}
     rest = [example for index, example in enumerate(train) if index not in taken]
     return rest, [train[index] for index in sorted(taken)]
 
@@ -62,13 +62,13 @@ def carve(
 def _carve_groups(
     train: Sequence[Example], share: float, seed: int, part: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return what is left of train and a share of its groups."""
+    """Split train into the rest and a share of its groups."""
     groups = list(dict.fromkeys(example.group for example in train))
     size = max(1, round(share * len(groups)))
     if not 0 < size < len(groups):
         raise UserError(
             f"train has {len(groups)} groups of examples, too few to carve {share:.0%} for {part}; "
-            "give it more, or a dev and a test set."
+            "add examples, or a dev and a test set."
         )
     taken = set(random.Random(f"carve groups for {part}:{seed}").sample(groups, size))
     rest = [example for example in train if example.group not in taken]
@@ -76,7 +76,7 @@ def _carve_groups(
 
 
 def _classes(examples: Sequence[Example]) -> list[list[int]]:
-    """Return the places of each label, in the order in which labels first appear."""
+    """Return the indices of each label, in order of first appearance."""
     places: dict[str, list[int]] = {}
     for index, example in enumerate(examples):
         places.setdefault(example.target, []).append(index)
@@ -84,9 +84,9 @@ def _classes(examples: Sequence[Example]) -> list[list[int]]:
 
 
 def _sizes(counts: Sequence[int], size: int) -> list[int]:
-    """Return how many of each class make `size`: what is due, rounded by largest remainder.
+    """Divide `size` over classes in proportion to their counts, by largest remainder.
 
-    A class keeps one example; of equal remainders the class that has given less comes first.
+    Each class keeps one example. Ties go to the class with the smaller size.
     """
     total = sum(counts)
     sizes = [size * count // total for count in counts]

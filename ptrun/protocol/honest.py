@@ -1,7 +1,7 @@
-"""The honest protocol: dev selects, test is scored once afterwards.
+"""The honest protocol: dev selects, and test is scored once afterwards.
 
-Where a data set publishes no labelled test, its dev set is the test set and dev is carved from
-train, so that nothing is both selected on and reported; where it has train alone, both are carved.
+If a data set publishes no labelled test set, its dev set becomes the test set and dev is carved
+from train, so no example is both selected on and reported. If it has only train, both are carved.
 Classes keep their shares.
 """
 
@@ -14,11 +14,10 @@ from ptrun.types import Example, Split
 
 
 class Honest:
-    """Disjoint selection and report.
+    """Selection and report on disjoint examples.
 
     Args:
-        dev_share: share of train that becomes dev where the data set has none to spare; see `carve`
-            for small ones.
+        dev_share: share of train to carve for a missing set; see `carve` for small ones.
     """
 
     select_best = True
@@ -28,9 +27,9 @@ class Honest:
         self.dev_share = dev_share
 
     def split(self, task: Task, data_seed: int) -> Split:
-        """Return train, dev and test; `data_seed` decides a carved dev set."""
+        """Return train, dev and test; `data_seed` decides the carved sets."""
         if isinstance(task, Multi):
-            return task.joined({n: self.split(own, data_seed) for n, own in task.tasks.items()})
+            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
         train = task.load("train")
         if task.has("dev") and task.has("test"):
             origin = {"dev": "published dev", "test": "published test"}
@@ -42,7 +41,7 @@ class Honest:
     def _reported(
         self, task: Task, train: list[Example], data_seed: int
     ) -> tuple[list[Example], list[Example], str]:
-        """Return what is left of train, the reported examples, and where those came from."""
+        """Return the rest of train, the reported examples, and their origin."""
         if task.has("test"):
             return train, task.load("test"), "published test"
         if task.has("dev"):
@@ -52,7 +51,7 @@ class Honest:
     def _carved(
         self, task: Task, train: list[Example], data_seed: int, part: Literal["dev", "test"]
     ) -> tuple[list[Example], list[Example], str]:
-        """Return what is left of train, the part taken from it, and how it was taken."""
+        """Return the rest of train, the carved part, and its origin."""
         by_class = task.kind == "classification"
         rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
         share = f"{len(taken) / len(train):.0%} of "

@@ -1,6 +1,6 @@
-"""The papers' protocol: the splits their authors used, a task's `paper_splits`.
+"""The papers' protocol: the splits that the authors used, from a task's `paper_splits`.
 
-Where dev both selects and is reported, every table says so.
+If dev is both selected on and reported, every table says so.
 """
 
 from ptrun.task.base import Task
@@ -9,9 +9,9 @@ from ptrun.types import Split
 
 
 class Paper:
-    """Published dev selects; published test is reported, or dev itself where there is none.
+    """Published dev selects; published test is reported, or dev if there is no test.
 
-    Where the authors drew dev from train, dev is empty until a setting draws it.
+    If the authors drew dev from train, dev is empty until a setting draws it.
     """
 
     select_best = True
@@ -20,7 +20,7 @@ class Paper:
     def split(self, task: Task, data_seed: int) -> Split:
         """Return the published splits."""
         if isinstance(task, Multi):
-            return task.joined({n: self.split(own, data_seed) for n, own in task.tasks.items()})
+            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
         train = task.load("train", paper=True)
         dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
         test = task.load("test", paper=True) if task.has("test", paper=True) else dev

@@ -1,29 +1,30 @@
-"""A setting says which examples a run may use."""
+"""A setting decides which examples a run may use."""
 
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from ptrun.types import Example, Split
 
 
-class Setting(Protocol):
+class Setting:
     """A data budget.
 
-    `variant` names the folder of the setting's own files below `data_dir`; `required` says whether
-    it samples where there are none.
+    `variant` names the subfolder of `data_dir` with the setting's own files. `required` is False if
+    the setting draws a sample when these files are missing.
     """
 
-    variant: str | None
-    required: bool
+    variant: str | None = None
+    required: bool = False
 
     def choose(self, split: Split, data_seed: int) -> Split:
         """Return the examples a run may use; only `data_seed` decides a sample."""
+        raise NotImplementedError
 
 
 def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:
-    """Return the indices of each class, in the order in which classes first appear.
+    """Return the indices of each class, in order of first appearance.
 
-    Examples whose target is no plain label form one class.
+    Examples without a plain label as target form one class.
     """
     groups: dict[Hashable, list[int]] = {}
     for index, example in enumerate(examples):
@@ -32,6 +33,7 @@ def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:
     return groups
 
 
-def taken(examples: Sequence[Example], indices: Sequence[int]) -> list[Example]:
-    """Return the examples of these indices, in file order."""
-    return [examples[index] for index in sorted(indices)]
+def drawn(split: Split, origin: Mapping[str, str], **parts: Sequence[int]) -> Split:
+    """Return the split with parts that are drawn from train by index, in file order."""
+    examples = {part: [split.train[i] for i in sorted(at)] for part, at in parts.items()}
+    return replace(split, origin={**split.origin, **origin}, **examples)

@@ -1,8 +1,8 @@
 """FewGLUE: the 32 training and 32 dev examples of PET and P-tuning, from their own files.
 
-The files are those of FewGLUE_32dev, as `<data_dir>/fewglue/<task>/{train,validation}.jsonl`;
-reported is the task's own published dev set. They are skewed on purpose (CB has 3 neutral, WSC no
-negative training examples) and are never re-balanced.
+The files of FewGLUE_32dev are `<data_dir>/fewglue/<task>/{train,validation}.jsonl`. The published
+dev set of the task is the test set. The classes are skewed on purpose (CB has 3 neutral, WSC no
+negative training examples) and stay so.
 """
 
 from ptrun.setting.full import Full

@@ -1,14 +1,12 @@
-"""The full-data setting: every example the protocol hands out."""
+"""The full-data setting: every example of the protocol's split."""
 
+from ptrun.setting.base import Setting
 from ptrun.types import Split
 
 
-class Full:
-    """Keeps train, dev and test as they are."""
-
-    variant: str | None = None
-    required = False
+class Full(Setting):
+    """Keeps train, dev and test unchanged."""
 
     def choose(self, split: Split, data_seed: int) -> Split:
-        """Return the examples a run may use; `data_seed` would decide a sample."""
+        """Return the split."""
         return split

@@ -1,27 +1,24 @@
-"""K examples in all and 1,000 others for dev, fixed for all seeds (IDPG's low-resource setting).
+"""K training and 1,000 dev examples in total, equal for all seeds (IDPG's low-resource setting).
 
-The paper's own files are used where they are, `<data_dir>/idpg_lowres_<k>/<task>/`; else the same
-numbers are drawn with a fixed seed, and the result says which.
+They come from the paper's files in `<data_dir>/idpg_lowres_<k>/<task>/` if these exist. Otherwise
+as many are drawn with a fixed seed. The result records which.
 """
 
 import random
-from dataclasses import replace
 
 from ptrun.errors import UserError
-from ptrun.setting.base import taken
+from ptrun.setting.base import Setting, drawn
 from ptrun.types import Split
 
 
-class KShot:
+class KShot(Setting):
     """A fixed sample of train, not balanced.
 
     Args:
         k: training examples.
-        dev: examples of train that select; fewer where train has no more.
-        subset_seed: decides the sample, whatever the run's seeds are.
+        dev: examples of train for selection; fewer if train is too small.
+        subset_seed: seed of the sample, independent of the run's seeds.
     """
-
-    required = False
 
     def __init__(self, *, k: int, dev: int = 1000, subset_seed: int = 0):
         if k < 1 or dev < 1:
@@ -39,15 +36,10 @@ class KShot:
             return split
         if len(split.train) <= self.k:
             raise UserError(
-                f"setting.k is {self.k}, but train has {len(split.train)} examples; use less."
+                f"setting.k is {self.k}, but train has {len(split.train)} examples; use fewer."
             )
         count = min(self.dev, len(split.train) - self.k)
         rng = random.Random(f"k shot:{self.subset_seed}")
-        drawn = rng.sample(range(len(split.train)), self.k + count)
+        sample = rng.sample(range(len(split.train)), self.k + count)
         origin = {"train": f"{self.k} of train", "dev": f"{count} others of train"}
-        return replace(
-            split,
-            train=taken(split.train, drawn[: self.k]),
-            dev=taken(split.train, drawn[self.k :]),
-            origin={**split.origin, **origin},
-        )
+        return drawn(split, origin, train=sample[: self.k], dev=sample[self.k :])

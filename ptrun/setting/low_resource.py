@@ -1,28 +1,24 @@
-"""Low resource: a share of each class of train (DPT: 10 %); dev and test stay whole.
+"""Low resource: a share of each class of train (DPT: 10 %); dev and test do not change.
 
-DPT's rule: classes in the order in which they appear, one generator with a fixed seed, each class
-shuffled, the first int(share x size) kept. So the subset is the same for every run; a task without
-classes, such as QUOREF, is one class.
+As in DPT, one generator with a fixed seed shuffles the classes in order of first appearance, and
+the first int(share x size) examples of each are kept. So every run has the same subset. A task
+without classes, such as QUOREF, is one class.
 """
 
 import random
-from dataclasses import replace
 
 from ptrun.errors import UserError
-from ptrun.setting.base import by_class, taken
+from ptrun.setting.base import Setting, by_class, drawn
 from ptrun.types import Split
 
 
-class LowResource:
+class LowResource(Setting):
     """A fixed share of each class.
 
     Args:
-        share: of each class, more than 0 and at most 1.
-        subset_seed: decides the subset, whatever the run's seeds are.
+        share: share of each class, more than 0 and at most 1.
+        subset_seed: seed of the subset, independent of the run's seeds.
     """
-
-    variant: str | None = None
-    required = False
 
     def __init__(self, *, share: float = 0.1, subset_seed: int = 0):
         if not 0 < share <= 1:
@@ -38,8 +34,7 @@ class LowResource:
             kept += indices[: int(self.share * len(indices))]
         if not kept:
             raise UserError(
-                f"setting.share is {self.share}: no class of {len(split.train)} training examples "
-                "is large enough."
+                f"setting.share is {self.share}, which leaves none of {len(split.train)} training "
+                "examples; use a larger setting.share."
             )
-        origin = {**split.origin, "train": f"{self.share:.0%} of each class"}
-        return replace(split, train=taken(split.train, kept), origin=origin)
+        return drawn(split, {"train": f"{self.share:.0%} of each class"}, train=kept)

@@ -1,22 +1,18 @@
 """A sample of train of a given size: `setting=sample_size setting.n=100,1000` for a curve."""
 
 import random
-from dataclasses import replace
 
 from ptrun.errors import UserError
-from ptrun.setting.base import taken
+from ptrun.setting.base import Setting, drawn
 from ptrun.types import Split
 
 
-class SampleSize:
-    """n examples of train, drawn by the data seed; smaller samples are parts of larger ones.
+class SampleSize(Setting):
+    """n examples of train, drawn with the data seed; larger samples contain smaller ones.
 
     Args:
         n: training examples.
     """
-
-    variant: str | None = None
-    required = False
 
     def __init__(self, *, n: int):
         if n < 1:
@@ -36,5 +32,4 @@ class SampleSize:
             )
         order = list(range(len(split.train)))
         random.Random(f"sample size:{data_seed}").shuffle(order)
-        origin = {**split.origin, "train": f"{self.n} of train"}
-        return replace(split, train=taken(split.train, order[: self.n]), origin=origin)
+        return drawn(split, {"train": f"{self.n} of train"}, train=order[: self.n])

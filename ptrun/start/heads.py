@@ -1,4 +1,4 @@
-"""Heads that begin as one that was trained: EFL's, as that of an NLI model."""
+"""Starts EFL's entailment head from the trained head of an NLI model."""
 
 import logging
 
@@ -12,10 +12,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def begin_head(method: Method) -> bool:
-    """Put the backbone's classifier in place of an entailment head, if there are both; tell so.
+    """Copy the backbone's classifier into an entailment head; return False if one is missing.
 
     Raises:
-        UserError: the checkpoint says it has one, and its files lack it.
+        UserError: the checkpoint's configuration names a classifier that its files lack.
     """
     head = method.readout
     if not isinstance(head, EntailmentHead) or head.classifier is None:
@@ -24,18 +24,18 @@ def begin_head(method: Method) -> bool:
     folder = backbone.tuned.file.parent if backbone.tuned else backbone.folder
     assert folder is not None  # it is loaded
     tensors = head.classifier.tensors(folder)
-    own = dict(head.named_parameters())
-    if lost := sorted(own.keys() - tensors.keys()):
+    parameters = dict(head.named_parameters())
+    if lost := sorted(parameters.keys() - tensors.keys()):
         raise UserError(
-            f"backbone={backbone.name}: its configuration names a classification head, but "
-            f"its files lack {lost[0]} of it; type method.pooler=none for a new head."
+            f"backbone={backbone.name}: its configuration names a classification head, but its "
+            f"files lack {lost[0]}; type method.pooler=none for a new head."
         )
     with torch.no_grad():
         for name, tensor in tensors.items():
-            own[name].copy_(tensor)
+            parameters[name].copy_(tensor)
     others = [label for i, label in enumerate(head.classifier.labels) if i != head.entailed]
     _LOG.info(
-        "the head begins as %s: %s against %s",
+        "the head starts from %s: %s against %s",
         head.classifier.origin,
         head.classifier.labels[head.entailed],
         ", ".join(others),

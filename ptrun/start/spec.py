@@ -1,24 +1,24 @@
-"""`start=`: where a prompt begins, as the configuration says it.
+"""`start=`: the initial value of a prompt.
 
-| start             | the prompt begins as                                                        |
+| start             | initial value of the prompt                                                 |
 |-------------------|-----------------------------------------------------------------------------|
-| `random`          | the method's own draw; the default                                          |
-| `normal[:STD]`    | N(0, STD^2); 0.02 if not given                                              |
-| `uniform[:BOUND]` | U(-BOUND, BOUND); 0.5 if not given (Lester et al. 2021 §3.2)                 |
+| `random`          | the method's own initialization; the default                                |
+| `normal[:STD]`    | N(0, STD^2); STD is 0.02 by default                                         |
+| `uniform[:BOUND]` | U(-BOUND, BOUND); BOUND is 0.5 by default (Lester et al. 2021 §3.2)         |
 | `identical`       | one vector from N(0, 0.1^2) in every row: PPT's official random start       |
-| `labels`          | the label words in turn (PPT)                                               |
-| `vocabulary`      | words drawn evenly from the vocabulary by the model seed (PPT)              |
-| `top_1000`        | words of the first 1,000 ids, shuffled by the model seed (PPT)              |
-| `task_words`      | the commonest words of what train and dev read, shuffled so (PPT)           |
-| `text:WORDS`      | these words in turn                                                         |
-| `run:RUN`         | another run's prompt, by run id or folder (MPT-2); of a run that tuned the  |
-|                   | backbone and learned no prompt, that backbone (supplementary training)      |
-| `pretrained`      | the prompt of a run on another task, found or made first, that PPT has for  |
-|                   | this kind; `pretrained:TASK` names it (`ptrun.run.pretraining`)            |
+| `labels`          | the label words, repeated (PPT)                                             |
+| `vocabulary`      | words drawn uniformly from the vocabulary with the model seed (PPT)         |
+| `top_1000`        | words of the first 1,000 ids, shuffled with the model seed (PPT)            |
+| `task_words`      | the most frequent words of train and dev, shuffled with the model seed (PPT)|
+| `text:WORDS`      | these words, repeated                                                       |
+| `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
+|                   | its backbone and has no prompt, the backbone (supplementary training)       |
+| `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
+|                   | `pretrained:TASK` names another task (`ptrun.run.pretraining`)              |
 
-Random starts and words need a method that learns input vectors; `run` and `pretrained` are for
-every method, and leave that run's head behind, and a backbone that was tuned beside a prompt. Sizes
-are those of the vectors, whatever `method.rescale` is. A text with commas is typed as
+Random starts and words need a method that learns input vectors. `run` and `pretrained` work with
+every method. They do not copy the head of that run, nor a backbone tuned with a prompt. Sizes are
+those of the vectors, whatever `method.rescale` is. Quote a text with commas:
 'start="text:good, bad"'.
 """
 
@@ -40,14 +40,15 @@ KINDS = ("random", *WITH_SIZE, *WORDS, *OTHERS)
 
 @dataclass(frozen=True)
 class Start:
-    """Where a prompt begins.
+    """The start of a prompt.
 
     Args:
         kind: one of `KINDS`.
-        value: the text, or the task or run that is learned first; else empty.
+        value: the text, the run or the task of the prerequisite run; else empty.
         size: standard deviation or bound of a random start.
-        folder: of another run, and `digest` the content of what is taken from it.
-        tuned: the backbone that run tuned, if that is what is taken.
+        folder: folder of the other run.
+        digest: fingerprint of the tensors that are copied from the other run.
+        tuned: the tuned backbone of the other run, if it is used.
     """
 
     kind: str
@@ -59,27 +60,27 @@ class Start:
 
     @property
     def takes(self) -> str | None:
-        """What is taken from another run: `backbone`, with EFL its head too, or `prompt`."""
+        """What is copied from another run: `backbone` (with EFL also its head) or `prompt`."""
         if self.kind != "run":
             return None
         return "backbone" if self.tuned else "prompt"
 
     def __str__(self) -> str:
-        """Return how it is typed; another run by what is taken from it, not by its place."""
+        """Return the value of `start=`; a run is named by its digest, not its folder."""
         if self.kind in _SIZED:
             return f"{self.kind}:{self.size:g}"
         return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
 
     def record(self) -> dict[str, str] | None:
-        """Return whose prompt is begun as, and its fingerprint; None where it is nobody's."""
+        """Return the id of the other run and the digest, or None without another run."""
         return {"run_id": self.folder.name, "prompt": self.digest} if self.folder else None
 
 
 def parse(text: str | None) -> Start:
-    """Return what a `start=` says, another run not yet looked for.
+    """Return the start of a `start=` value, without a search for the other run.
 
     Raises:
-        UserError: there is no such start, or what follows the colon does not fit.
+        UserError: the kind is unknown, or the value after the colon is wrong.
     """
     kind, colon, value = (text or "random").partition(":")
     if kind not in KINDS:
@@ -88,7 +89,7 @@ def parse(text: str | None) -> Start:
         what = "words" if kind == "text" else "a run id or a run's folder"
         raise UserError(f"start={text}: give {what} after the colon, start={kind}:...")
     if kind not in (*_NAMED, *_SIZED) and colon:
-        raise UserError(f"start={text}: nothing may follow; type start={kind}.")
+        raise UserError(f"start={text}: {kind} takes no value; type start={kind}.")
     size = _size(kind, value) if kind in _SIZED and colon else WITH_SIZE.get(kind, 0.0)
     return Start(kind, value.strip() if kind in _NAMED else "", size)
 

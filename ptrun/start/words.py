@@ -1,4 +1,4 @@
-"""The words a prompt begins as, as token ids: label words, the vocabulary's, the task's, a text."""
+"""Token ids to start a prompt from: label words, vocabulary, words of the task, or a text."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ _SENTINELS = 16  # more than the masks of any pattern
 
 @dataclass(frozen=True)
 class Source:
-    """What words may come from.
+    """The sources of words.
 
     Args:
-        start: which words.
-        method: whose backbone and read-out know them.
-        rows: gives the encoded train and dev examples.
-        draw: decides what is drawn.
+        start: the kind of words.
+        method: method with the backbone and the read-out.
+        rows: returns the encoded train and dev examples.
+        draw: random number generator.
     """
 
     start: Start
@@ -34,36 +34,36 @@ class Source:
     draw: torch.Generator
 
     def shuffled(self, ids: Sequence[int]) -> list[int]:
-        """Return ids in an order that the seed decides."""
+        """Return ids in random order."""
         order = torch.randperm(len(ids), generator=self.draw).tolist()
         return [ids[place] for place in order]
 
     def size(self) -> int:
-        """Return how many ids have both a token and an embedding."""
+        """Return the number of ids that have both a token and an embedding."""
         backbone = self.method.backbone
         rows = backbone.model.get_input_embeddings().weight.shape[0]
         return min(len(backbone.tokenizer()), int(rows))
 
 
 def word_ids(source: Source, length: int) -> list[int]:
-    """Return `length` token ids, from the first again where there are fewer.
+    """Return `length` token ids; fewer ids are repeated.
 
     Raises:
         UserError: there are no such words.
     """
-    found = _KINDS[source.start.kind](source, length)
-    if not found:
-        raise UserError(f"start={source.start}: no words to begin as; use start=vocabulary.")
-    return [found[place % len(found)] for place in range(length)]
+    ids = _KINDS[source.start.kind](source, length)
+    if not ids:
+        raise UserError(f"start={source.start}: found no words; use start=vocabulary.")
+    return [ids[place % len(ids)] for place in range(length)]
 
 
 def _labels(source: Source, _length: int) -> list[int]:
-    """The verbalizer's words, label after label; where a head answers, the labels' names."""
+    """Return the ids of the verbalizer's words by label; with a head, of the labels' names."""
     method = source.method
     if isinstance(method.readout, LabelWords):
         return [i for words in method.readout.tokens.ids for word in words for i in word]
     spelling = Spelling(method.backbone.tokenizer())
-    names = [str(label).replace("_", " ") for label in method.task.labels]
+    names = (str(label).replace("_", " ") for label in method.task.labels)
     return [i for name in names for i in spelling.answer(name)]
 
 
@@ -76,7 +76,7 @@ def _top(source: Source, length: int) -> list[int]:
 
 
 def _task_words(source: Source, length: int) -> list[int]:
-    """The commonest tokens of all that is read, special tokens aside; ties by id."""
+    """Return the most frequent tokens of train and dev, without special tokens; ties by id."""
     tokenizer = source.method.backbone.tokenizer()
     special = {*tokenizer.all_special_ids, *mask_ids(tokenizer, _SENTINELS)[0]}
     counts = Counter(i for f in source.rows() for row in f.rows for i in row.ids)

@@ -1,4 +1,4 @@
-"""No tracking: the run folder alone keeps the figures."""
+"""No tracking: only the run folder stores the metrics."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from ptrun.types import RunResult
 
 
 class NoTracker:
-    """Takes everything, keeps nothing."""
+    """A tracker that stores nothing."""
 
     def __init__(self, folder: Path, run_id: str, config: Mapping[str, Any]):
         pass

@@ -1,4 +1,4 @@
-"""Weights & Biases: the rows of `metrics.jsonl`, live; offline where no key is set."""
+"""Weights & Biases: logs the rows of `metrics.jsonl` live, or offline without an API key."""
 
 import netrc
 import os
@@ -11,10 +11,10 @@ from ptrun.types import RunResult
 
 
 class WandbTracker:
-    """One wandb run a ptrun run, under the same id, so that a resumed run goes on in it.
+    """One wandb run per ptrun run; both have the same id, so a resumed run continues its wandb run.
 
     Args:
-        folder: the run folder; offline files go there.
+        folder: run folder, also for offline files.
         run_id: ptrun's run id.
         config: the resolved configuration.
         project: wandb project.
@@ -27,7 +27,9 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as error:
-            raise UserError("tracking=wandb needs wandb: pip install 'ptrun[wandb]'.") from error
+            raise UserError(
+                "tracking=wandb needs wandb; run pip install 'ptrun[wandb]'."
+            ) from error
         folder.mkdir(parents=True, exist_ok=True)
         self.run = wandb.init(
             project=project,
@@ -41,13 +43,13 @@ class WandbTracker:
         )
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Send the numbers of a row, named by its event."""
+        """Log the numbers of a row, prefixed with its event."""
         event = row["event"]
         numbers = {f"{event}/{key}": v for key, v in row.items() if isinstance(v, int | float)}
         self.run.log(numbers)
 
     def finish(self, result: RunResult) -> None:
-        """Send the final metrics and close the run."""
+        """Log the final metrics and close the run."""
         for part, metrics in result.metrics.items():
             for name, value in metrics.items():
                 self.run.summary[f"final/{part}/{name}"] = value

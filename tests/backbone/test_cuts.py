@@ -94,7 +94,7 @@ def test_heads_that_do_not_divide_are_refused():
 
 
 def test_a_kind_that_is_not_divided_is_refused():
-    with pytest.raises(UserError, match="of type albert are not divided; allowed: bert,"):
+    with pytest.raises(UserError, match="of type albert cannot be divided; allowed: bert,"):
         pattern_of(config(model_type="albert"), 2)
 
 

@@ -59,7 +59,7 @@ WRONG = {
     "name outside outputs": (["name=../x"], ["name=../x", "name=my_runs"]),
     "allow what": (["allow_code=yes"], ["allow_code=yes: expected true or false"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
-    "model on no hub": (["backbone=cpm2"], ["cpm2 is on no hub", "ptrun import cpm2 SHARDS"]),
+    "model on no hub": (["backbone=cpm2"], ["cpm2 is not on the hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (
         ["task=csv", "task.train=rows.csv", "task.text=text", "task.label=label", "protocol=paper"],
         ["rows.csv"],

@@ -150,5 +150,5 @@ def test_a_random_start_is_the_methods_own_and_nothing_else_ever_moves(tiny, dat
 def test_labels_that_are_not_there_are_refused(tiny, data_dir):
     method = soft(tiny(), data_dir)
     method.task.labels = []
-    with pytest.raises(UserError, match="start=labels: no words to begin as"):
+    with pytest.raises(UserError, match="start=labels: found no words; use start=vocabulary"):
         started(method, "labels")

@@ -119,7 +119,7 @@ def test_efl_goes_on_from_the_head_of_a_run_on_entailment(world, caplog):
     theirs, ours = (load_file(p.folder / "prompt.safetensors") for p in (first, plan(efl)))
     for name in ("readout.linear.weight", "readout.dense.bias"):
         torch.testing.assert_close(ours[name], theirs[name], atol=1e-9, rtol=0)
-    told = "the head begins as that run's: entailment against neutral, contradiction"
+    told = "the head starts from that run's: entailment against neutral, contradiction"
     assert told in caplog.text
     caplog.clear()
     other = composed(*own, "method.pooler=none")
@@ -184,7 +184,7 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
     save_file({n: t for n, t in load_file(file).items() if "out_proj" not in n}, file)
     backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     method = FineTuning(backbone, described(data_dir), readout="entailment")
-    with pytest.raises(UserError, match=r"its files lack linear.bias of it; type method.pooler"):
+    with pytest.raises(UserError, match=r"its files lack linear\.bias; type method.pooler=none"):
         begin(Start("random"), {"": method}, {}, 1, lambda *_: [])
 
 

@@ -38,7 +38,7 @@ def test_a_start_is_told_in_one_way(text, told):
         ),
         ("text:", "start=text:: give words after the colon, start=text:..."),
         ("run: ", "give a run id or a run's folder after the colon, start=run:..."),
-        ("labels:good", "start=labels:good: nothing may follow; type start=labels."),
+        ("labels:good", "start=labels:good: labels takes no value; type start=labels."),
         ("normal:wide", r"start=normal:wide: give a number above 0, such as start=normal:0.02"),
         ("uniform:-1", "start=uniform:-1: give a number above 0"),
         ("normal:", "start=normal:: give a number above 0"),
