@@ -134,7 +134,7 @@ class IDPG(Method):
             types=None if batch.types is None else self._types(batch.types, put),
             edits=self._edits(batch, put, instance),
         )
-        return self.readout.ask(given, replace(reads, columns=put.moved(rows, reads.columns)))
+        return self.readout.request(given, replace(reads, columns=put.moved(rows, reads.columns)))
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
         """Return the examples whose M(x) is still to be computed."""

@@ -101,7 +101,7 @@ class PromptTuning(Method):
             return given
         columns = batch.reads.columns
         moved = columns + self.length * (columns >= self.after)
-        return self.readout.ask(given, replace(batch.reads, columns=moved))
+        return self.readout.request(given, replace(batch.reads, columns=moved))
 
     def _put(self, vectors: Tensor, tokens: Tensor) -> Tensor:
         """Put `[B, P, ...]` among `[B, T, ...]`."""

@@ -148,8 +148,8 @@ class Readout(Protocol):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the rows of each example, each at most `room` tokens long."""
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Return an input that also asks for what is read at these positions."""
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Return the input with a request for the outputs at these positions."""
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum `[]` of one loss term a target; the engine divides by their number."""

@@ -82,9 +82,9 @@ class ClassTree(nn.Module):
         """Return one row for each node on the way, or the root's where the target is a label."""
         return [self._features(example, room) for example in examples]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the logits of words."""
-        return self._node(0).ask(given, at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request the logits of words."""
+        return self._node(0).request(inputs, at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over targets, one a child of a node, `[]`."""

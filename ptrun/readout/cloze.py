@@ -74,9 +74,9 @@ class Cloze:
         """Return the longest row: what is left of the backbone, or the task's own limit."""
         return min(wanted, self.task.max_tokens or wanted)
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the logits of words."""
-        return replace(given, logits_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request the logits of words."""
+        return replace(inputs, logits_at=at)
 
     def pieces(self, example: Example) -> list[Piece]:
         """Return the pattern with an example's texts; without its masks if there is no sentinel.

@@ -43,9 +43,9 @@ class Head(nn.Module):
         """The backbone that is read."""
         return self._backbone[0]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for hidden states."""
-        return replace(given, hidden_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request hidden states."""
+        return replace(inputs, hidden_at=at)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[K, C]`, one row a read."""

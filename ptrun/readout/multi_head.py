@@ -35,9 +35,9 @@ class MultiHead(nn.Module):
                 made[place] = replace(features, facts={**features.facts, "set": name})
         return [made[i] for i in range(len(examples))]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for hidden states."""
-        return replace(given, hidden_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request hidden states."""
+        return replace(inputs, hidden_at=at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum of the heads' losses, `[]`."""

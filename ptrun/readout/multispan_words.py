@@ -53,9 +53,9 @@ class PassageWords(PassageReader, nn.Module):
         other = "one_minus_sigma" if on == "sigma" else "sigma"
         self.others = {f"on_{other}": -self.least}
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the head's scores."""
-        return replace(given, logits_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request the head's scores."""
+        return replace(inputs, logits_at=at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over tokens of the passage, `[]`.

@@ -52,9 +52,9 @@ class PooledHead(Head):
             nn.init.normal_(self.dense.weight, std=0.02)
             nn.init.zeros_(self.dense.bias)
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for pooled or plain hidden states."""
-        return replace(given, pooled_at=at) if self._pooled else replace(given, hidden_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request pooled or plain hidden states."""
+        return replace(inputs, pooled_at=at) if self._pooled else replace(inputs, hidden_at=at)
 
     def read(self, output: BackboneOutput) -> Tensor:
         """Return what the head reads, `[K, H]`."""
