@@ -51,20 +51,6 @@ def _interval(layers: Sequence[int] | None, count: int, whose: str) -> range:
     return range(layers[0] - 1, layers[1])
 
 
-def prefix_parameters(
-    length: int, layers: int, width: int, kind: Reparameterization, hidden: int = 512
-) -> int:
-    """Return the number of learned parameters (P-tuning v2 §3; the MLP is for training only).
-
-    `embedding`: one key and one value for each vector and layer. `mlp`: a table of the hidden
-    width, then Linear, tanh, Linear, with biases.
-    """
-    outputs = 2 * layers * width
-    if kind == "embedding":
-        return length * outputs
-    return length * width + (width * hidden + hidden) + (hidden * outputs + outputs)
-
-
 class DeepPrefix(nn.Module):
     """Learned keys and values `[P, 2 n, heads, d]` for n layers, keys at even slices.
 

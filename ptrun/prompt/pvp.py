@@ -81,7 +81,7 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
     """
     if not isinstance(node, Mapping) or "pattern" not in node or set(node) - set(_KEYS):
         found = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
-        raise UserError(f"pvp {name}: {found}; expected pattern, and optionally words and rule.")
+        raise UserError(f"pvp {name}: {found}; expected pattern, and words and rule if needed.")
     words = node.get("words")
     try:
         pvp = PVP(name, parse(node["pattern"]), words, node.get("rule", "single"))

@@ -88,8 +88,12 @@ class Batch:
         """The rows of all examples, in order."""
         return [row for f in self.features for row in f.rows]
 
+    def by_row(self, values: Tensor) -> list[Tensor]:
+        """Split `[K, ...]`, one entry for each read, by row."""
+        return list(torch.split(values, [len(row.reads) for row in self.rows]))
+
     def by_example(self, values: Tensor) -> list[Tensor]:
-        """Split `[K, ...]`, one entry for each read, by example."""
+        """Split `[K, ...]` by example."""
         sizes = [sum(len(row.reads) for row in f.rows) for f in self.features]
         return list(torch.split(values, sizes))
 
@@ -150,6 +154,16 @@ def word_logits(output: BackboneOutput) -> Tensor:
     """Return the language-model head's logits `[K, V]` in fp32."""
     assert output.logits is not None
     return output.logits.float()
+
+
+class WordReader:
+    """A read-out of the language-model head."""
+
+    reads_decoder = True
+
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request the logits of words."""
+        return replace(inputs, logits_at=at)
 
 
 class Readout(Protocol):

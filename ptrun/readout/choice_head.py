@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,9 @@ class ChoiceHead(PooledHead):
         before = [text for text, own in zip(firsts, options, strict=True) for _ in own]
         rows = iter(self.rows([before, [option for own in options for option in own]], room))
         return [
-            Features(e.id, list(islice(rows, len(own))), self.targets(e), self.facts(e))
+            Features(
+                e.id, list(islice(rows, len(own))), self.targets(e), {"values": self.values(e)}
+            )
             for e, own in zip(examples, options, strict=True)
         ]
 
@@ -43,9 +46,9 @@ class ChoiceHead(PooledHead):
         """Return the index of the right option."""
         return [example.target]
 
-    def facts(self, example: Example) -> dict[str, list[str]]:
-        """Return what decoding needs."""
-        return {}
+    def values(self, example: Example) -> list[Any]:
+        """Return the prediction of each option: its index."""
+        return list(range(len(example.fields["options"])))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy over each example's options, summed, `[]`."""
@@ -56,11 +59,7 @@ class ChoiceHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest option of each example."""
         pairs = batch.pairs(self.scores(output, batch)[:, -1])
-        return [self.answer(f, int(scores.argmax())) for f, scores in pairs]
-
-    def answer(self, features: Features, best: int) -> Prediction:
-        """Return the index of an option as the prediction."""
-        return Prediction(features.id, best)
+        return [Prediction(f.id, f.facts["values"][int(own.argmax())]) for f, own in pairs]
 
 
 class EntityHead(ChoiceHead):
@@ -80,14 +79,10 @@ class EntityHead(ChoiceHead):
         """Return 1 for each right entity, 0 for the others."""
         return [int(entity in example.target) for entity in example.fields["entities"]]
 
-    def facts(self, example: Example) -> dict[str, list[str]]:
+    def values(self, example: Example) -> list[Any]:
         """Return the entities."""
-        return {"entities": list(example.fields["entities"])}
+        return list(example.fields["entities"])
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over entities, `[]`."""
         return PooledHead.loss(self, output, batch)
-
-    def answer(self, features: Features, best: int) -> Prediction:
-        """Return an entity as the prediction."""
-        return Prediction(features.id, features.facts["entities"][best])

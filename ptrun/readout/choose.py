@@ -82,7 +82,7 @@ def check(
     if chosen == "class_words":
         original_words(backbone, task, reading, soft=soft)
     if chosen == "verbalizer":
-        pvp = _pvp(backbone, task, reading, soft=soft)
+        pvp = choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
         _check_words(backbone, task, pvp)
         _check_among(pvp, reading)
         _check_closed(backbone, task, pvp, reading)
@@ -101,7 +101,8 @@ def readout_for(
         heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
         return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
-        return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+        pvp = choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
+        return _verbalizer(backbone, task, reading, pvp)
     if reading.get("readout") == "class_words":
         return original_words(backbone, task, reading, soft=soft)
     if reading.get("readout") == "entailment":
@@ -158,10 +159,6 @@ def _has_label_words(task: Task, pvp: PVP) -> bool:
     return pvp.verbalizer(1 if task.kind == "choice" else 0) is not None and task.kind != "facts"
 
 
-def _pvp(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> PVP:
-    return choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
-
-
 def _check_released(
     backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
 ) -> None:
@@ -212,10 +209,8 @@ def _check_among(pvp: PVP, reading: Reading) -> None:
 
 def _among(backbone: PretrainedBackbone, reading: Reading) -> Among:
     """Return `method.among`; auto depends on the family."""
-    among = reading.get("among", "auto")
-    if among == "auto":
-        return "vocabulary" if backbone.family == "seq2seq" else "labels"
-    return among
+    among, auto = reading.get("among", "auto"), backbone.family == "seq2seq"
+    return ("vocabulary" if auto else "labels") if among == "auto" else among
 
 
 def _closed(backbone: PretrainedBackbone, reading: Reading) -> bool:

@@ -3,12 +3,11 @@
     root      [CLS] its blade cuts Class: animal, tool. [SEP]
     tool      [CLS] its blade cuts Class: saw, cutter. [SEP]
 
-Yao et al. 2022 leave tasks with more class words than fit in a row to future work and suggest
-hierarchical prompts. This design is ours. Each inner node is ordinary DPT with its children as
-classes (`ptrun.readout.class_words`). A training example has one row for each node on the path to
-its class, and the loss is over all children of these nodes. Evaluation descends from the root level
-by level and multiplies the scores on the path. The product favours short paths where a tree has
-leaves at several levels.
+Yao et al. 2022 suggest hierarchical prompts for many classes as future work; this design is ours.
+Each inner node is ordinary DPT with its children as classes (`ptrun.readout.class_words`). A
+training example has one row for each node on the path to its class, and the loss is over all
+children of these nodes. Evaluation descends from the root and multiplies the scores on the path,
+which favours short paths.
 """
 
 import json
@@ -20,18 +19,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
-from ptrun.readout.base import Batch, Features, word_logits
+from ptrun.readout.base import Batch, Features, WordReader, word_logits
 from ptrun.readout.class_words import ClassWords, Direction, Share
 from ptrun.readout.tree import Tree, paths
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 
-class ClassTree(nn.Module):
+class ClassTree(WordReader, nn.Module):
     """The class at the end of the path whose words ELECTRA's head scores as the most original.
 
     Args:
@@ -44,8 +43,6 @@ class ClassTree(nn.Module):
     Raises:
         UserError: `beam` is below 1.
     """
-
-    reads_decoder = True
 
     def __init__(
         self,
@@ -79,13 +76,9 @@ class ClassTree(nn.Module):
         """Return one row for each node on the path, or the root's if the target is a label."""
         return [self._features(example, room) for example in examples]
 
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Request the logits of words."""
-        return self._node(0).request(inputs, at)
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over targets, one for each child of a node, `[]`."""
-        z = self._scores(output, batch)
+        z = batch.by_row(word_logits(output).flatten())
         right = torch.split(batch.targets, [len(own) for own in z])
         rows: dict[int, list[int]] = {}
         for row, node in enumerate(_nodes(batch)):
@@ -97,7 +90,7 @@ class ClassTree(nn.Module):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the class of each example, or the rows of the next nodes on its best paths."""
-        rows = zip(_nodes(batch), self._scores(output, batch), strict=True)
+        rows = zip(_nodes(batch), batch.by_row(word_logits(output).flatten()), strict=True)
         odds = iter([self._node(node).scored(z[None])[0] for node, z in rows])
         return [self._down(f, [next(odds) for _ in f.rows]) for f in batch.features]
 
@@ -105,27 +98,17 @@ class ClassTree(nn.Module):
         """Return the rows of an example; in evaluation also the facts to descend with."""
         trained = isinstance(example.target, list)
         path: list[Any] = example.target if trained else self.paths.get(example.target, [None])[:1]
-        nodes = self._on(path)
-        encoded = [
-            self._encode(node, replace(example, target=name), room)
-            for node, name in zip(nodes, path, strict=True)
-        ]
+        nodes = [0]
+        for name in path[:-1]:
+            nodes.append(self.below[nodes[-1]][name])
+        parts = [(n, replace(example, target=name)) for n, name in zip(nodes, path, strict=True)]
+        encoded = [self._node(node).encode([part], room)[0] for node, part in parts]
         facts: dict[str, Any] = {"nodes": nodes}
         if not trained:
             fields = {name: example.fields[name] for name in self.pvp.pattern.fields}
             facts |= {"fields": fields, "room": room, "scores": [0.0], "ended": []}
         rows, targets = [f.rows[0] for f in encoded], [t for f in encoded for t in f.targets]
         return Features(example.id, rows, targets, facts)
-
-    def _on(self, path: Sequence[str]) -> list[int]:
-        """Return the nodes on a path, the root first."""
-        nodes = [0]
-        for name in path[:-1]:
-            nodes.append(self.below[nodes[-1]][name])
-        return nodes
-
-    def _encode(self, node: int, example: Example, room: int) -> Features:
-        return self._node(node).encode([example], room)[0]
 
     def _down(self, features: Features, odds: Sequence[Tensor]) -> Prediction | Features:
         """Extend the best paths by one level; return the prediction when all have ended."""
@@ -142,14 +125,10 @@ class ClassTree(nn.Module):
         if not going:
             return Prediction(features.id, best[0][1])
         example = Example(features.id, facts["fields"], None)
-        rows = [self._encode(node, example, facts["room"]).rows[0] for _, node in going]
+        encoded = [self._node(node).encode([example], facts["room"])[0] for _, node in going]
         ended = [[score, label] for score, label, node in best if node is None]
         on = {"nodes": [n for _, n in going], "scores": [s for s, _ in going], "ended": ended}
-        return Features(features.id, rows, [], {**facts, **on})
-
-    def _scores(self, output: BackboneOutput, batch: Batch) -> tuple[Tensor, ...]:
-        """Return the head's scores z of each row's words."""
-        return torch.split(word_logits(output).flatten(), [len(row.reads) for row in batch.rows])
+        return Features(features.id, [f.rows[0] for f in encoded], [], {**facts, **on})
 
     def _node(self, place: int) -> ClassWords:
         return cast(ClassWords, self.nodes[place])

@@ -164,14 +164,12 @@ def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Seque
         UserError: a list does not name each label once.
     """
     labels = list(words)
-    if order == "reversed":
-        labels.reverse()
-    elif isinstance(order, int):
+    if isinstance(order, int):
         random.Random(order).shuffle(labels)
-    elif isinstance(order, list):
-        if sorted(order) != sorted(labels):
-            raise UserError(
-                f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
-            )
-        labels = order
+    elif isinstance(order, list) and sorted(order) != sorted(labels):
+        raise UserError(
+            f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
+        )
+    elif order != "written":
+        labels = labels[::-1] if order == "reversed" else list(order)
     return {label: words[label] for label in labels}

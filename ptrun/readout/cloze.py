@@ -13,9 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
-from ptrun.backbone.base import BackboneInput, Positions
 from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -23,13 +21,13 @@ from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.spelling import answer_end
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, Row, WordReader
 from ptrun.readout.head import decoder_start, row_limit
 from ptrun.task.base import Task
 from ptrun.types import Example
 
 
-class Cloze(ABC):
+class Cloze(WordReader, ABC):
     """A pattern rendered for a backbone; it learns nothing.
 
     Args:
@@ -39,8 +37,6 @@ class Cloze(ABC):
         sentinel: whether an encoder-decoder's text marks the gap. A pattern without a mask has
             no mark.
     """
-
-    reads_decoder = True
 
     def __init__(
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
@@ -61,8 +57,13 @@ class Cloze(ABC):
             UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end.
         """
         tokenizer = self.backbone.tokenizer()
-        if self.backbone.family == "infilling":
-            _check_marks(self.backbone.name, tokenizer)
+        infills = self.backbone.family == "infilling"
+        if infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
+            raise UserError(
+                f"backbone={self.backbone.name}: its tokenizer lacks a mask token, "
+                "<|startofpiece|> or <|endofpiece|>, which a blank infiller\nneeds; use the "
+                "tokenizer that ptrun import glm writes."
+            )
         return Encoder(tokenizer, left_to_right=self.backbone.family == "causal")
 
     @cached_property
@@ -78,10 +79,6 @@ class Cloze(ABC):
     @abstractmethod
     def _features(self, example: Example, room: int) -> Features:
         """Return the rows and targets of an example."""
-
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Request the logits of words."""
-        return replace(inputs, logits_at=at)
 
     def pieces(self, example: Example) -> list[Piece]:
         """Return the rendered pattern, without its masks if there is no sentinel.
@@ -111,15 +108,6 @@ class Cloze(ABC):
         infills = self.backbone.family == "infilling"
         types = [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if infills else None
         return Row(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
-
-
-def _check_marks(name: str, tokenizer: Any) -> None:
-    if tokenizer.mask_token is None or answer_end(tokenizer) is None:
-        raise UserError(
-            f"backbone={name}: its tokenizer lacks a mask token, <|startofpiece|> or "
-            "<|endofpiece|>, which a blank infiller\nneeds; use the tokenizer that ptrun import "
-            "glm writes."
-        )
 
 
 def _one_segment(pieces: Sequence[Piece]) -> list[Piece]:

@@ -5,12 +5,7 @@ from typing import Any
 
 
 def paired(
-    tokenizer: Any,
-    questions: Sequence[str],
-    contexts: Sequence[str],
-    room: int,
-    *,
-    stride: int | None = None,
+    tokenizer: Any, questions: Sequence[str], contexts: Sequence[str], room: int, stride: int = 0
 ) -> Any:
     """Tokenize questions with their contexts, with offsets; a question has at most half a row.
 
@@ -20,7 +15,7 @@ def paired(
     around = tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(room // 2, room - around - 1)
     windows: dict[str, Any] = {}
-    if stride is not None:
+    if stride:
         shared = min(stride, 3 * (room - around - longest) // 4)
         windows = {"stride": shared, "return_overflowing_tokens": True}
     return tokenizer(

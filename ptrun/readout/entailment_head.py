@@ -19,18 +19,15 @@ from ptrun.types import Example, Prediction
 class EntailmentHead(PooledHead):
     """Linear(H, C) for each description, entailed or not; the most entailed label is predicted.
 
-    Wang et al. 2021, Entailment as Few-Shot Learner: each description makes one row (text,
-    description), which is its own binary example. A binary task may describe one label alone, as
-    EFL does; the other label is predicted if that description is not entailed. If the text is a
-    pair already, a description quotes one of its fields (`{hypothesis}`), and the other fields are
-    the first text. STS-B, which IDPG's row has, is not supported: its targets are numbers.
+    Wang et al. 2021, Entailment as Few-Shot Learner: each row (text, description) is its own binary
+    example. A binary task may describe one label alone, as in EFL; the other label is predicted if
+    that description is not entailed. If the text is a pair, a description quotes one of its fields
+    (`{hypothesis}`), and the other fields are the first text. STS-B, which IDPG's row has, is not
+    supported: its targets are numbers. IDPG's descriptions are not published; ours may differ.
 
     If the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
     that `start=run:` names), this head starts from its rows and dense layer. The other rows
-    together mean "not entailed". With another `pooler` or another backbone, C is 2 and the start is
-    random.
-
-    IDPG does not publish the authors' descriptions; those of the task files are ours.
+    together mean "not entailed". With another `pooler` or backbone, C is 2 and the start is random.
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):

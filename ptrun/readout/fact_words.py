@@ -1,6 +1,7 @@
 """Fact probing: the object of a fact, one word, through the language-model head (LAMA)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -15,7 +16,7 @@ from ptrun.prompt.rendering import Piece
 from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
-from ptrun.readout.released_query import ReleasedQuery
+from ptrun.readout.released_query import released_row
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -31,10 +32,9 @@ class FactWords(Cloze):
             P@1 is lower than the papers'.
         shifted_label: with a left-to-right backbone, train at the position before the one that is
             read in evaluation. P-tuning's released code does so by mistake, and its last prompt
-            vector learns nothing. Default false.
+            vector learns nothing.
         released_query: with a left-to-right backbone, lay out written templates as that code does
-            (`ptrun.readout.released_query`): a space before the object and, with Megatron-11B's
-            tokenizer, `<s>` and `</s>` around the text. Default false: the text before the object.
+            (`ptrun.readout.released_query`); by default as the text before the object.
     """
 
     def __init__(
@@ -74,15 +74,12 @@ class FactWords(Cloze):
     def _allowed_ids(self) -> set[int]:
         return set() if self.allowed is None else set(self.allowed.tolist())
 
-    @cached_property
-    def _query(self) -> ReleasedQuery:
-        return ReleasedQuery(self.encoder, self.backbone.tokenizer())
-
     def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
         """Return the row of an example, laid out as the released code does if requested."""
-        if self.released:
-            return self._query.row(pieces, row_limit(self.task, room))
-        return super().row(pieces, room, masks)
+        if not self.released:
+            return super().row(pieces, room, masks)
+        limit = row_limit(self.task, room)
+        return released_row(self.encoder, self.backbone.tokenizer(), pieces, limit)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, `[]`."""
@@ -107,8 +104,7 @@ class FactWords(Cloze):
     def _features(self, example: Example, room: int) -> Features:
         row = self.row(self.pieces(example), room)
         at = row.reads[-1]
-        reads = [at - 1, at] if self.shifted else [at]
-        row = Row(row.ids, row.types, reads, row.softs, row.decoder)
+        row = replace(row, reads=[at - 1, at] if self.shifted else [at])
         token = self._token(str(example.target))
         target = -1 if token is None else token  # never trained on: see `can_answer`
         return Features(example.id, [row], [target], {"word": example.target})

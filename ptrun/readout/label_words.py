@@ -29,13 +29,11 @@ class LabelWords(Cloze):
 
     Args:
         backbone, task, pvp, sentinel: as in `Cloze`.
-        among: `labels` is a softmax over label scores (PET, P-tuning). `vocabulary` is a softmax
-            over all words, in the loss and in the prediction (PPT §2): a word of no label is a
-            wrong prediction, and an encoder-decoder also learns to repeat the sentinel, with equal
-            weight.
-        closed: whether an encoder-decoder among the vocabulary also learns to end its answer with
-            the next sentinel, with equal weight. PPT's pre-training targets are closed, those of
-            its tasks are not.
+        among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over all
+            words, in training and evaluation (PPT §2). A word of no label is a wrong prediction,
+            and an encoder-decoder also learns to repeat the sentinel, with equal weight.
+        closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
+            next sentinel, with equal weight. PPT does so in pre-training only.
     """
 
     def __init__(
@@ -88,17 +86,14 @@ class LabelWords(Cloze):
         if self.decodes:
             row = replace(row, reads=row.reads[len(row.reads) - 1 - self._before :])
         label = self.tokens.labels.index(str(example.target))
-        options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
-        targets = self._targets(row, label)
+        targets = [label]
+        if self.among == "vocabulary":
+            sentinel = row.decoder[-1:] if row.decoder and self._before else []
+            targets = [*sentinel, self.tokens.ids[label][0][0]]
         if self.closed:
             row, targets = self._close(row, targets)
+        options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
         return Features(example.id, [row], targets, {"options": options})
-
-    def _targets(self, row: Row, label: int) -> list[int]:
-        if self.among == "labels":
-            return [label]
-        sentinel = row.decoder[-1:] if row.decoder and self._before else []
-        return [*sentinel, self.tokens.ids[label][0][0]]
 
     def _close(self, row: Row, targets: list[int]) -> tuple[Row, list[int]]:
         """Append the answer to the decoder's input, unseen by earlier positions, and its end."""
@@ -120,21 +115,15 @@ class LabelWords(Cloze):
         return scores.masked_fill(absent, -torch.inf)
 
     def _label(self, features: Features, best: int) -> int | str:
-        """Return the label of an index or token; a token of no label becomes a wrong label."""
-        options = features.facts["options"]
-        if self.among == "vocabulary":
-            label = self._owners.get(best)
-            if label is None:
-                return -1 if options else self._stray(best)
-            best = label
-        return best if options else self.tokens.labels[best]
+        """Return the label of an index or token, or a wrong one for a token of no label."""
+        options, labels = features.facts["options"], self.tokens.labels
+        if self.among == "vocabulary" and best not in self._owners:
+            word = self.encoder.spelling.tokens([best])[0]
+            return -1 if options else f"other word: {word}" if word in labels else word
+        label = self._owners[best] if self.among == "vocabulary" else best
+        return label if options else labels[label]
 
     @cached_property
     def _owners(self) -> dict[int, int]:
         """The label of each label word's token."""
         return {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
-
-    def _stray(self, token: int) -> str:
-        """Return a word of no label, changed if it equals the name of a label."""
-        word = self.encoder.spelling.tokens([token])[0]
-        return f"other word: {word}" if word in self.tokens.labels else word

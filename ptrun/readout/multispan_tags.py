@@ -2,9 +2,9 @@
 
 It is the QUOREF baseline in DPT's code, after Segal et al. 2020: Linear(H, H), ReLU, dropout 0.1,
 Linear(H, 2), tags O and I. Segal et al. sum the likelihood over all taggings that give the gold
-answers. Here there is one tagging with all annotated spans, because the padding of that list in
-the code counts absent taggings as "no answer". They decode by Viterbi. Without learned transitions
-any O and I may follow each other, so the best path is the likelier tag of each token.
+answers. Here there is one tagging with all annotated spans, because the code's padding of that list
+counts absent taggings as "no answer". Their Viterbi decoding has no learned transitions, so its
+best path is the likelier tag of each token.
 """
 
 from torch import Tensor, nn

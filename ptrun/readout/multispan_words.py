@@ -8,21 +8,20 @@ trained direction and the probability of the threshold are options.
 """
 
 import math
-from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.readout.base import Batch, word_logits
+from ptrun.readout.base import Batch, WordReader, word_logits
 from ptrun.readout.class_words import Direction
 from ptrun.readout.multispan_reader import PassageReader
 from ptrun.task.base import Task
 
 
-class PassageWords(PassageReader, nn.Module):
+class PassageWords(PassageReader, WordReader, nn.Module):
     """The words of the passage that ELECTRA's head selects by a threshold.
 
     Args:
@@ -52,10 +51,6 @@ class PassageWords(PassageReader, nn.Module):
         self.least = border if on == direction else -border
         other = "one_minus_sigma" if on == "sigma" else "sigma"
         self.others = {f"on_{other}": -self.least}
-
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Request the head's scores."""
-        return replace(inputs, logits_at=at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over tokens of the passage, `[]`.

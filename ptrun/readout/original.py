@@ -15,7 +15,7 @@ from ptrun.readout.reading import Reading
 from ptrun.readout.tree import Tree, made_tree, read_tree
 from ptrun.task.base import Task
 
-_CLASSES_ALONE = {
+_CLASSES = {
     "pattern": None,
     "class_bias": False,
     "class_loss": "mean",
@@ -25,7 +25,8 @@ _CLASSES_ALONE = {
     "beam": 1,
 }
 """Keys of class words that a passage does not have, with their defaults."""
-_PASSAGE_ALONE = {"threshold": 0.6, "threshold_on": "sigma"}
+_PASSAGE = {"threshold": 0.6, "threshold_on": "sigma"}
+"""The reverse."""
 
 
 def original_words(
@@ -41,32 +42,30 @@ def original_words(
             f"backbone={backbone.name} has no head that detects replaced words, which "
             "method.readout=class_words needs; use backbone=electra_base or another ELECTRA."
         )
+    keys: dict[str, Any] = {"score_direction": "one_minus_sigma", **_CLASSES, **_PASSAGE, **reading}
+    direction = keys["score_direction"]
     if task.kind == "multispan":
-        return _passage_words(backbone, task, reading)
-    _refuse(reading, _PASSAGE_ALONE, f"task={task.name} has classes, and one is predicted")
-    name = reading.get("pattern")
-    pvp = choose(task, backbone.family, soft=soft, name=name, listed=True)
-    tree = _tree(task, pvp, reading)
-    options: Any = {
-        "direction": reading.get("score_direction", "one_minus_sigma"),
-        "bias": reading.get("class_bias", False),
-        "share": reading.get("class_loss", "mean"),
-    }
+        _refuse(keys, _CLASSES, f"task={task.name} has no classes, but a passage")
+        border, on = keys["threshold"], keys["threshold_on"]
+        return PassageWords(backbone, task, direction=direction, threshold=border, on=on)
+    _refuse(keys, _PASSAGE, f"task={task.name} has classes, and one is predicted")
+    pvp = choose(task, backbone.family, soft=soft, name=keys["pattern"], listed=True)
+    tree = _tree(task, pvp, keys)
+    options = {"direction": direction, "bias": keys["class_bias"], "share": keys["class_loss"]}
     if tree is None or not any(tree.values()):  # one level: a list
-        order = reading.get("class_order", "written") if tree is None else list(tree)
+        order = keys["class_order"] if tree is None else list(tree)
         return ClassWords(backbone, task, pvp, order=order, **options)
-    return ClassTree(backbone, task, pvp, tree, beam=reading.get("beam", 1), **options)
+    return ClassTree(backbone, task, pvp, tree, beam=keys["beam"], **options)
 
 
-def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
+def _tree(task: Task, pvp: PVP, keys: Mapping[str, Any]) -> Tree | None:
     """Return the tree of classes: the configured one, one made with `fan_out`, or None."""
-    tree, fan_out = reading.get("class_tree"), reading.get("fan_out")
-    order = reading.get("class_order", "written")
+    tree, fan_out, order = keys["class_tree"], keys["fan_out"], keys["class_order"]
     if tree is None and fan_out is None:
         return None
     if tree is None:
         words = ordered(pvp.words or {}, order)
-        return made_tree({label: own[0] for label, own in words.items()}, fan_out or 0)
+        return made_tree({label: own[0] for label, own in words.items()}, fan_out)
     if fan_out is not None or order != "written":
         other = "fan_out" if fan_out is not None else "class_order"
         raise UserError(
@@ -76,19 +75,8 @@ def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
     return read_tree(tree, task.labels)
 
 
-def _refuse(reading: Reading, keys: Mapping[str, Any], reason: str) -> None:
+def _refuse(keys: Mapping[str, Any], defaults: Mapping[str, Any], reason: str) -> None:
     """Refuse keys that differ from their defaults."""
-    for key, plain in keys.items():
-        if reading.get(key, plain) != plain:
-            raise UserError(f"method.{key}={reading.get(key)}: {reason}; leave it out.")
-
-
-def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:
-    _refuse(reading, _CLASSES_ALONE, f"task={task.name} has no classes, but a passage")
-    return PassageWords(
-        backbone,
-        task,
-        direction=reading.get("score_direction", "one_minus_sigma"),
-        threshold=reading.get("threshold", 0.6),
-        on=reading.get("threshold_on", "sigma"),
-    )
+    for key, default in defaults.items():
+        if keys[key] != default:
+            raise UserError(f"method.{key}={keys[key]}: {reason}; leave it out.")

@@ -68,8 +68,10 @@ def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> s
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
+    if listed and pvp.pattern.listing("words") is None:
+        return "has no {words|commas}"
     if listed:
-        return _misfit_of_list(pvp)
+        return "has a {mask}" if pvp.pattern.masks else None
     if pvp.pattern.masks == 0 and family != "seq2seq":
         return "has no {mask}, which an encoder-decoder alone can do without"
     if family == "causal" and not _ends_in_mask(pvp):
@@ -88,13 +90,6 @@ def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
     if family == "masked" and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
-
-
-def _misfit_of_list(pvp: PVP) -> str | None:
-    """Return why a pattern does not suit a method that reads its label words, or None."""
-    if pvp.pattern.listing("words") is None:
-        return "has no {words|commas}"
-    return "has a {mask}" if pvp.pattern.masks else None
 
 
 def _ends_in_mask(pvp: PVP) -> bool:

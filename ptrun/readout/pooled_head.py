@@ -36,14 +36,10 @@ class PooledHead(Head):
     """
 
     reads_decoder = True
-    outputs: int | None = None
+    outputs = 0
 
     def __init__(
-        self,
-        backbone: PretrainedBackbone,
-        task: Task,
-        pooler: Pooler = "auto",
-        outputs: int | None = None,
+        self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto", outputs: int = 0
     ):
         super().__init__(backbone, task, outputs or self.outputs or len(task.labels))
         if pooler == "frozen" and not backbone.architecture.pooler:

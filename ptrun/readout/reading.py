@@ -9,9 +9,7 @@ from ptrun.readout.pooled_head import Pooler
 
 
 class Reading(TypedDict, total=False):
-    """The read-out keys that methods share; a missing key means the read-out's default.
-
-    `readout` is one of four:
+    """The read-out keys that methods share; `readout` is one of four.
 
     - `head`: a learned linear map of hidden states. Key `pooler` (`ptrun.readout.pooled_head`).
     - `entailment`: a head that decides whether a label's description is entailed. Key `pooler`.

@@ -1,17 +1,15 @@
 """The query about a fact as P-tuning's released code writes it for left-to-right backbones.
 
 THUDM/P-tuning 9857868, LAMA/p_tuning/modeling.py, `get_query` with `use_original_template`: the
-template is cut at `[Y]` and a space is put before it. It is tokenized whole, with special tokens,
-and read at its last token. Compared with the text before the object:
+template is cut at `[Y]`, tokenized with special tokens, and read at its last token. Differences to
+the text before the object:
 
-- A space stands before the first word, too.
+- There is a space before the first word.
 - The space before the object stays, as its own token (GPT-2: 220). The object follows with another
   space before it, in training and evaluation.
 - Megatron-11B has RoBERTa's tokenizer there, which adds `<s>` and `</s>`: the answer is read after
-  the end of the text.
-
-Here, a tokenizer counts as RoBERTa's if it adds no special tokens but has different tokens for the
-beginning and the end of a text.
+  `</s>`. Here, any tokenizer without special tokens around a text, but with different ones for its
+  beginning and end, gets them.
 """
 
 from collections.abc import Sequence
@@ -23,19 +21,12 @@ from ptrun.prompt.rendering import Piece
 from ptrun.readout.base import Row
 
 
-class ReleasedQuery:
-    """Lays out rows as the released code does; the pattern ends in the mask."""
-
-    def __init__(self, encoder: Encoder, tokenizer: Any):
-        self._encoder = encoder
-        self._marks = _marks(encoder, tokenizer)
-
-    def row(self, pieces: Sequence[Piece], room: int) -> Row:
-        """Return a row of at most `room` tokens, read at its last."""
-        first, last = self._marks
-        encoded = self._encoder.encode(_spaced(pieces), room - len(first) - len(last))
-        ids = [*first, *encoded.ids, *last]
-        return Row(ids, reads=[len(ids) - 1])
+def released_row(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> Row:
+    """Return a row of at most `room` tokens, read at its last; the pattern ends in the mask."""
+    first, last = _marks(encoder, tokenizer)
+    encoded = encoder.encode(_spaced(pieces), room - len(first) - len(last))
+    ids = [*first, *encoded.ids, *last]
+    return Row(ids, reads=[len(ids) - 1])
 
 
 def _spaced(pieces: Sequence[Piece]) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -53,11 +54,11 @@ class Window:
 
     def spans(self, scores: Tensor) -> list[Span]:
         """Return the likeliest answers, from scores `[T, 2]` of starts and ends."""
-        firsts, lasts = (_likeliest(scores[:, side]) for side in (0, 1))
+        tops = [scores[:, side].topk(min(_BEST, len(scores))) for side in (0, 1)]
+        starts, ends = (zip(t.indices.tolist(), t.values.tolist(), strict=True) for t in tops)
         return [
             (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
-            for a, first in firsts
-            for b, last in lasts
+            for (a, first), (b, last) in product(starts, ends)
             if self._holds(a, b)
         ]
 
@@ -95,19 +96,15 @@ class SpanHead(Head):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
-        scores = self._split(self.scores(output, batch), batch)
+        scores = batch.by_row(self.scores(output, batch))
         padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
         return functional.cross_entropy(padded, batch.targets.view(-1, 2), reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the best span of each example's windows, or "" for no answer."""
-        scores = iter(self._split(self.scores(output, batch).cpu(), batch))
+        scores = iter(batch.by_row(self.scores(output, batch).cpu()))
         parts = [(f, [next(scores) for _ in f.rows]) for f in batch.features]
         return [Prediction(f.id, self._answer(f, own)) for f, own in parts]
-
-    def _split(self, scores: Tensor, batch: Batch) -> list[Tensor]:
-        """Return start and end scores `[T, 2]` of each window."""
-        return list(torch.split(scores, [len(row.reads) for row in batch.rows]))
 
     def _answer(self, features: Features, scores: list[Tensor]) -> str:
         """Return the best answer, or "" if the task is `unanswerable` and null scores higher.
@@ -141,9 +138,3 @@ def _window(rows: Any, i: int, context: str, family: str) -> Window:
     starts = [after_space(context, start, end) for start, end in places]
     null = 0 if family in ("masked", "infilling") else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
-
-
-def _likeliest(scores: Tensor) -> list[tuple[int, float]]:
-    """Return the positions of the highest scores `[T]`, with their scores."""
-    best = scores.topk(min(_BEST, len(scores)))
-    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
