@@ -28,21 +28,18 @@ Scored = Literal["sum", "mean"]
 class Candidates(Cloze):
     """The candidate with the likeliest words: an option of a question, an entity of a passage.
 
-    In training, a masked backbone predicts all tokens at once. In evaluation it fills one mask at a
+    In training, a masked backbone predicts all tokens at once; in evaluation it fills one mask at a
     time, the likeliest right token first (PET). Other families read each token after those before.
-    P-tuning's released code trains both options in one row with the masks of the longer one. Here
-    each option is trained in the row that scores it.
+    Each option is trained in its own row; P-tuning's released code has both in the longer row.
 
     Args:
         backbone, task, pvp: as in `Cloze`.
         objective: `margin` is P-tuning's for COPA: the mean over wrong candidates of
-            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens. It is computed per example;
-            the released code takes the mean over the batch first. `softmax` is cross-entropy over
-            candidates, each scored by its mean over tokens. `as_scored` is the same with the score
-            that `scored` names (GLM, with the sum).
-        scored: the score of a candidate: the `sum` of its tokens' log-probabilities (PET,
-            P-tuning), which favours short ones, or their `mean`. With a blank infiller, the final
-            <|endofpiece|> counts as a token.
+            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each example; the
+            released code takes the mean over the batch first. `softmax` is cross-entropy over
+            candidates, each scored by its mean. `as_scored` uses `scored` instead (GLM: the sum).
+        scored: the `sum` of a candidate's log-probabilities (PET, P-tuning), which favours short
+            ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
         swapped: also train on each example with its options in reverse order (P-tuning and PET
             on COPA, whose pattern writes both out).
     """

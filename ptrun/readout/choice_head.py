@@ -70,6 +70,7 @@ class EntityHead(ChoiceHead):
     """
 
     outputs = 2
+    loss = PooledHead.loss  # cross-entropy summed over entities
 
     def options(self, example: Example) -> list[str]:
         """Return the query with each entity in its gap."""
@@ -82,7 +83,3 @@ class EntityHead(ChoiceHead):
     def values(self, example: Example) -> list[Any]:
         """Return the entities."""
         return list(example.fields["entities"])
-
-    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return cross-entropy summed over entities, `[]`."""
-        return PooledHead.loss(self, output, batch)

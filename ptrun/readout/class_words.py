@@ -71,9 +71,7 @@ class ClassWords(nn.Module, Cloze):
         self.reserved = False
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row for each example, read at the first token of each class word.
-
-        A row is one segment, as in the paper and its code.
+        """Return one row of one segment for each example, read where each class word starts.
 
         Raises:
             UserError: the class words alone are longer than a row.

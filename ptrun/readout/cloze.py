@@ -42,6 +42,7 @@ class Cloze(WordReader, ABC):
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
     ):
         self.backbone, self.task, self.pvp = backbone, task, pvp
+        self.infills = backbone.family == "infilling"
         self.marked = sentinel and pvp.pattern.masks > 0 and backbone.family == "seq2seq"
 
     @property
@@ -57,8 +58,7 @@ class Cloze(WordReader, ABC):
             UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end.
         """
         tokenizer = self.backbone.tokenizer()
-        infills = self.backbone.family == "infilling"
-        if infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
+        if self.infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
             raise UserError(
                 f"backbone={self.backbone.name}: its tokenizer lacks a mask token, "
                 "<|startofpiece|> or <|endofpiece|>, which a blank infiller\nneeds; use the "
@@ -69,8 +69,7 @@ class Cloze(WordReader, ABC):
     @cached_property
     def end(self) -> int | None:
         """The token that ends a blank infiller's answer; None for other families."""
-        infills = self.backbone.family == "infilling"
-        return answer_end(self.backbone.tokenizer()) if infills else None
+        return answer_end(self.backbone.tokenizer()) if self.infills else None
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example."""
@@ -86,7 +85,7 @@ class Cloze(WordReader, ABC):
         A blank infiller gets one segment (GLM's cloze inputs have no [SEP]).
         """
         pieces = self.pvp.render(example.fields)
-        if self.backbone.family == "infilling":
+        if self.infills:
             return _one_segment(pieces)
         if self.decodes and not self.marked:
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
@@ -105,8 +104,9 @@ class Cloze(WordReader, ABC):
         begin = [decoder_start(self.backbone)]
         if self.marked:
             begin.append(encoded.ids[encoded.masks[0]])
-        infills = self.backbone.family == "infilling"
-        types = [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if infills else None
+        types = (
+            [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if self.infills else None
+        )
         return Row(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
 
 

@@ -30,9 +30,7 @@ def paired(
 
 def after_space(context: str, start: int, end: int) -> int:
     """Return where a token starts without its leading space, which some tokenizers include."""
-    while start < end and context[start].isspace():
-        start += 1
-    return start
+    return end - len(context[start:end].lstrip())
 
 
 def _shortened(tokenizer: Any, texts: Sequence[str], longest: int) -> list[str]:

@@ -24,9 +24,8 @@ _CLASSES = {
     "fan_out": None,
     "beam": 1,
 }
-"""Keys of class words that a passage does not have, with their defaults."""
 _PASSAGE = {"threshold": 0.6, "threshold_on": "sigma"}
-"""The reverse."""
+"""The keys that only class words, or only a passage, have, with their defaults."""
 
 
 def original_words(

@@ -12,8 +12,6 @@ from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
 _FILLING = ("masked", "infilling")
-_OWN = {"infilling": "glm"}
-"""The prefix of the names of patterns that were written for a family."""
 _TEXTS = ("choice", "entity_choice", "span_check")
 """Kinds of task that may predict a text of the example."""
 
@@ -37,7 +35,7 @@ def choose(
     for n, pvp in pvps.items():
         if not (misfits[n] or listed or pvp.pattern.masks):
             misfits[n] = "has no {mask}, so method.pattern must name it"
-    order = sorted(misfits, key=lambda n: not n.startswith(_OWN.get(family, "")))
+    order = sorted(misfits, key=lambda n: family == "infilling" and not n.startswith("glm"))
     found = next((pvps[n] for n in order if not misfits[n]), None)
     if found is None:
         reasons = "; ".join(f"{n} {reason}" for n, reason in misfits.items())

@@ -125,9 +125,9 @@ class SpanHead(Head):
         windows = [_window(rows, i, context, self.backbone.family) for i in own]
         targets = [place for window in windows for place in window.target(example)]
         facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
-        encoded = [tokens(rows, i) for i in own]
-        made = [Row(ids, types, list(range(len(ids)))) for ids, types in encoded]
-        return Features(example.id, made, targets, facts)
+        parts = [tokens(rows, i) for i in own]
+        encoded = [Row(ids, types, list(range(len(ids)))) for ids, types in parts]
+        return Features(example.id, encoded, targets, facts)
 
 
 def _window(rows: Any, i: int, context: str, family: str) -> Window:
