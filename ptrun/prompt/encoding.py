@@ -91,13 +91,10 @@ class Encoder:
             elif piece.kind == "soft":
                 out.append([self._filler] * piece.count)
             else:
-                out.append(self._text(piece, opens, around))
+                joined = opens and piece.segment == 1 and not around.ids[1]
+                spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
+                out.append(spell(piece.text, spaced=piece.spaced or joined, opens=opens))
         return out
-
-    def _text(self, piece: Piece, opens: bool, around: Frame) -> list[int]:
-        joined = opens and piece.segment == 1 and not around.ids[1]
-        spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
-        return spell(piece.text, spaced=piece.spaced or joined, opens=opens)
 
     def _holes(self, pieces: Sequence[Piece], masks: int) -> list[list[int]]:
         """Return the ids of each mask slot."""

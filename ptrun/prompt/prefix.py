@@ -35,20 +35,15 @@ def places(stacks: Mapping[Stack, int], layers: Sequence[int] | None) -> list[tu
     """
     pairs: list[tuple[Stack, int]] = []
     for stack, count in stacks.items():
-        whose = f", the layers of the {stack}" if len(stacks) > 1 else ""
-        pairs += [(stack, layer) for layer in _interval(layers, count, whose)]
+        interval = (1, count) if layers is None else layers
+        if layers is not None and (len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count):
+            whose = f", the layers of the {stack}" if len(stacks) > 1 else ""
+            raise UserError(
+                f"method.layers is {list(layers)}; give [first,last] with "
+                f"1 <= first <= last <= {count}{whose}."
+            )
+        pairs += [(stack, layer) for layer in range(interval[0] - 1, interval[1])]
     return pairs
-
-
-def _interval(layers: Sequence[int] | None, count: int, whose: str) -> range:
-    if layers is None:
-        return range(count)
-    if len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count:
-        raise UserError(
-            f"method.layers is {list(layers)}; give [first,last] with "
-            f"1 <= first <= last <= {count}{whose}."
-        )
-    return range(layers[0] - 1, layers[1])
 
 
 class DeepPrefix(nn.Module):

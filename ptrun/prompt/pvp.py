@@ -63,14 +63,10 @@ class PVP:
         if signs is None:
             return None if self.words is None else Verbalizer(self.words, self.rule)
         labels = [str(i) for i in range(options)] if self.words is None else list(self.words)
-        return self._signed(labels, signs, glued=not self.pattern.spaced_listing(name))
-
-    def _signed(self, labels: Sequence[str], signs: Sequence[str], *, glued: bool) -> Verbalizer:
-        """Return the verbalizer of signs; `glued` if the pattern has no space before them."""
         if not 1 <= len(labels) <= len(signs):
             raise UserError(f"pvp {self.name}: {len(labels)} items; 1 to {len(signs)} have signs.")
-        answers = {label: (sign,) for label, sign in zip(labels, signs, strict=False)}
-        return Verbalizer(answers, "single", glued=glued)
+        words = {label: (sign,) for label, sign in zip(labels, signs, strict=False)}
+        return Verbalizer(words, "single", glued=not self.pattern.spaced_listing(name))
 
 
 def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:

@@ -173,18 +173,14 @@ def _write_signed(
 
 def _write_gap(line: _Line, text: str, slot: Field, where: str) -> None:
     """Append a text with a gap for its answer (ReCoRD's queries)."""
-    before, gap, after = text.partition(GAP)
-    if not gap:
+    if GAP not in text:
         raise UserError(f"{where}: field {slot.name!r} is {text!r}; gap needs {GAP} in it.")
-    _beside_gap(line, before, slot)
-    line.hole("masks")
-    _beside_gap(line, after, slot)
-
-
-def _beside_gap(line: _Line, text: str, slot: Field) -> None:
-    line.spaced = line.spaced or text[:1].isspace()
-    line.field(text, slot)
-    line.spaced = line.spaced or text[-1:].isspace()
+    for i, part in enumerate(text.split(GAP, maxsplit=1)):
+        if i == 1:
+            line.hole("masks")
+        line.spaced |= part[:1].isspace()
+        line.field(part, slot)
+        line.spaced |= part[-1:].isspace()
 
 
 def _write_fact(line: _Line, text: str, slot: Field, subject: str) -> None:

@@ -93,18 +93,13 @@ def _field(text: str, where: str) -> Field:
         )
     ending = filters.pop() if filters and filters[-1] in LISTS + GAPS else None
     for filter_ in filters:
-        _check_filter(filter_, where)
+        if filter_ in LISTS + GAPS:
+            raise UserError(f"{where}: filter {filter_!r} must be the last of its slot.")
+        if filter_ not in FILTERS:
+            allowed = ", ".join([*FILTERS, *LISTS, *GAPS])
+            raise UserError(f"{where}: no filter {filter_!r}; there are {allowed}.")
     slot = Field(name, tuple(filters), text.startswith("~"), ending)
     if name == "words" and (ending not in LISTS or slot.shortenable):
         forms = " or ".join(f"{{words|{filter_}}}" for filter_ in LISTS)
         raise UserError(f"{where}: {{{text}}}: write label words as {forms}.")
     return slot
-
-
-def _check_filter(name: str, where: str) -> None:
-    if name in LISTS + GAPS:
-        raise UserError(f"{where}: filter {name!r} must be the last of its slot.")
-    if name not in FILTERS:
-        raise UserError(
-            f"{where}: no filter {name!r}; there are {', '.join([*FILTERS, *LISTS, *GAPS])}."
-        )

@@ -7,6 +7,7 @@ piece is encoded with it, which CPM-2 keeps as a token and BERT drops.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 Style = Literal["byte", "sentencepiece", "plain"]
@@ -24,20 +25,13 @@ class Spelling:
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
         self.style: Style = self._find_style()
-        self._known: dict[tuple[str, bool, bool], list[int]] = {}
+        self.literal = cache(self.ids)  # for text of a pattern, the same in every row
 
     def ids(self, text: str, *, spaced: bool, opens: bool = False) -> list[int]:
         """Return the ids of a piece; `opens` means that it is the start of a text."""
         if self.style == "sentencepiece":
             return self.encode(text) if spaced or opens else self._glued(text)
         return self.encode(" " + text if spaced else text)
-
-    def literal(self, text: str, *, spaced: bool, opens: bool = False) -> list[int]:
-        """Return the same for text of a pattern, which is cached."""
-        key = (text, spaced, opens)
-        if key not in self._known:
-            self._known[key] = self.ids(text, spaced=spaced, opens=opens)
-        return self._known[key]
 
     def answer(self, word: str, *, glued: bool = False) -> list[int]:
         """Return the ids of a word in the place of a mask: after a space, or `glued` without."""
@@ -51,10 +45,8 @@ class Spelling:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text alone; names of special tokens in it are plain text."""
-        row = self._tokenizer(
-            text, add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
-        return list(row["input_ids"])
+        options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+        return list(self._tokenizer(text, **options)["input_ids"])
 
     def _find_style(self) -> Style:
         first = self.tokens(self.encode(_PROBES[0]))[:1]

@@ -39,8 +39,7 @@ class Verbalizer:
 
     def __post_init__(self) -> None:
         if self.rule not in get_args(Rule):
-            allowed = ", ".join(get_args(Rule))
-            raise UserError(f"rule is {self.rule!r}; allowed: {allowed}.")
+            raise UserError(f"rule is {self.rule!r}; allowed: {', '.join(get_args(Rule))}.")
         if not isinstance(self.words, Mapping) or not self.words:
             raise UserError(f"label words are {self.words!r}; expected label: [word].")
         for label, words in self.words.items():
@@ -107,10 +106,9 @@ class LabelTokens:
             for tokens in words
             for place, token in enumerate(tokens)
         ]
-        self._label, self._place, self._token = (
-            torch.tensor([row[i] for row in rows], dtype=torch.long) for i in range(3)
+        self._label, self._place, self._token, self._weight = map(
+            torch.tensor, zip(*rows, strict=True)
         )
-        self._weight = torch.tensor([row[3] for row in rows])
 
     @property
     def masks(self) -> int:
