@@ -162,7 +162,7 @@ def _has_label_words(task: Task, pvp: PVP) -> bool:
 def _check_released(
     backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
 ) -> None:
-    """Refuse the released code's query where that code has no different one."""
+    """Refuse `released_query` where it does not apply."""
     if not reading.get("released_query", False):
         return
     if soft:

@@ -1,4 +1,4 @@
-"""What read-outs through the language-model head share: a pattern, and where its answer is read.
+"""The base of read-outs through the language-model head: a pattern and the positions to read.
 
 | family          | position that is read                                                      |
 |-----------------|----------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What linear heads share: dropout, one linear map of hidden states, cross-entropy."""
+"""The base of linear heads: dropout, one linear map of hidden states, cross-entropy."""
 
 from collections.abc import Sequence
 from dataclasses import replace

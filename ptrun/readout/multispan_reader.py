@@ -1,4 +1,4 @@
-"""What read-outs of several spans share: one row for each question, answers from tokens' odds."""
+"""The base of read-outs of several spans: a row for each question, answers from odds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -30,6 +30,7 @@ def published(name):
 def test_prefix_parameters_are_the_papers(data_dir, name, length, layers, embedding, mlp):
     backbone, task = published(name), sst2(data_dir)
     width = backbone.shape.hidden_size
+    assert backbone.shape.layers == layers
     for kind, expected in (("embedding", embedding), ("mlp", mlp)):
         with torch.device("meta"):
             method = PTuningV2(backbone, task, length=length, reparameterization=kind)
