@@ -50,9 +50,9 @@ class Words(nn.Module):
 
     reads_decoder = True
 
-    def ask(self, given, at):
-        """Ask for logits."""
-        return BackboneInput(**{**vars(given), "logits_at": at})
+    def request(self, inputs, at):
+        """Request logits."""
+        return BackboneInput(**{**vars(inputs), "logits_at": at})
 
     def loss(self, output, batch):
         """Return cross-entropy summed over targets."""

@@ -118,7 +118,7 @@ class Method(nn.Module):
         text = BackboneInput(
             ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys, decoder=decoder
         )
-        return self.readout.ask(text, batch.reads)
+        return self.readout.request(text, batch.reads)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the loss `[]` of a batch, summed over its targets."""

@@ -132,7 +132,7 @@ class IDPG(Method):
             edits=self._edits(batch, put, instance),
         )
         moved = put.moved(batch.reads.rows, batch.reads.columns)
-        return self.readout.ask(prompted, replace(batch.reads, columns=moved))
+        return self.readout.request(prompted, replace(batch.reads, columns=moved))
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
         """Return the examples whose M(x) is not computed yet."""

@@ -99,7 +99,7 @@ class PromptTuning(Method):
             return prompted
         columns = batch.reads.columns
         moved = columns + self.length * (columns >= self.after)
-        return self.readout.ask(prompted, replace(batch.reads, columns=moved))
+        return self.readout.request(prompted, replace(batch.reads, columns=moved))
 
     def _put(self, vectors: Tensor, tokens: Tensor) -> Tensor:
         """Insert `[B, P, ...]` into `[B, T, ...]`."""

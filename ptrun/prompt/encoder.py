@@ -10,13 +10,13 @@ Width = Literal["half", "full"]
 
 
 class PromptEncoder(nn.Module):
-    """Learned vectors `[m, E]`, coupled by a small network that is folded away after training.
+    """Learned vectors `[m, E]`, reparameterized by a small network that is dropped after training.
 
     Args:
         length: m, in vectors.
         width: E, the width of word embeddings.
         kind: `lstm` is Emb(m, E), a bidirectional LSTM of two layers, and Linear, ReLU, Linear to
-            E; `mlp` leaves the LSTM out; `plain` is the table alone.
+            E; `mlp` omits the LSTM; `plain` is the table alone.
         hidden: of the LSTM, in each direction: `half` is E/2 (P-tuning on LAMA), `full` is E (its
             few-shot code).
     """
@@ -38,17 +38,15 @@ class PromptEncoder(nn.Module):
         """Return the vectors `[m, E]`."""
         if self.folded is not None:
             return self.folded
-        made: Tensor = self.table
-        if self.lstm is not None:
-            made = self.lstm(made[None])[0][0]
-        return made if self.mlp is None else self.mlp(made)
+        vectors: Tensor = self.table if self.lstm is None else self.lstm(self.table[None])[0][0]
+        return vectors if self.mlp is None else self.mlp(vectors)
 
     def begin(self, vectors: Tensor) -> None:
-        """Start from these vectors `[m, E]`; `plain` alone, whose table they are."""
-        assert self.mlp is None, "an encoder's vectors do not tell its parameters"
+        """Start from these vectors `[m, E]`; allowed for `plain` alone."""
+        assert self.mlp is None, "a reparameterized prompt cannot start from given vectors"
         with torch.no_grad():
             self.table.copy_(vectors)
 
     def fold(self, vectors: Tensor) -> None:
-        """Use finished vectors in place of what made them."""
+        """Use finished vectors instead of the network."""
         self.folded = vectors

@@ -1,4 +1,4 @@
-"""Pieces of a pattern become one row of token ids, laid out as the tokenizer lays out its texts."""
+"""Turns pieces of a pattern into one row of token ids, laid out as the tokenizer does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Encoded:
 
     Args:
         ids: token ids, special tokens included.
-        types: segment ids, or None where the tokenizer has none.
+        types: segment ids, or None if the tokenizer has none.
         masks: positions where an answer is read, in order.
         softs: positions of learned vectors, in order; `ids` holds a placeholder there.
-        items: position of the first token of each label word that is written out.
-        cut: how many tokens of fields were left out.
+        items: position of the first token of each written-out label word.
+        cut: how many tokens of fields were cut.
     """
 
     ids: list[int]
@@ -38,12 +38,12 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes pieces for one tokenizer; each piece on its own, so slots never change their words.
+    """Encodes pieces for one tokenizer, each separately, so that slots never change other tokens.
 
-    A mask is the tokenizer's mask token, or the sentinel that stands for a missing span (T5,
-    CPM-2). A tokenizer with neither reads the answer at the last token: its pattern must end in
-    the mask. So does one that is `left_to_right`, whatever its vocabulary has: Megatron-11B's is
-    RoBERTa's, and no left-to-right backbone has learned what a mask is.
+    A mask is the tokenizer's mask token, or the sentinel for a missing span (T5, CPM-2). With a
+    tokenizer that has neither, the answer is read at the last token, and a pattern must end in the
+    mask. `left_to_right` does so for any vocabulary: Megatron-11B's is RoBERTa's with its mask
+    token, but no left-to-right backbone was trained on masks.
     """
 
     def __init__(self, tokenizer: Any, *, left_to_right: bool = False):
@@ -54,30 +54,34 @@ class Encoder:
 
     @property
     def framed(self) -> bool:
-        """Whether the tokenizer sets special tokens around a text."""
+        """Whether the tokenizer adds special tokens around a text."""
         return self._frames[0].size > 0
 
     def encode(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Encoded:
-        """Return a row of at most `room` tokens; `masks` is what each `{masks}` slot needs.
+        """Return a row of at most `room` tokens; each `{masks}` slot becomes `masks` tokens.
 
-        Shortenable fields lose their last tokens first, the longest of them at a time; then the
-        other fields; nothing else is ever cut.
+        Shortenable fields lose their last tokens first, always the longest of them; then the other
+        fields do. Nothing else is cut.
 
         Raises:
-            UserError: the row is too long without its fields, or a mask is not at the end where
-                the tokenizer has no mask token.
+            UserError: the row is too long without its fields, or a mask is not at the end and the
+                tokenizer has no mask token.
         """
         around = self._frames[max((piece.segment for piece in pieces), default=0)]
         spelled = self._spell(pieces, around, masks)
         sizes = [len(ids) for ids in spelled]
         kept = shorten(sizes, _groups(pieces), around.size + sum(sizes) - room)
         if around.size + sum(kept) > room:
-            raise TooLong(_too_long(around.size + sum(kept), room))
+            raise TooLong(
+                f"a pattern takes {around.size + sum(kept)} tokens without any field, and a row "
+                f"has room for {room}; use fewer learned vectors, a pattern with fewer words, or a "
+                "larger task.max_tokens."
+            )
         row = [ids[:size] for ids, size in zip(spelled, kept, strict=True)]
         return _lay_out(pieces, row, around, sum(sizes) - sum(kept))
 
     def _spell(self, pieces: Sequence[Piece], around: Frame, masks: int) -> list[list[int]]:
-        """Return the ids of each piece; none for a mask that the tokenizer has no token for."""
+        """Return the ids of each piece; a mask without a token has none."""
         holes = iter(self._holes(pieces, masks))
         out, seen = [], -1
         for piece in pieces:
@@ -87,15 +91,13 @@ class Encoder:
             elif piece.kind == "soft":
                 out.append([self._filler] * piece.count)
             else:
-                out.append(self._text(piece, opens, around))
+                joined = opens and piece.segment == 1 and not around.ids[1]
+                spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
+                out.append(spell(piece.text, spaced=piece.spaced or joined, opens=opens))
         return out
 
-    def _text(self, piece: Piece, opens: bool, around: Frame) -> list[int]:
-        joined = opens and piece.segment == 1 and not around.ids[1]
-        spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
-        return spell(piece.text, spaced=piece.spaced or joined, opens=opens)
-
     def _holes(self, pieces: Sequence[Piece], masks: int) -> list[list[int]]:
+        """Return the ids of each mask slot."""
         kinds = [piece.kind for piece in pieces if piece.kind in _MASKS]
         if not kinds:
             return []
@@ -108,15 +110,16 @@ class Encoder:
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Return the places of shortenable fields, and of the other fields."""
     fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
-    first = [place for place in fields if pieces[place].shortenable]
-    return [first, [place for place in fields if place not in first]]
+    return [
+        [place for place in fields if pieces[place].shortenable is own] for own in (True, False)
+    ]
 
 
 def _check_last(pieces: Sequence[Piece], masks: int) -> None:
     kinds = [piece.kind for piece in pieces]
-    count = masks if "masks" in kinds else 1
-    if sum(kind in _MASKS for kind in kinds) > 1 or count > 1:
+    if sum(kind in _MASKS for kind in kinds) > 1 or ("masks" in kinds and masks > 1):
         raise UserError(
             "this backbone has no mask token and reads one answer token at the end; "
             "use a pattern with one {mask}, its last slot."
@@ -128,37 +131,24 @@ def _check_last(pieces: Sequence[Piece], masks: int) -> None:
         )
 
 
-def _too_long(needed: int, room: int) -> str:
-    return (
-        f"a pattern takes {needed} tokens without any field, and a row has room for {room}; "
-        "use fewer learned vectors, a pattern with fewer words, or a larger task.max_tokens."
-    )
-
-
 def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, cut: int) -> Encoded:
     ids: list[int] = []
     types: list[int] = []
     places: dict[str, list[int]] = {"mask": [], "soft": [], "item": []}
-    for segment in range(len(around.text_types)):
-        _extend(ids, types, around, segment)
+    for segment, special in enumerate(around.ids):
+        ids += special
+        types += around.types[segment] if around.types is not None else []
         for piece, own in zip(pieces, row, strict=True):
             if piece.segment == segment:
                 _note(places, piece, len(ids), len(own))
                 ids += own
                 types += [around.text_types[segment]] * len(own)
-    _extend(ids, types, around, len(around.text_types))
     known = None if around.types is None else types
     return Encoded(ids, known, places["mask"], places["soft"], places["item"], cut)
 
 
-def _extend(ids: list[int], types: list[int], around: Frame, place: int) -> None:
-    ids += around.ids[place]
-    if around.types is not None:
-        types += around.types[place]
-
-
 def _note(places: dict[str, list[int]], piece: Piece, at: int, size: int) -> None:
-    """Note where slots are; a mask without a token is read at the token before it."""
+    """Record the positions of a slot; a mask without a token is read at the token before it."""
     if piece.kind in _MASKS:
         if size == 0 and at == 0:
             raise UserError("nothing comes before {mask}; the pattern must show some text first.")

@@ -1,4 +1,4 @@
-"""What a pattern may do to a text before it is written: `{hypothesis|strip_end|lower_first}`."""
+"""Filters that change a text before it is rendered: `{hypothesis|strip_end|lower_first}`."""
 
 import string
 from collections.abc import Callable, Mapping
@@ -7,17 +7,17 @@ _FINAL = string.punctuation + "。，、；：？！…“”‘’）》"  # no
 
 
 def strip_end(text: str) -> str:
-    """Return a text without the punctuation it ends with."""
+    """Return a text without its final punctuation."""
     return text.rstrip().rstrip(_FINAL).rstrip()
 
 
 def lower_first(text: str) -> str:
-    """Return a text whose first letter is small."""
+    """Return a text with its first letter in lower case."""
     return text[:1].lower() + text[1:]
 
 
 def capital(text: str) -> str:
-    """Return a text whose first letter is a capital."""
+    """Return a text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
@@ -27,9 +27,6 @@ def clause(text: str) -> str:
 
 
 FILTERS: Mapping[str, Callable[[str], str]] = {
-    "strip_end": strip_end,
-    "lower_first": lower_first,
-    "capital": capital,
-    "clause": clause,
+    filter_.__name__: filter_ for filter_ in (strip_end, lower_first, capital, clause)
 }
-"""Text to text; on a list of texts, each of them."""
+"""Text to text; a list of texts is filtered item by item."""

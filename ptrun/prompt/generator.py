@@ -1,7 +1,7 @@
-"""Instance to prompt: G(z) = W2 drop(gelu(W1 z + b1)), and a bias for every site it is used at.
+"""Generates prompts from instances: G(z) = W2 drop(gelu(W1 z + b1)), plus a bias for each site.
 
 IDPG, Wu et al. 2022, §3. A site is a place where prompt vectors are added: the input, or after a
-layer. What its sites share is the paper's S, M or L version.
+layer. The paper's versions S, M and L differ in what sites share.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,26 +13,27 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ptrun.errors import UserError
+from ptrun.prompt.linear import drawn
 from ptrun.prompt.phm import PHM
 
 Kind = Literal["phm", "dense", "none"]
 Sharing = Literal["S", "M", "L"]
-"""All of it for all sites (S), a bias a site (M), or a whole generator a site (L)."""
+"""Sites share everything (S), all but their biases (M), or nothing (L)."""
 
 Drop = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a generator is made of.
+    """The architecture of a generator.
 
     Args:
-        kind: `phm` or `dense` maps; `none` leaves the biases alone: prompts that are the same for
-            all instances.
-        hidden: m, the width between the maps; 0: one map, G(z) = W z.
-        order: n of `phm`, a divisor of the widths it maps between.
-        shared_mixing: whether both maps of `phm` have one A, as the paper's text has it and the
-            count of S-IDPG-PHM; the released code has two.
+        kind: `phm` or `dense` maps; `none` has biases only, so that all instances have the same
+            prompt.
+        hidden: m, the width between the maps; 0 means one map, G(z) = W z.
+        order: n of `phm`, a divisor of the widths of its maps.
+        shared_mixing: whether both maps of `phm` share A, as in the paper's text and its count for
+            S-IDPG-PHM; the released code has two.
 
     Raises:
         UserError: `hidden` is below 0.
@@ -44,13 +45,12 @@ class Form:
     shared_mixing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a width that is none."""
         if self.hidden < 0:
             raise UserError(f"method.hidden is {self.hidden}; use 1 or more, or 0 for one map.")
 
 
 class Generator(nn.Module):
-    """An instance `[B, in]` becomes vectors `[B, t, width]`; the site's bias is not in it."""
+    """Maps instances `[B, in]` to vectors `[B, t, width]`, without the site's bias."""
 
     def __init__(self, inputs: int, length: int, width: int, form: Form):
         super().__init__()
@@ -62,27 +62,26 @@ class Generator(nn.Module):
             both = self.down.mixing if self.down is not None and form.shared_mixing else None
             self.up = PHM(form.hidden or inputs, length * width, form.order, shared=both)
         else:
-            self.down = _dense(nn.Linear(inputs, form.hidden)) if form.hidden else None
-            self.up = _dense(nn.Linear(form.hidden or inputs, length * width, bias=False))
+            self.down = drawn(nn.Linear(inputs, form.hidden)) if form.hidden else None
+            self.up = drawn(nn.Linear(form.hidden or inputs, length * width, bias=False))
 
     def forward(self, instance: Tensor, drop: Drop) -> Tensor:
-        """Return the vectors; `drop` is dropout of the hidden units."""
+        """Return the vectors; `drop` applies dropout to the hidden units."""
         if self.down is not None:
             instance = drop(functional.gelu(self.down(instance)))
-        made: Tensor = self.up(instance)
-        return made.view(-1, *self.shape)
+        vectors: Tensor = self.up(instance)
+        return vectors.view(-1, *self.shape)
 
 
 class Generators(nn.Module):
-    """The prompts of all sites: what each one's generator makes, plus its bias.
+    """The prompts of all sites: the output of each site's generator, plus its bias.
 
-    Sites of different widths, where word embeddings are narrower than hidden states, share
-    nothing.
+    Sites of different widths share nothing (word embeddings may be narrower than hidden states).
 
     Args:
         widths: of each site's vectors.
         inputs: width of an instance.
-        length: t, vectors a site.
+        length: t, in vectors, of each site.
         sharing: S, M or L.
         form: of every generator.
     """
@@ -96,9 +95,9 @@ class Generators(nn.Module):
         makes = sites if sharing == "L" else by_width
         begins = by_width if sharing == "S" else sites
         self._makes, self._begins = [str(s) for s in makes], [str(s) for s in begins]
-        own = dict.fromkeys(makes) if form.kind != "none" else ()
+        first = dict.fromkeys(makes) if form.kind != "none" else ()
         self.generators = nn.ModuleDict(
-            {str(s): Generator(inputs, length, widths[s], form) for s in own}
+            {str(s): Generator(inputs, length, widths[s], form) for s in first}
         )
         self.biases = nn.ParameterDict(
             {str(s): torch.empty(length, widths[s]).uniform_(-0.5, 0.5) for s in set(begins)}
@@ -110,16 +109,9 @@ class Generators(nn.Module):
         return bool(self.generators)
 
     def forward(self, site: int, instance: Tensor, drop: Drop) -> Tensor:
-        """Return a site's prompt for instances `[B, in]`: `[B, t, width]`."""
+        """Return a site's prompts `[B, t, width]` for instances `[B, in]`."""
         bias: Tensor = self.biases[self._begins[site]]
         if not self.reads_instances:
             return bias.expand(len(instance), -1, -1)
-        made: Tensor = self.generators[self._makes[site]](instance, drop)
-        return made + bias
-
-
-def _dense(linear: nn.Linear) -> nn.Linear:
-    nn.init.normal_(linear.weight, std=0.02)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
-    return linear
+        vectors: Tensor = self.generators[self._makes[site]](instance, drop)
+        return vectors + bias

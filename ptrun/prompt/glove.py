@@ -1,8 +1,8 @@
-"""Word vectors of a local text file, `word v1 v2 ...` a line, and a text as their average.
+"""Word vectors from a local text file of `word v1 v2 ...` lines, and a text as their average.
 
-IDPG, Wu et al. 2022, takes glove.6B.300d.txt: split on blanks, ASCII punctuation out, lower case,
-the mean over known words. A text without one gets a draw from N(0, 0.6²) there, another each time
-it is read; here the draw follows from the text alone.
+IDPG, Wu et al. 2022, uses glove.6B.300d.txt: split at blanks, remove ASCII punctuation, lower the
+case, take the mean over known words. A text without known words gets a vector from N(0, 0.6²). The
+authors draw it anew each time; here it depends on the text alone.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _STD = 0.6
 
 
 def glove(file: str) -> "Glove":
-    """Return a file's vectors; all who name it share them.
+    """Return a file's vectors; callers that name the same file share them.
 
     Raises:
         UserError: there is no such file, or its first line has no vector.
@@ -43,7 +43,7 @@ def _opened(path: Path, _size: int, _changed: int) -> "Glove":
 
 
 class Glove:
-    """Vectors by word; of the file, only where each word stands is held, and what was asked for."""
+    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -55,12 +55,12 @@ class Glove:
         self._known: dict[str, Tensor | None] = {}
 
     def digest(self) -> str:
-        """Return what identifies the content."""
+        """Return a fingerprint of the content."""
         with self.path.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
     def read(self) -> None:
-        """Go through the file once.
+        """Index the file, once.
 
         Raises:
             UserError: a line has more or fewer numbers than the first, or no numbers.
@@ -83,7 +83,7 @@ class Glove:
         if count != self.width:
             raise UserError(f"{where} has {count} numbers after its word, line 1 has {self.width}.")
         if rest.translate(None, _NUMERIC):
-            raise UserError(f"{where} has something beside numbers after its word.")
+            raise UserError(f"{where} has text among the numbers after its word.")
 
     def mean(self, text: str) -> Tensor:
         """Return the average `[width]` over the words that have a vector."""
@@ -92,10 +92,10 @@ class Glove:
         return torch.stack(known).mean(dim=0) if known else self._drawn(text)
 
     def vector(self, word: str) -> Tensor | None:
-        """Return a word's vector `[width]`, None if it has none.
+        """Return a word's vector `[width]`, or None.
 
         Raises:
-            UserError: something in its line is not a number.
+            UserError: its line has something that is not a number.
         """
         if word not in self._known:
             self.read()
@@ -111,9 +111,8 @@ class Glove:
         try:
             return torch.tensor([float(number) for number in rest.split()])
         except ValueError as error:
-            raise UserError(
-                f"method.glove={self.path}: the vector of {word!r}: {error}."
-            ) from error
+            where = f"method.glove={self.path}: the vector of {word!r}"
+            raise UserError(f"{where}: {error}.") from error
 
     def _drawn(self, text: str) -> Tensor:
         hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7).digest()

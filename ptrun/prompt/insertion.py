@@ -1,6 +1,6 @@
-"""Where prompt vectors stand in rows of tokens: after [CLS], or beside the separators.
+"""Inserts prompt vectors into rows of tokens: after [CLS], or beside the separators.
 
-IDPG, appendix A.5. Letters: B rows, T tokens, G vectors put in.
+IDPG, appendix A.5. Letters: B rows, T tokens, G inserted vectors.
 """
 
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 Place = Literal[0, 1, 2, 3, 4]
-"""0 after [CLS]; 1 before the first separator; 2 after it and those right behind it; 3 before the
-last separator; 4 after the end, between two separators more."""
+"""0 after [CLS]; 1 before the first separator; 2 after it and those that follow directly; 3 before
+the last separator; 4 after the end, between two added separators."""
 
 
 @dataclass(frozen=True)
 class Insertion:
-    """Rows of T tokens that G vectors are put into, each row at a place of its own.
+    """The places of G vectors in rows of T tokens, one place for each row.
 
     Args:
-        at: `[B]` how many of a row's tokens come before.
-        order: `[B, T + G]` which of a row's tokens, or T + which of its vectors, stands where.
+        at: `[B]` the number of tokens before the vectors.
+        order: `[B, T + G]` the index of the token at each position, or T + the index of the vector.
         added: G.
     """
 
@@ -29,18 +29,18 @@ class Insertion:
     added: int
 
     def weave(self, tokens: Tensor, vectors: Tensor) -> Tensor:
-        """Put `[B, G, ...]` into `[B, T, ...]`: `[B, T + G, ...]`."""
+        """Insert `[B, G, ...]` into `[B, T, ...]`: `[B, T + G, ...]`."""
         both = torch.cat([tokens, vectors.to(tokens.dtype)], dim=1)
         rows = torch.arange(len(both), device=both.device)[:, None]
         return both[rows, self.order]
 
     def moved(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return where tokens of these rows and columns, `[K]` each, stand now."""
+        """Return the new columns `[K]` of tokens, from their rows and columns `[K]`."""
         return columns + self.added * (columns >= self.at[rows])
 
 
 def insert(at: Tensor, tokens: int, added: int) -> Insertion:
-    """Return the insertion of some vectors into rows of some tokens."""
+    """Return the insertion of `added` vectors into rows of `tokens` tokens."""
     column = torch.arange(tokens + added, device=at.device)
     start, end = at[:, None], at[:, None] + added
     behind = torch.where(column < end, column - start + tokens, column - added)
@@ -48,10 +48,10 @@ def insert(at: Tensor, tokens: int, added: int) -> Insertion:
 
 
 def place(position: Place, mask: Tensor, separators: Tensor) -> Tensor:
-    """Return how many tokens of each row come before its prompt, `[B]`.
+    """Return the number of tokens before each row's prompt, `[B]`.
 
     Args:
-        position: as `Place`; a row without separators has its prompt at the end.
+        position: as in `Place`; a row without separators has its prompt at the end.
         mask: `[B, T]`, True at real tokens.
         separators: `[B, T]`, True at separators.
     """
@@ -70,6 +70,6 @@ def place(position: Place, mask: Tensor, separators: Tensor) -> Tensor:
     return torch.where(separators.any(dim=1), last, length)
 
 
-def _first(found: Tensor, otherwise: Tensor) -> Tensor:
-    """Return the first True of each row, `[B, T] -> [B]`."""
-    return torch.where(found.any(dim=1), found.long().argmax(dim=1), otherwise)
+def _first(flags: Tensor, default: Tensor) -> Tensor:
+    """Return the column of the first True of each row, `[B, T] -> [B]`."""
+    return torch.where(flags.any(dim=1), flags.long().argmax(dim=1), default)

@@ -1,29 +1,28 @@
-"""Patterns: one line of text with slots that says how an example is put to a backbone.
+"""Patterns: one line of text with slots that turns an example into the backbone's input.
 
     "{~premise} Question: {hypothesis|strip_end}? {soft} Answer: {mask}."
 
-| slot                   | becomes                                                                |
-|------------------------|------------------------------------------------------------------------|
-| `{field}`              | a text of the example                                                  |
-| `{~field}`             | the same; the first to lose tokens where a row is too long             |
-| `{field|strip_end}`    | the text, changed: see `ptrun.prompt.filters`                          |
-| `{mask}`               | where one token of the answer is read                                  |
-| `{masks}`              | as many masks as the longest candidate has tokens                      |
-| `{soft}`, `{soft:3}`   | learned vectors                                                        |
-| `{options|letters}`    | a list written out: `A. one.B. two.`; a space before the slot comes    |
-|                        | before each letter (PPT's own code has none)                           |
-| `{options|numerals}`   | the same in Chinese, with a full-width comma and semicolon             |
-| `{options|commas}`     | `one, two`;  `{options|or}`: `one or two`;  `"{options|or_quoted}"`:   |
-|                        | `"one" or "two"`                                                       |
-| `{words|letters}`      | the label words written out, in any of these ways                      |
-| `{query|gap}`          | a text whose `@placeholder` is the place of the answer (ReCoRD)        |
-| `{template|fact}`      | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);  |
-|                        | `fact_start` ends at `[Y]`                                             |
-| `||`                   | the border between two segments                                        |
+| slot                 | becomes                                                                  |
+|----------------------|--------------------------------------------------------------------------|
+| `{field}`            | a text of the example                                                    |
+| `{~field}`           | the same; it is shortened first if a row is too long                     |
+| `{field|strip_end}`  | the text, filtered: see `ptrun.prompt.filters`                           |
+| `{mask}`             | where one token of the answer is read                                    |
+| `{masks}`            | as many masks as the longest candidate has tokens                        |
+| `{soft}`, `{soft:3}` | learned vectors                                                          |
+| `{options|letters}`  | a list written out: `A. one.B. two.`; a space before the slot comes      |
+|                      | before each letter (PPT's own code has none)                             |
+| `{options|numerals}` | the same in Chinese, with a full-width comma and semicolon               |
+| `{options|commas}`   | `one, two`;  `{options|or}`: `one or two`;  `"{options|or_quoted}"`:     |
+|                      | `"one" or "two"`                                                         |
+| `{words|letters}`    | the label words written out, in any of these ways                        |
+| `{query|gap}`        | a text with `@placeholder` in the place of the answer (ReCoRD)           |
+| `{template|fact}`    | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);    |
+|                      | `fact_start` ends at `[Y]`                                               |
+| `||`                 | the border between two segments                                          |
 
-Everything else is literal text. A space belongs to what comes after it: whether a token differs at
-the start of a word is the tokenizer's to say (`ptrun.prompt.spelling`). Spaces beside `||` do not
-count.
+All other text is literal. A space belongs to what follows it, since tokens may differ at the start
+of a word (`ptrun.prompt.spelling`). Spaces beside `||` are dropped.
 """
 
 import re
@@ -32,7 +31,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.prompt.filters import FILTERS
 from ptrun.prompt.rendering import Piece, render
 from ptrun.prompt.slots import GAPS, LISTS, Border, Field, Hole, Part, Written, read_slot
 
@@ -41,26 +39,26 @@ _TOKEN = re.compile(r"\{([^{}]*)\}|[ \t]*\|\|[ \t]*|[{}]")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern that was read; made by `parse`."""
+    """A parsed pattern; made by `parse`."""
 
     text: str
     parts: tuple[Part, ...]
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of an example it writes, each once, in order."""
+        """The fields of an example that it shows, each once, in order."""
         names = [name for part in self._slots() for name in part.names]
         return tuple(dict.fromkeys(names))
 
     @property
     def masks(self) -> int:
-        """How many places are for an answer; `{masks}` is one of them."""
+        """The number of slots for an answer; `{masks}` counts as one."""
         holes = [part for part in self.parts if isinstance(part, Hole) and part.kind != "soft"]
         return len(holes) + sum(slot.ending in GAPS for slot in self._slots())
 
     @property
     def softs(self) -> int:
-        """How many learned vectors it has."""
+        """The number of learned vectors."""
         return sum(p.count for p in self.parts if isinstance(p, Hole) and p.kind == "soft")
 
     @property
@@ -70,33 +68,30 @@ class Pattern:
         return several or any(slot.ending == "gap" for slot in self._slots())
 
     def listing(self, name: str) -> str | None:
-        """Return the filter that writes a list of this name out, or None."""
-        found = [slot.ending for slot in self._slots() if slot.name == name]
-        return next((ending for ending in found if ending in LISTS), None)
+        """Return the filter that writes out the list of this name, or None."""
+        endings = (slot.ending for slot in self._slots() if slot.name == name)
+        return next((ending for ending in endings if ending in LISTS), None)
 
     def filtered(self, name: str, text: str) -> str:
-        """Return a text as the first slot of this name writes it; unchanged if there is none."""
+        """Return a text filtered by the first slot of this name; unchanged if there is none."""
         slot = next((slot for slot in self._slots() if slot.name == name), None)
-        for key in slot.filters if slot else ():
-            text = FILTERS[key](text)
-        return text
+        return slot.filtered(text) if slot else text
 
     def spaced_listing(self, name: str) -> bool:
-        """Return whether a word begins before the list of this name: a space, or its segment."""
+        """Return whether the list of this name follows a space, or begins its segment."""
         before: Part = Border()
         for part in self.parts:
             if isinstance(part, Field) and part.name == name and part.ending in LISTS:
                 break
             before = part
-        return isinstance(before, Border) or (
-            isinstance(before, Written) and before.text[-1] == " "
-        )
+        spaced = isinstance(before, Written) and before.text[-1] == " "
+        return spaced or isinstance(before, Border)
 
     def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
         """Return the pieces of an example, with label words where the pattern lists them.
 
         Raises:
-            UserError: a field is missing, or is a list where a text is wanted, or the reverse.
+            UserError: a field is missing, or a list instead of a text, or the reverse.
         """
         return render(self.parts, fields, words, f"pattern {self.text!r}")
 
@@ -108,8 +103,8 @@ def parse(text: str) -> Pattern:
     """Read a pattern.
 
     Raises:
-        UserError: it is no text, shows nothing of an example, a brace does not close, a filter or
-            slot is unknown, or a border has no text on one side or is the second one.
+        UserError: it is no text, has no field, a brace does not close, a filter or slot is unknown,
+            a border has no text on one side, or there is a second border.
     """
     if not isinstance(text, str) or not text.strip():
         raise UserError(
@@ -141,9 +136,6 @@ def _check(text: str, parts: list[Part]) -> None:
     if len(borders) > 1:
         raise UserError(f"pattern {text!r} has {len(borders)} borders ||; one or none is allowed.")
     sides = [parts[: borders[0]], parts[borders[0] + 1 :]] if borders else [parts]
-    if not all(any(_shows(part) for part in side) for side in sides):
+    blank = [all(isinstance(p, Written) and not p.text.strip() for p in side) for side in sides]
+    if any(blank):
         raise UserError(f"pattern {text!r}: one side of || is empty; write text there or drop ||.")
-
-
-def _shows(part: Part) -> bool:
-    return not isinstance(part, Written) or bool(part.text.strip())

@@ -1,8 +1,8 @@
 """Parametrized hypercomplex multiplication: a linear map of few parameters.
 
 Zhang et al. 2021, Eq. 4: W = sum_i A_i ⊗ B_i for n matrices A_i `[n, n]` and B_i `[in/n, out/n]`,
-n³ + in · out / n parameters instead of in · out. IDPG makes prompts with it, Compacter adapters.
-W is never built: with x read as X `[n, in/n]`, x W is sum_i A_iᵀ X B_i.
+n³ + in · out / n parameters instead of in · out. IDPG uses it for prompts, Compacter for adapters.
+W is never built: with x as X `[n, in/n]`, x W is sum_i A_iᵀ X B_i.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ptrun.errors import UserError
 
-_STD = 0.05  # IDPG's released code starts every tensor so
+_STD = 0.05  # the start of every tensor in IDPG's released code
 
 
 def mixing(order: int) -> nn.Parameter:
@@ -51,16 +51,16 @@ class PHM(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs).normal_(std=_STD)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `[..., out]`; the smaller side is mixed first, so that little is in between."""
+        """Return `[..., out]`; the smaller side is mixed first, to keep intermediates small."""
         blocks, order = self.blocks(), len(self.mixing)
         cut = x.reshape(*x.shape[:-1], order, blocks.shape[1])
         if blocks.shape[1] < blocks.shape[2]:
             mixed = torch.einsum("ipr,...pq->...irq", self.mixing, cut)
-            made = torch.einsum("...irq,iqs->...rs", mixed, blocks)
+            product = torch.einsum("...irq,iqs->...rs", mixed, blocks)
         else:
             mapped = torch.einsum("...pq,iqs->...ips", cut, blocks)
-            made = torch.einsum("ipr,...ips->...rs", self.mixing, mapped)
-        flat: Tensor = made.flatten(-2)
+            product = torch.einsum("ipr,...ips->...rs", self.mixing, mapped)
+        flat: Tensor = product.flatten(-2)
         return flat if self.bias is None else flat + self.bias
 
     def blocks(self) -> Tensor:
@@ -69,7 +69,7 @@ class PHM(nn.Module):
         return blocks @ self.factors[1] if len(self.factors) == 2 else blocks
 
     def weight(self) -> Tensor:
-        """Return W `[in, out]` itself, for comparison."""
+        """Return W `[in, out]`, for comparison."""
         pairs = zip(self.mixing, self.blocks(), strict=True)
         return torch.stack([torch.kron(a, b) for a, b in pairs]).sum(dim=0)
 

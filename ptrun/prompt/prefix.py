@@ -1,7 +1,7 @@
 """Deep prefix: learned keys and values for chosen layers, as a table or through an MLP.
 
-Or learned hidden states, of which the layers' own maps make keys and values (GLM's released code):
-half as many numbers, and a part of what keys and values can be.
+GLM's released code learns hidden states instead, and the layers' own maps turn them into keys and
+values: half as many numbers, and not all keys and values are possible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.errors import UserError
+from ptrun.prompt.linear import drawn
 
 Reparameterization = Literal["embedding", "mlp"]
 PrefixKind = Literal["kv", "hidden"]
@@ -19,63 +20,45 @@ Project = Callable[[Tensor], Tensor]
 Stack = Literal["encoder", "decoder", "cross"]
 """A stack of attentions: the self-attention of an encoder-decoder's halves, or its cross-attention.
 
-A model with one stack has `encoder` alone, whichever way it reads.
+A model with one stack has `encoder` alone, also if it is left-to-right.
 """
 
 
 def places(stacks: Mapping[Stack, int], layers: Sequence[int] | None) -> list[tuple[Stack, int]]:
     """Return (stack, layer from 0) of each attention with a prefix, in the order of its slices.
 
-    `stacks` gives the layers each has; the interval `layers`, counted from 1, is of each stack.
+    `stacks` gives the number of layers of each. The interval `layers`, counted from 1, applies to
+    each stack.
 
     Raises:
-        UserError: the interval is not one of a stack's.
+        UserError: a stack does not have the interval.
     """
-    found: list[tuple[Stack, int]] = []
+    pairs: list[tuple[Stack, int]] = []
     for stack, count in stacks.items():
-        whose = f", the layers of the {stack}" if len(stacks) > 1 else ""
-        found += [(stack, layer) for layer in _interval(layers, count, whose)]
-    return found
-
-
-def _interval(layers: Sequence[int] | None, count: int, whose: str) -> range:
-    if layers is None:
-        return range(count)
-    if len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count:
-        raise UserError(
-            f"method.layers is {list(layers)}; give [first,last] with "
-            f"1 <= first <= last <= {count}{whose}."
-        )
-    return range(layers[0] - 1, layers[1])
-
-
-def prefix_parameters(
-    length: int, layers: int, width: int, kind: Reparameterization, hidden: int = 512
-) -> int:
-    """Return how many parameters a prefix learns (P-tuning v2 §3; the MLP's are for training only).
-
-    `embedding`: one key and one value a vector and layer. `mlp`: a table of the hidden width, then
-    Linear, tanh, Linear, with biases.
-    """
-    outputs = 2 * layers * width
-    if kind == "embedding":
-        return length * outputs
-    return length * width + (width * hidden + hidden) + (hidden * outputs + outputs)
+        interval = (1, count) if layers is None else layers
+        if layers is not None and (len(layers) != 2 or not 1 <= layers[0] <= layers[1] <= count):
+            whose = f", the layers of the {stack}" if len(stacks) > 1 else ""
+            raise UserError(
+                f"method.layers is {list(layers)}; give [first,last] with "
+                f"1 <= first <= last <= {count}{whose}."
+            )
+        pairs += [(stack, layer) for layer in range(interval[0] - 1, interval[1])]
+    return pairs
 
 
 class DeepPrefix(nn.Module):
     """Learned keys and values `[P, 2 n, heads, d]` for n layers, keys at even slices.
 
     Args:
-        length: P, in vectors; 0 gives an empty prefix, which is no prefix.
-        layers: n, how many layers have one.
+        length: P, in vectors; 0 gives an empty prefix.
+        layers: n, the number of layers with a prefix.
         heads, head_size: of the backbone; H = heads x d.
         kind: `embedding` learns the values themselves; `mlp` learns a `[P, H]` table and
-            Linear(H, m), tanh, Linear(m, 2nH), folded away after training.
+            Linear(H, m), tanh, Linear(m, 2nH), dropped after training.
         hidden: m.
-        project: makes keys and values of hidden states, which are then what is learned; they begin
-            at N(0, 1), as normed states are. None: keys and values are learned.
-        states: of those, H, the backbone's hidden size.
+        project: turns hidden states into keys and values. The hidden states are learned then, from
+            N(0, 1), the scale of normed states. None learns keys and values.
+        states: the hidden size of the backbone, for `project`.
     """
 
     def __init__(
@@ -99,27 +82,19 @@ class DeepPrefix(nn.Module):
         self.table = nn.Parameter(torch.empty(length, rows).normal_(std=std))
         self.mlp: nn.Module | None = None
         if kind == "mlp":
-            self.mlp = nn.Sequential(
-                nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, outputs)
-            )
-            self.mlp.apply(_small)
+            down, up = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
+            self.mlp = nn.Sequential(drawn(down), nn.Tanh(), drawn(up))
         self.folded: Tensor | None = None
 
     def forward(self) -> Tensor:
         """Return the prefix `[P, 2 n, heads, d]`."""
         if self.folded is not None:
             return self.folded
-        made = self.table if self.mlp is None else self.mlp(self.table)
+        values = self.table if self.mlp is None else self.mlp(self.table)
         if self.project is not None:
-            return self.project(made.unflatten(-1, (self.form[1] // 2, -1)))
-        return made.view(self.form)
+            return self.project(values.unflatten(-1, (self.form[1] // 2, -1)))
+        return values.view(self.form)
 
     def fold(self, values: Tensor) -> None:
-        """Use finished values in place of the table and MLP that made them."""
+        """Use finished values instead of the table and MLP."""
         self.folded = values.view(self.form)
-
-
-def _small(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
-        nn.init.zeros_(module.bias)

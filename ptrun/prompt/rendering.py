@@ -1,4 +1,4 @@
-"""From a pattern's parts and an example to pieces: the texts and slots of one row, in order."""
+"""Renders a pattern and an example into pieces: the texts and slots of one row, in order."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ptrun.errors import UserError
-from ptrun.prompt.filters import FILTERS
 from ptrun.prompt.slots import FACT_SUBJECT, FACTS, LISTS, Border, Field, Hole, Part, Written
 
 GAP = "@placeholder"
@@ -14,7 +13,7 @@ SIGNS: Mapping[str, Sequence[str]] = {
     "letters": "ABCDEFGHIJKLMNOP",
     "numerals": [*"一二三四五六七八九十", *("十" + digit for digit in "一二三四五六")],
 }
-"""What the items of a list are called, PPT's two ways."""
+"""The signs before the items of a list, in PPT's two ways."""
 _MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
 _BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "'}
 _SPACES = " \t"
@@ -35,7 +34,7 @@ class Piece:
         spaced: whether a space comes before it.
         segment: 0, or 1 after the border.
         count: how many learned vectors.
-        item: which label word this is, where they are written out.
+        item: the index of a written-out label word.
     """
 
     kind: Literal["literal", "field", "mask", "masks", "soft"]
@@ -48,38 +47,35 @@ class Piece:
 
 
 class _Line:
-    """The pieces so far, and whether a space waits for the next one."""
+    """The pieces so far, and whether a space comes before the next one."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         self.spaced, self._segment = False, 0
 
-    def text(
-        self,
-        text: str,
-        kind: Literal["literal", "field"] = "literal",
-        shortenable: bool = False,
-        item: int | None = None,
-    ) -> None:
-        """Write a text; spaces at its ends stand before it and before what follows."""
-        bare = text.strip(_SPACES) if kind == "literal" else text.strip()
-        spaced = self.spaced or (kind == "literal" and text[:1] in _SPACES and bool(text))
-        if bare:
-            self._add(Piece(kind, bare, shortenable, spaced, self._segment, item=item))
-            spaced = kind == "literal" and text[-1:] in _SPACES
+    def text(self, text: str, item: int | None = None) -> None:
+        """Append literal text; spaces at its ends stand before it and before the next piece."""
+        spaced = self.spaced or text.startswith(tuple(_SPACES))
+        if bare := text.strip(_SPACES):
+            self.pieces.append(Piece("literal", bare, False, spaced, self._segment, item=item))
+            spaced = text[-1:] in _SPACES
         self.spaced = spaced
 
+    def field(self, text: str, slot: Field) -> None:
+        """Append the text of a field; spaces at its ends are dropped."""
+        if bare := text.strip():
+            shortenable = slot.shortenable
+            self.pieces.append(Piece("field", bare, shortenable, self.spaced, self._segment))
+            self.spaced = False
+
     def hole(self, kind: Literal["mask", "masks", "soft"], count: int = 1) -> None:
-        """Leave place for masks or learned vectors."""
-        self._add(Piece(kind, spaced=self.spaced, segment=self._segment, count=count))
+        """Append masks or learned vectors."""
+        self.pieces.append(Piece(kind, spaced=self.spaced, segment=self._segment, count=count))
         self.spaced = False
 
     def border(self) -> None:
         """Begin the second segment."""
         self._segment, self.spaced = 1, False
-
-    def _add(self, piece: Piece) -> None:
-        self.pieces.append(piece)
 
 
 def render(
@@ -88,7 +84,7 @@ def render(
     """Return the pieces of an example.
 
     Raises:
-        UserError: a field is missing or of the wrong form; `where` names the pattern.
+        UserError: a field is missing or of the wrong type; `where` names the pattern.
     """
     line = _Line()
     for part in parts:
@@ -98,23 +94,20 @@ def render(
             line.border()
         elif isinstance(part, Hole):
             line.hole(part.kind, part.count)
+        elif part.ending in LISTS:
+            _write_list(line, part, fields, words, where)
         else:
-            _write(line, part, fields, words, where)
+            _write(line, part, fields, where)
     return line.pieces
 
 
-def _write(
-    line: _Line, slot: Field, fields: Mapping[str, Any], words: Sequence[str], where: str
-) -> None:
-    if slot.ending in LISTS:
-        _write_list(line, slot, fields, words, where)
-        return
+def _write(line: _Line, slot: Field, fields: Mapping[str, Any], where: str) -> None:
     hint = _FACT_HINT.format(slot.name) if slot.ending in FACTS else ""
     raw = _text(slot.name, fields, where, hint)
-    text = _filtered(raw, slot)
+    text = slot.filtered(raw)
     if slot.ending is None:
         line.spaced |= text[:1].isspace() and not raw[:1].isspace()  # a space that a filter wrote
-        line.text(text, "field", slot.shortenable)
+        line.field(text, slot)
     elif slot.ending == "gap":
         _write_gap(line, text, slot, where)
     else:
@@ -122,25 +115,19 @@ def _write(
 
 
 def _text(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> str:
-    found = _value(name, fields, where, hint)
-    if not isinstance(found, str):
+    text = _value(name, fields, where, hint)
+    if not isinstance(text, str):
         raise UserError(
-            f"{where}: field {name!r} is {type(found).__name__}, not one text; "
+            f"{where}: field {name!r} is {type(text).__name__}, not one text; "
             f"a list is written as {{{name}|letters}}, one of {', '.join(LISTS)}."
         )
-    return found
+    return text
 
 
 def _value(name: str, fields: Mapping[str, Any], where: str, hint: str = "") -> Any:
     if name not in fields:
         raise UserError(f"{where}: no field {name!r}; the example has {', '.join(fields)}.{hint}")
     return fields[name]
-
-
-def _filtered(text: str, slot: Field) -> str:
-    for name in slot.filters:
-        text = FILTERS[name](text)
-    return text
 
 
 def _write_list(
@@ -153,16 +140,19 @@ def _write_list(
         raise UserError(f"{where}: {kind}; {style} writes a list out.")
 
     def write(item: int) -> None:
-        text = _filtered(texts[item], slot)
+        text = slot.filtered(texts[item])
         if own:
             line.text(text, item=item)
         else:
-            line.text(text, "field", slot.shortenable)
+            line.field(text, slot)
 
     if style in SIGNS:
         _write_signed(line, style, len(texts), write, where)
-    else:
-        _write_joined(line, _BETWEEN[style], len(texts), write)
+        return
+    for item in range(len(texts)):
+        if item:
+            line.text(_BETWEEN[style])
+        write(item)
 
 
 def _write_signed(
@@ -181,34 +171,23 @@ def _write_signed(
         line.text(end)
 
 
-def _write_joined(line: _Line, between: str, count: int, write: Callable[[int], None]) -> None:
-    for item in range(count):
-        if item:
-            line.text(between)
-        write(item)
-
-
 def _write_gap(line: _Line, text: str, slot: Field, where: str) -> None:
-    """Write a text around the place of its answer (ReCoRD's queries)."""
-    before, found, after = text.partition(GAP)
-    if not found:
+    """Append a text with a gap for its answer (ReCoRD's queries)."""
+    if GAP not in text:
         raise UserError(f"{where}: field {slot.name!r} is {text!r}; gap needs {GAP} in it.")
-    _between(line, before, slot)
-    line.hole("masks")
-    _between(line, after, slot)
-
-
-def _between(line: _Line, text: str, slot: Field) -> None:
-    line.spaced = line.spaced or text[:1].isspace()
-    line.text(text, "field", slot.shortenable)
-    line.spaced = line.spaced or text[-1:].isspace()
+    for i, part in enumerate(text.split(GAP, maxsplit=1)):
+        if i == 1:
+            line.hole("masks")
+        line.spaced |= part[:1].isspace()
+        line.field(part, slot)
+        line.spaced |= part[-1:].isspace()
 
 
 def _write_fact(line: _Line, text: str, slot: Field, subject: str) -> None:
-    """Write a relation's template (LAMA): its words are literal, its subject a field."""
+    """Append a relation's template (LAMA): its words are literal, its subject is a field."""
     for part in re.split(r"(\[X\]|\[Y\])", text):
         if part == "[X]":
-            line.text(subject, "field", slot.shortenable)
+            line.field(subject, slot)
         elif part == "[Y]":
             line.hole("mask")
             if slot.ending == "fact_start":

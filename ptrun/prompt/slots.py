@@ -1,4 +1,4 @@
-"""The parts of a pattern: literal text, slots, the border; and how `{...}` is read."""
+"""The parts of a pattern: literal text, slots and the border; parses `{...}`."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ LISTS = ("letters", "numerals", "commas", "or", "or_quoted")
 FACTS = ("fact", "fact_start")
 """Filters that write a relation's template."""
 GAPS = ("gap", *FACTS)
-"""Filters that write a text with a place for the answer in it; the last in their slot."""
+"""Filters that write a text with a gap for the answer; the last in their slot."""
 
 FACT_SUBJECT = "sub_label"
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -43,7 +43,7 @@ class Hole:
 class Field:
     """A field of the example, or `words`, with its filters.
 
-    `shortenable` says that it may lose tokens first; `ending` writes a list or a text with a gap.
+    `shortenable` fields lose tokens first; `ending` is the filter that writes a list or a gap.
     """
 
     name: str
@@ -57,19 +57,24 @@ class Field:
         subject = (FACT_SUBJECT,) if self.ending in FACTS else ()
         return subject if self.name == "words" else (self.name, *subject)
 
+    def filtered(self, text: str) -> str:
+        """Return a text with the filters applied, except `ending`."""
+        for name in self.filters:
+            text = FILTERS[name](text)
+        return text
+
 
 Part = Written | Border | Hole | Field
 
 
 def read_slot(inside: str, where: str) -> Hole | Field:
-    """Return the slot that is written between braces.
+    """Return the slot between braces.
 
     Raises:
-        UserError: it is none; `where` names the pattern and the place.
+        UserError: it is no slot; `where` names the pattern and the position.
     """
     text = inside.strip()
-    soft = _SOFT.fullmatch(text)
-    if soft:
+    if soft := _SOFT.fullmatch(text):
         count = int(soft.group(1) or 1)
         if count < 1:
             raise UserError(f"{where}: {{{inside}}} has no vector; write {{soft}} or {{soft:3}}.")
@@ -87,22 +92,14 @@ def _field(text: str, where: str) -> Field:
             "{mask}, {masks}, {soft} or {soft:3}."
         )
     ending = filters.pop() if filters and filters[-1] in LISTS + GAPS else None
-    for name_of_filter in filters:
-        _check_filter(name_of_filter, where)
-    found = Field(name, tuple(filters), text.startswith("~"), ending)
-    if name == "words" and (ending not in LISTS or found.shortenable):
-        raise UserError(f"{where}: {{{text}}}: write label words as {_either('words', LISTS)}.")
-    return found
-
-
-def _check_filter(name: str, where: str) -> None:
-    if name in LISTS + GAPS:
-        raise UserError(f"{where}: filter {name!r} must be the last of its slot.")
-    if name not in FILTERS:
-        raise UserError(
-            f"{where}: no filter {name!r}; there are {', '.join([*FILTERS, *LISTS, *GAPS])}."
-        )
-
-
-def _either(name: str, filters: tuple[str, ...]) -> str:
-    return " or ".join(f"{{{name}|{filter_}}}" for filter_ in filters)
+    for filter_ in filters:
+        if filter_ in LISTS + GAPS:
+            raise UserError(f"{where}: filter {filter_!r} must be the last of its slot.")
+        if filter_ not in FILTERS:
+            allowed = ", ".join([*FILTERS, *LISTS, *GAPS])
+            raise UserError(f"{where}: no filter {filter_!r}; there are {allowed}.")
+    slot = Field(name, tuple(filters), text.startswith("~"), ending)
+    if name == "words" and (ending not in LISTS or slot.shortenable):
+        forms = " or ".join(f"{{words|{filter_}}}" for filter_ in LISTS)
+        raise UserError(f"{where}: {{{text}}}: write label words as {forms}.")
+    return slot

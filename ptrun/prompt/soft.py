@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 
 
 class InputVectors(Protocol):
-    """A prompt that is a table of input vectors, which can begin anywhere."""
+    """A prompt that is a table of input vectors, which can start from given ones."""
 
     table: nn.Parameter
 
@@ -24,7 +24,7 @@ class SoftPrompt(nn.Module):
         length: P, in vectors.
         width: E, the width of word embeddings.
         std: standard deviation of the vectors' normal start.
-        rescale: what the stored table is multiplied with to give the vectors.
+        rescale: the factor from the stored table to the vectors.
 
     Raises:
         UserError: `length` is below 1, or `rescale` is not above 0.
@@ -33,14 +33,14 @@ class SoftPrompt(nn.Module):
     def __init__(self, length: int, width: int, std: float = 0.02, rescale: float = 1.0):
         super().__init__()
         if length < 1:
-            raise UserError(f"method.length is {length}; a soft prompt has 1 vector or more.")
+            raise UserError(f"method.length is {length}; use 1 or more.")
         if rescale <= 0:
             raise UserError(f"method.rescale is {rescale}; use more than 0.")
         self.rescale = rescale
         self.table = nn.Parameter(torch.empty(length, width).normal_(std=std / rescale))
 
     def forward(self, rows: int) -> Tensor:
-        """Return the prompt once a row, `[rows, P, E]`."""
+        """Return the prompt for each row, `[rows, P, E]`."""
         return self.vectors().expand(rows, -1, -1)
 
     def vectors(self) -> Tensor:

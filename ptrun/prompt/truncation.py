@@ -1,13 +1,13 @@
-"""Who loses tokens where a row is too long."""
+"""Shortens a row that is too long."""
 
 from collections.abc import Sequence
 
 
 def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
-    """Return lengths, in tokens, whose sum is `excess` smaller, or as small as may be.
+    """Return lengths, in tokens, with a sum smaller by `excess`, or as small as possible.
 
-    Of the first group of places the longest loses its last token, the later one of equals, again
-    and again; when the group has none left, the next group. Places in no group keep theirs.
+    The longest place of the first group loses one token at a time; of equals the last one does.
+    When the group is empty, the next group follows. Places in no group keep their length.
     """
     left = list(lengths)
     for group in groups:

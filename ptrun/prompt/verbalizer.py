@@ -1,4 +1,4 @@
-"""Verbalizers: which words answer for which label, and what a word of several tokens means."""
+"""Verbalizers: the words of each label, and the rule for words of several tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,13 @@ _QUOTE = (
 
 @dataclass(frozen=True)
 class Verbalizer:
-    """Label to words; the score of a label is the mean over its words.
+    """Maps labels to words; the score of a label is the mean over its words.
 
     Args:
-        words: one or more words a label, in the order that patterns write them out.
+        words: one or more words for each label, in the order in which patterns write them out.
         rule: `single` refuses words of several tokens; `first` takes the first token of each;
-            `mean` takes the mean over a word's tokens, each read at a mask of its own.
-        glued: whether answers stand without the space that comes before a word: option letters
-            as PPT writes them.
+            `mean` takes the mean over a word's tokens, each read at its own mask.
+        glued: whether no space comes before the words, as before PPT's option letters.
 
     Raises:
         UserError: a label or word is no text, a label has no words, or the rule is unknown.
@@ -40,15 +39,14 @@ class Verbalizer:
 
     def __post_init__(self) -> None:
         if self.rule not in get_args(Rule):
-            allowed = ", ".join(get_args(Rule))
-            raise UserError(f"rule is {self.rule!r}; allowed: {allowed}.")
+            raise UserError(f"rule is {self.rule!r}; allowed: {', '.join(get_args(Rule))}.")
         if not isinstance(self.words, Mapping) or not self.words:
             raise UserError(f"label words are {self.words!r}; expected label: [word].")
         for label, words in self.words.items():
             _check_words(label, words)
 
     def check(self, labels: Sequence[str]) -> None:
-        """Refuse words that are not for exactly these labels.
+        """Refuse words for other labels than these.
 
         Raises:
             UserError: labels are missing or extra.
@@ -65,8 +63,8 @@ class Verbalizer:
         """Return the words as a tokenizer's ids.
 
         Raises:
-            UserError: a word is unknown to it, has several tokens under `single`, or means the
-                same tokens as a word of another label.
+            UserError: the vocabulary lacks a word, a word has several tokens under `single`, or two
+                words have the same tokens.
         """
         spelling = Spelling(tokenizer)
         ids = {
@@ -97,7 +95,7 @@ class LabelTokens:
 
     Args:
         labels: in order, C of them.
-        ids: `ids[label][word]` are its tokens as far as the rule counts them.
+        ids: `ids[label][word]` are its tokens, or the first one under rule `first`.
     """
 
     def __init__(self, labels: tuple[str, ...], ids: tuple[Tokens, ...]):
@@ -108,20 +106,19 @@ class LabelTokens:
             for tokens in words
             for place, token in enumerate(tokens)
         ]
-        self._label, self._place, self._token = (
-            torch.tensor([row[i] for row in rows], dtype=torch.long) for i in range(3)
+        self._label, self._place, self._token, self._weight = map(
+            torch.tensor, zip(*rows, strict=True)
         )
-        self._weight = torch.tensor([row[3] for row in rows])
 
     @property
     def masks(self) -> int:
-        """How many masks the longest word needs."""
+        """The number of masks that the longest word needs."""
         return max(len(tokens) for words in self.ids for tokens in words)
 
     def scores(self, logits: Tensor) -> Tensor:
         """Return label scores `[B, C]` from logits `[B, K, V]` at a row's K masks, in fp32.
 
-        The score of a label is the mean over its words of the mean over their tokens.
+        A label's score is the mean over its words of the mean over their tokens.
         """
         device = logits.device
         read = logits[:, self._place.to(device), self._token.to(device)].float()

@@ -1,7 +1,7 @@
-"""A read-out turns examples into rows of tokens, and what the backbone says there into answers."""
+"""A read-out turns examples into rows of tokens, and the backbone's output into predictions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -20,9 +20,9 @@ class Row:
     Args:
         ids: token ids, special tokens included.
         types: segment ids, or None.
-        reads: positions that are read, of the decoder where there is one.
+        reads: positions that are read, in the decoder if there is one.
         softs: positions of the pattern's learned vectors; `ids` holds a placeholder there.
-        decoder: what the decoder of an encoder-decoder reads; None: it has no part in this.
+        decoder: input ids of the decoder, or None if it is not used.
     """
 
     ids: list[int]
@@ -31,15 +31,21 @@ class Row:
     softs: list[int] = field(default_factory=list)
     decoder: list[int] | None = None
 
+    def filled(self, read: int, token: int) -> "Row":
+        """Return the row with a token at one of its reads, which is then no longer read."""
+        at = self.reads[read]
+        ids = [token if place == at else id_ for place, id_ in enumerate(self.ids)]
+        return replace(self, ids=ids, reads=[place for place in self.reads if place != at])
+
 
 @dataclass(frozen=True)
 class Features:
-    """One example: the rows it is read from, and what is right. Plain data, kept as JSON.
+    """One example: its rows and targets. Plain data, stored as JSON.
 
     Args:
         id: the example's id.
         rows: one or more: windows of a long text, options of a question.
-        targets: what each loss term should be: a label's index, a token id, a number.
+        targets: one for each loss term: a label's index, a token id, a number.
         facts: what else decoding needs.
     """
 
@@ -50,7 +56,7 @@ class Features:
 
     @property
     def tokens(self) -> int:
-        """How many tokens its rows have, decoders aside."""
+        """The number of tokens in the rows, without decoders."""
         return sum(len(row.ids) for row in self.rows)
 
 
@@ -58,8 +64,8 @@ class Features:
 class Batch:
     """The rows of several examples padded to one length, on a device.
 
-    Letters as in `ptrun.backbone.base`. `reads` are cells of the decoder where `decoder` is given;
-    `softs [B, m]` are positions of learned vectors, `keys [B]` dropout keys, None in evaluation.
+    Letters as in `ptrun.backbone.base`. `reads` are positions in the decoder if there is one.
+    `softs [B, m]` are positions of learned vectors. `keys [B]` are dropout keys, or None.
     """
 
     features: Sequence[Features]
@@ -82,16 +88,24 @@ class Batch:
         """The rows of all examples, in order."""
         return [row for f in self.features for row in f.rows]
 
+    def by_row(self, values: Tensor) -> list[Tensor]:
+        """Split `[K, ...]`, one entry for each read, by row."""
+        return list(torch.split(values, [len(row.reads) for row in self.rows]))
+
     def by_example(self, values: Tensor) -> list[Tensor]:
-        """Cut `[K, ...]`, one entry a read, into the examples' own."""
+        """Split `[K, ...]` by example."""
         sizes = [sum(len(row.reads) for row in f.rows) for f in self.features]
         return list(torch.split(values, sizes))
+
+    def pairs(self, values: Tensor) -> list[tuple[Features, Tensor]]:
+        """Return each example with its part of `[K, ...]`."""
+        return list(zip(self.features, self.by_example(values), strict=True))
 
 
 def collate(features: Sequence[Features], keys: Tensor | None, device: torch.device) -> Batch:
     """Pad rows on the right to the longest and move them to a device.
 
-    `keys` are dropout keys, one an example; its further rows get keys of their own. None means
+    `keys` are dropout keys, one for each example; its further rows get other keys. None means
     evaluation.
     """
     rows = [row for f in features for row in f.rows]
@@ -136,11 +150,27 @@ def _indices(values: Any, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.long, device=device)
 
 
-class Readout(Protocol):
-    """How an answer is read; a method owns one.
+def word_logits(output: BackboneOutput) -> Tensor:
+    """Return the language-model head's logits `[K, V]` in fp32."""
+    assert output.logits is not None
+    return output.logits.float()
 
-    `reads_decoder` says whether an encoder-decoder answers through its decoder. A read-out may
-    answer in rounds: what `decode` returns as `Features` is read once more.
+
+class WordReader:
+    """A read-out of the language-model head."""
+
+    reads_decoder = True
+
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request the logits of words."""
+        return replace(inputs, logits_at=at)
+
+
+class Readout(Protocol):
+    """How predictions are read from the backbone's output; a method has one.
+
+    `reads_decoder` says whether an encoder-decoder is read in its decoder. `decode` may return
+    `Features` instead of a prediction: they are run through the backbone and decoded again.
     """
 
     reads_decoder: bool
@@ -148,11 +178,11 @@ class Readout(Protocol):
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the rows of each example, each at most `room` tokens long."""
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Return an input that also asks for what is read at these positions."""
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Return the input with a request for the outputs at these positions."""
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return the sum `[]` of one loss term a target; the engine divides by their number."""
+        """Return the loss `[]` summed over targets; the engine divides by their number."""
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return an answer for each example, or what to read before it is known."""
+        """Return a prediction for each example, or features to read first."""

@@ -1,6 +1,7 @@
-"""The read-out of a method on a kind of task: a linear head, or the language-model head."""
+"""Chooses the read-out of a method on a task: a linear head, or the language-model head."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -42,7 +43,7 @@ KINDS = {
     "entailment": ("classification",),
     "class_words": ("classification", "multispan"),
 }
-"""Kinds of task by the read-out that answers them."""
+"""The kinds of task that each read-out supports."""
 _FILLS: dict[str, Callable[..., Readout]] = {"masked": Fill, "infilling": Written}
 _PATTERNED = ("verbalizer", "class_words")
 
@@ -55,11 +56,11 @@ def check(
     soft: bool,
     offered: Sequence[str] = tuple(KINDS),
 ) -> None:
-    """Refuse what cannot be read, from names and sizes alone; `offered` are the method's read-outs.
+    """Refuse invalid combinations without loading weights; `offered` are the method's read-outs.
 
     Raises:
-        UserError: the kind of task has no such read-out, the backbone has no words, or no pattern
-            suits.
+        UserError: the read-out does not support the kind of task, the backbone predicts no words,
+            or no pattern suits.
     """
     chosen = reading.get("readout", "head")
     _check_released(backbone, task, reading, soft=soft)
@@ -73,7 +74,7 @@ def check(
         )
     if chosen not in _PATTERNED and reading.get("pattern") is not None:
         raise UserError(
-            f"method.pattern={reading['pattern']}: method.readout={chosen} reads no pattern; "
+            f"method.pattern={reading['pattern']}: method.readout={chosen} has no pattern; "
             "leave it out, or type method.readout=verbalizer."
         )
     if chosen == "entailment":
@@ -81,7 +82,7 @@ def check(
     if chosen == "class_words":
         original_words(backbone, task, reading, soft=soft)
     if chosen == "verbalizer":
-        pvp = _pvp(backbone, task, reading, soft=soft)
+        pvp = choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
         _check_words(backbone, task, pvp)
         _check_among(pvp, reading)
         _check_closed(backbone, task, pvp, reading)
@@ -100,7 +101,8 @@ def readout_for(
         heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
         return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
-        return _verbalizer(backbone, task, reading, _pvp(backbone, task, reading, soft=soft))
+        pvp = choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
+        return _verbalizer(backbone, task, reading, pvp)
     if reading.get("readout") == "class_words":
         return original_words(backbone, task, reading, soft=soft)
     if reading.get("readout") == "entailment":
@@ -111,14 +113,14 @@ def readout_for(
 
 
 def _hint(kind: str, offered: Sequence[str]) -> str:
-    """Return what to type instead of a read-out that does not answer a kind of task."""
+    """Return the overrides to type for a read-out that supports a kind of task."""
     fit = [name for name, kinds in KINDS.items() if kind in kinds]
     own = [name for name in fit if name in offered]
     return f"type {'' if own else 'method=fine_tuning '}method.readout={(own or fit)[0]}"
 
 
 def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) -> None:
-    """Refuse read-outs whose states differ between data sets."""
+    """Refuse read-outs that need different states for different data sets."""
     for own in task.tasks.values():
         check(backbone, own, reading, soft=False)
     pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
@@ -126,61 +128,52 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
         raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
     if backbone.family == "seq2seq" and 0 < len(pooled) < len(task.tasks):
         raise UserError(
-            f"task={task.name} cannot be learned on an encoder-decoder: its decoder answers "
-            f"{', '.join(pooled)}, its encoder the others; use tasks of one sort."
+            f"task={task.name} cannot run on an encoder-decoder: {', '.join(pooled)} are read in "
+            "its decoder, the others in its encoder; use tasks of one kind."
         )
     if pooled and reading.get("pooler", "auto") not in ("none", "trainable"):
         raise UserError(
-            f"task={task.name} is several tasks in one, of which {', '.join(pooled)} would read a "
+            f"task={task.name} is several tasks in one, and {', '.join(pooled)} would use a "
             "pooler; use method.pooler=none or trainable."
         )
 
 
 def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:
-    sentinel = reading.get("sentinel", True)
+    def configured(*keys: str) -> Any:
+        return {key: value for key, value in reading.items() if key in keys}
+
     if task.kind == "facts":
-        return FactWords(
-            backbone,
-            task,
-            pvp,
-            sentinel=sentinel,
-            shifted_label=reading.get("shifted_label", False),
-            released_query=reading.get("released_query", False),
-        )
-    if pvp.verbalizer(1 if task.kind == "choice" else 0) is not None:
+        options = configured("sentinel", "shifted_label", "released_query")
+        return FactWords(backbone, task, pvp, **options)
+    if _has_label_words(task, pvp):
         among, closed = _among(backbone, reading), _closed(backbone, reading)
-        return LabelWords(backbone, task, pvp, among=among, sentinel=sentinel, closed=closed)
+        options = configured("sentinel")
+        return LabelWords(backbone, task, pvp, among=among, closed=closed, **options)
     if task.kind == "span_check":
         return _FILLS[backbone.family](backbone, task, pvp)
-    return Candidates(
-        backbone,
-        task,
-        pvp,
-        objective=reading.get("objective", "margin"),
-        scored=reading.get("scored", "sum"),
-        swapped=reading.get("swapped", False),
-    )
+    return Candidates(backbone, task, pvp, **configured("objective", "scored", "swapped"))
 
 
-def _pvp(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> PVP:
-    return choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
+def _has_label_words(task: Task, pvp: PVP) -> bool:
+    """Return whether label words or option letters are predicted, not texts of the example."""
+    return pvp.verbalizer(1 if task.kind == "choice" else 0) is not None and task.kind != "facts"
 
 
 def _check_released(
     backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
 ) -> None:
-    """Refuse the released code's query where that code has none of its own."""
+    """Refuse `released_query` where it does not apply."""
     if not reading.get("released_query", False):
         return
     if soft:
         raise UserError(
-            "method.released_query=true is about written templates; with learned vectors the "
-            "released code asks as ptrun does: leave it out."
+            "method.released_query=true needs a written template; with learned vectors the "
+            "released code's query is the default one: leave it out."
         )
     if task.kind != "facts" or backbone.family != "causal":
         raise UserError(
-            "method.released_query=true is P-tuning's on facts (task=lama) and left-to-right "
-            f"backbones; task={task.name} is\n{task.kind}, backbone={backbone.name} is "
+            "method.released_query=true needs facts (task=lama) and a left-to-right backbone; "
+            f"task={task.name} is\n{task.kind}, backbone={backbone.name} is "
             f"{backbone.family}: leave it out."
         )
 
@@ -188,13 +181,13 @@ def _check_released(
 def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
     if not backbone.writes_words:
         raise UserError(
-            f"backbone={backbone.name} has no language-model head (it tells real words from "
-            "replaced ones); use method.readout=head or another backbone."
+            f"backbone={backbone.name} has no language-model head (its head detects replaced "
+            "words); use method.readout=head or another backbone."
         )
     if task.kind == "span_check" and backbone.family not in _FILLS:
         raise UserError(
-            f"task={task.name} is answered by filling masks, which {backbone.name} "
-            f"({backbone.family}) does not have; use method.readout=head."
+            f"task={task.name} needs a backbone that fills masks, and {backbone.name} is "
+            f"{backbone.family}; use method.readout=head."
         )
     if task.kind == "classification" and pvp.words is None:
         words = ", ".join(f"{label}: [WORD]" for label in task.labels[:3])
@@ -206,7 +199,7 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
 
 
 def _check_among(pvp: PVP, reading: Reading) -> None:
-    """Refuse one word of the vocabulary as the answer where several masks are read."""
+    """Refuse a softmax over the vocabulary if the pattern has several masks."""
     if reading.get("among") == "vocabulary" and (pvp.rule == "mean" or pvp.pattern.masks > 1):
         raise UserError(
             f"method.among=vocabulary reads one token, but pattern {pvp.name} reads several masks; "
@@ -215,17 +208,15 @@ def _check_among(pvp: PVP, reading: Reading) -> None:
 
 
 def _among(backbone: PretrainedBackbone, reading: Reading) -> Among:
-    """Return what `method.among` says, or else what suits the family."""
-    among = reading.get("among", "auto")
-    if among == "auto":
-        return "vocabulary" if backbone.family == "seq2seq" else "labels"
-    return among
+    """Return `method.among`; auto depends on the family."""
+    among, auto = reading.get("among", "auto"), backbone.family == "seq2seq"
+    return ("vocabulary" if auto else "labels") if among == "auto" else among
 
 
 def _closed(backbone: PretrainedBackbone, reading: Reading) -> bool:
-    """Return what `method.closed` says; auto is yes where there are sentinels to close with."""
-    asked = reading.get("closed", False)
-    return _can_close(backbone, reading) if asked == "auto" else asked
+    """Return `method.closed`; auto is true if there are sentinels."""
+    closed = reading.get("closed", False)
+    return _can_close(backbone, reading) if closed == "auto" else closed
 
 
 def _can_close(backbone: PretrainedBackbone, reading: Reading) -> bool:
@@ -234,11 +225,11 @@ def _can_close(backbone: PretrainedBackbone, reading: Reading) -> bool:
 
 
 def _check_closed(backbone: PretrainedBackbone, task: Task, pvp: PVP, reading: Reading) -> None:
-    """Refuse a target that ends in a sentinel where the answer has none before it."""
-    words = pvp.verbalizer(1 if task.kind == "choice" else 0) is not None and task.kind != "facts"
-    if reading.get("closed") is True and not (words and _can_close(backbone, reading)):
+    """Refuse a target that ends in a sentinel if no sentinel comes before the answer."""
+    possible = _has_label_words(task, pvp) and _can_close(backbone, reading)
+    if reading.get("closed") is True and not possible:
         raise UserError(
-            "method.closed=true ends an answer among all words with a sentinel: it needs an "
-            "encoder-decoder, label\nwords or letters, method.among=vocabulary and "
-            "method.sentinel=true; type method.closed=false."
+            "method.closed=true ends the target with a sentinel: it needs an encoder-decoder, "
+            "label words or letters,\nmethod.among=vocabulary and method.sentinel=true; type "
+            "method.closed=false."
         )

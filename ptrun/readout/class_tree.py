@@ -3,12 +3,11 @@
     root      [CLS] its blade cuts Class: animal, tool. [SEP]
     tool      [CLS] its blade cuts Class: saw, cutter. [SEP]
 
-Yao et al. 2022 leave many classes, whose words fill a row, to future work and name hierarchical
-prompts as the way. Ours: each inner node asks as ordinary DPT does (`ptrun.readout.class_words`),
-its children for classes. An example teaches every node on the way to its class, in a row each; the
-loss is over all of their children. It is answered from the root down, level by level, by the
-product of the scores on the way, which favours short ways where a tree has leaves at several
-levels.
+Yao et al. 2022 suggest hierarchical prompts for many classes as future work; this design is ours.
+Each inner node is ordinary DPT with its children as classes (`ptrun.readout.class_words`). A
+training example has one row for each node on the path to its class, and the loss is over all
+children of these nodes. Evaluation descends from the root and multiplies the scores on the path,
+which favours short paths.
 """
 
 import json
@@ -20,32 +19,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
-from ptrun.readout.base import Batch, Features
+from ptrun.readout.base import Batch, Features, WordReader, word_logits
 from ptrun.readout.class_words import ClassWords, Direction, Share
 from ptrun.readout.tree import Tree, paths
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 
-class ClassTree(nn.Module):
-    """The class at the end of the way down whose words ELECTRA's head finds the most original.
+class ClassTree(WordReader, nn.Module):
+    """The class at the end of the path whose words ELECTRA's head scores as the most original.
 
     Args:
-        backbone, task: as of `ClassWords`.
+        backbone, task: as in `ClassWords`.
         pvp: a pattern that lists its label words; at a node it lists the node's children.
         tree: over the task's labels.
-        beam: how many ways down are kept a level; 1 takes the best child of each node.
+        beam: how many paths are kept at each level; 1 takes the best child of each node.
         direction, bias, share: of each node's `ClassWords`.
 
     Raises:
         UserError: `beam` is below 1.
     """
-
-    reads_decoder = True
 
     def __init__(
         self,
@@ -65,31 +62,24 @@ class ClassTree(nn.Module):
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
         self.written = json.dumps(tree)  # what rows depend on, as text: see `ptrun.run.token_cache`
         inner, self.below = _inner(tree)
-        asked = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
+        pvps = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
         self.nodes = nn.ModuleList(
             ClassWords(backbone, task, own, direction=direction, bias=bias, share=share)
-            for own in asked
+            for own in pvps
         )
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
-        """Return what is learned from: examples whose target is the whole way to their class.
-
-        All of them, whatever the `room` in tokens.
-        """
+        """Return all examples, each with the path to its class as its target."""
         return [replace(example, target=self.paths[example.target]) for example in examples]
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row for each node on the way, or the root's where the target is a label."""
+        """Return one row for each node on the path, or the root's if the target is a label."""
         return [self._features(example, room) for example in examples]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the logits of words."""
-        return self._node(0).ask(given, at)
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return binary cross-entropy summed over targets, one a child of a node, `[]`."""
-        z, sizes = self._read(output, batch)
-        right = torch.split(batch.targets, sizes)
+        """Return binary cross-entropy summed over targets, one for each child of a node, `[]`."""
+        z = batch.by_row(word_logits(output).flatten())
+        right = torch.split(batch.targets, [len(own) for own in z])
         rows: dict[int, list[int]] = {}
         for row, node in enumerate(_nodes(batch)):
             rows.setdefault(node, []).append(row)
@@ -99,38 +89,29 @@ class ClassTree(nn.Module):
         return torch.stack(costs).sum()
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the class of each example, or the nodes that its best ways lead to."""
-        z, _ = self._read(output, batch)
-        rows = zip(_nodes(batch), z, strict=True)
-        odds = iter([self._node(node).scored(own[None])[0] for node, own in rows])
+        """Return the class of each example, or the rows of the next nodes on its best paths."""
+        rows = zip(_nodes(batch), batch.by_row(word_logits(output).flatten()), strict=True)
+        odds = iter([self._node(node).scored(z[None])[0] for node, z in rows])
         return [self._down(f, [next(odds) for _ in f.rows]) for f in batch.features]
 
     def _features(self, example: Example, room: int) -> Features:
-        """Return a features' rows; those that are answered know how to go on."""
-        taught = isinstance(example.target, list)
-        way: list[Any] = example.target if taught else self.paths.get(example.target, [None])[:1]
-        nodes = self._on(way)
-        asked = [replace(example, target=name) for name in way]
-        own = [self._row(node, one, room) for node, one in zip(nodes, asked, strict=True)]
+        """Return the rows of an example; in evaluation also the facts to descend with."""
+        trained = isinstance(example.target, list)
+        path: list[Any] = example.target if trained else self.paths.get(example.target, [None])[:1]
+        nodes = [0]
+        for name in path[:-1]:
+            nodes.append(self.below[nodes[-1]][name])
+        parts = [(n, replace(example, target=name)) for n, name in zip(nodes, path, strict=True)]
+        encoded = [self._node(node).encode([part], room)[0] for node, part in parts]
         facts: dict[str, Any] = {"nodes": nodes}
-        if not taught:
+        if not trained:
             fields = {name: example.fields[name] for name in self.pvp.pattern.fields}
             facts |= {"fields": fields, "room": room, "scores": [0.0], "ended": []}
-        rows, targets = [f.rows[0] for f in own], [t for f in own for t in f.targets]
+        rows, targets = [f.rows[0] for f in encoded], [t for f in encoded for t in f.targets]
         return Features(example.id, rows, targets, facts)
 
-    def _on(self, way: Sequence[str]) -> list[int]:
-        """Return the nodes on a way, the root first."""
-        nodes = [0]
-        for name in way[:-1]:
-            nodes.append(self.below[nodes[-1]][name])
-        return nodes
-
-    def _row(self, node: int, example: Example, room: int) -> Features:
-        return self._node(node).encode([example], room)[0]
-
     def _down(self, features: Features, odds: Sequence[Tensor]) -> Prediction | Features:
-        """Take the best ways one level down; answer when all of them have ended."""
+        """Extend the best paths by one level; return the prediction when all have ended."""
         facts = features.facts
         ways: list[tuple[float, str, int | None]] = [(*way, None) for way in facts["ended"]]
         for node, score, own in zip(facts["nodes"], facts["scores"], odds, strict=True):
@@ -144,25 +125,19 @@ class ClassTree(nn.Module):
         if not going:
             return Prediction(features.id, best[0][1])
         example = Example(features.id, facts["fields"], None)
-        rows = [self._row(node, example, facts["room"]).rows[0] for _, node in going]
+        encoded = [self._node(node).encode([example], facts["room"])[0] for _, node in going]
         ended = [[score, label] for score, label, node in best if node is None]
         on = {"nodes": [n for _, n in going], "scores": [s for s, _ in going], "ended": ended}
-        return Features(features.id, rows, [], {**facts, **on})
-
-    def _read(self, output: BackboneOutput, batch: Batch) -> tuple[tuple[Tensor, ...], list[int]]:
-        """Return what the head says of each row's words, and how many these are."""
-        assert output.logits is not None
-        sizes = [len(row.reads) for row in batch.rows]
-        return torch.split(output.logits.float().flatten(), sizes), sizes
+        return Features(features.id, [f.rows[0] for f in encoded], [], {**facts, **on})
 
     def _node(self, place: int) -> ClassWords:
         return cast(ClassWords, self.nodes[place])
 
 
 def _inner(tree: Tree) -> tuple[list[Tree], list[dict[str, int]]]:
-    """Return inner nodes level by level, and the places of those below each, by name."""
+    """Return inner nodes level by level, and the places of each node's inner children by name."""
     nodes, places = [tree], []
-    for node in nodes:  # grows on the way
+    for node in nodes:  # the loop appends to it
         below = {name: own for name, own in node.items() if own is not None}
         places.append({name: len(nodes) + i for i, name in enumerate(below)})
         nodes += below.values()
@@ -170,7 +145,7 @@ def _inner(tree: Tree) -> tuple[list[Tree], list[dict[str, int]]]:
 
 
 def _words(node: Tree, words: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the words of a node's children: an inner one's own, a label's."""
+    """Return the words of a node's children; an inner child's name is its word."""
     return {name: words[name] if below is None else [name] for name, below in node.items()}
 
 

@@ -1,12 +1,11 @@
-"""Class words written after the text; ELECTRA's own head tells which of them belongs there (DPT).
+"""Class words written after the text, scored by ELECTRA's replaced-token head (DPT).
 
     [CLS] a dull film Class: negative, positive. [SEP]
 
-Yao et al. 2022, §3: the replaced-token head that pre-training trained scores every class word, z
-at its first token; nothing new is learned. Large z means "replaced", so the score of a class is
-1 - sigma(z). The released code differs in three ways, each an option: a bias for each class, the
-mean over classes in the loss where the paper has the sum, and (`method.reserved`) reserved tokens
-in the place of the class words.
+Yao et al. 2022, §3: the pre-trained head scores every class word, z at its first token; it adds no
+parameters. Large z means "replaced", so the score of a class is 1 - sigma(z). The released code
+differs in three ways, each an option: a bias for each class, the mean over classes in the loss
+instead of the sum, and reserved tokens instead of the class words (`method.reserved`).
 """
 
 import random
@@ -25,28 +24,29 @@ from ptrun.errors import UserError
 from ptrun.prompt.encoding import TooLong
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.verbalizer import LabelTokens, Verbalizer
-from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import row_limit
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 Direction = Literal["one_minus_sigma", "sigma"]
 Order = Literal["written", "reversed"] | int | list[str]
 Share = Literal["mean", "sum"]
-_FIRST = 103  # the released code counts from 100 and goes on from its three words before a class
+_FIRST = 103  # the released code counts from 100, with three words before the first class
 
 
 class ClassWords(nn.Module, Cloze):
-    """The class whose word ELECTRA's head finds the most original where all are written out.
+    """The class whose word ELECTRA's head scores as the most original; all are written out.
 
     Args:
         backbone: an ELECTRA discriminator.
         task: n classes.
-        pvp: a pattern that lists its label words, one a class.
+        pvp: a pattern that lists its label words, one for each class.
         direction: `one_minus_sigma`, or `sigma`, the paper's ablation: the most replaced wins.
-        bias: learn a number a class, from 0, that is added to z (code); else nothing (paper).
-        share: a class's part in the loss: `mean` over classes (code) or `sum` (paper).
-        order: of the classes: as `written`, `reversed`, shuffled by this seed, or a list of labels.
+        bias: whether to learn a number for each class, 0 at first, that is added to z (code).
+        share: whether the loss is the `mean` over classes (code) or their `sum` (paper).
+        order: of the classes: `written`, `reversed`, the seed of a shuffle, or a list of labels.
 
     Raises:
         UserError: `order` does not name each label once.
@@ -71,46 +71,44 @@ class ClassWords(nn.Module, Cloze):
         self.reserved = False
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row an example, read at the first token of each class word.
-
-        All is one segment, as the paper and its code have it.
+        """Return one row of one segment for each example, read where each class word starts.
 
         Raises:
             UserError: the class words alone are longer than a row.
         """
         assert self.tokens
         try:
-            return [self._features(example, self.room(room)) for example in examples]
+            return super().encode(examples, row_limit(self.task, room))
         except TooLong as error:
             raise UserError(
-                f"{error}\nIt writes {len(self.labels)} class words out: method.fan_out=16, or "
-                "less, asks for them down a tree; so does method.class_tree=@FILE."
+                f"{error}\nIt writes {len(self.labels)} class words out; arrange them in a tree "
+                "with method.fan_out=16 or less, or with method.class_tree=@FILE."
             ) from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return binary cross-entropy summed over targets, one a class, `[]`.
+        """Return binary cross-entropy summed over targets, one for each class, `[]`.
 
         The engine divides by their number: with `share: sum` the loss is n times as large.
         """
-        return self.cost(self._read(output, batch), batch.targets)
+        return self.cost(word_logits(output).view(len(batch), -1), batch.targets)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the class of each example that scores highest."""
+        """Return the class of each example with the highest score."""
         best = self.odds(output, batch).argmax(dim=-1).tolist()
         return [Prediction(f.id, self.labels[i]) for f, i in zip(batch.features, best, strict=True)]
 
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[B, n]` that a class is right: a score is their sigmoid."""
-        return self.scored(self._read(output, batch))
+        return self.scored(word_logits(output).view(len(batch), -1))
 
     def scored(self, z: Tensor) -> Tensor:
-        """Return log-odds of what the head says, both `[B, n]`."""
+        """Return log-odds `[B, n]` from the head's scores z `[B, n]`."""
         if self.bias is not None:
             z = z + self.bias
         return z if self.direction == "sigma" else -z
 
     def cost(self, z: Tensor, targets: Tensor) -> Tensor:
-        """Return the summed loss `[]` of what the head says, `[B, n]`."""
+        """Return the summed loss `[]` of the head's scores z `[B, n]`."""
         odds = self.scored(z)
         right = targets.view_as(odds).float()
         total = functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
@@ -118,16 +116,16 @@ class ClassWords(nn.Module, Cloze):
 
     @cached_property
     def tokens(self) -> LabelTokens:
-        """The class words in full, so that unknown and equal ones are refused."""
+        """The class words as token ids; unknown and equal words are refused."""
         assert self.pvp.words is not None
         return Verbalizer(self.pvp.words, "mean").bind(self.backbone.tokenizer())
 
     @cached_property
     def written(self) -> list[int]:
-        """The tokens of class words, and of what stands between and after them."""
+        """The tokens of the class words and of the text between and after them."""
         pieces = self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
-        made = self.encoder.encode(pieces, self.backbone.shape.positions)
-        return made.ids[made.items[0] : -1]
+        encoded = self.encoder.encode(pieces, self.backbone.shape.positions)
+        return encoded.ids[encoded.items[0] : -1]
 
     @cached_property
     def stand_ins(self) -> list[int]:
@@ -148,17 +146,13 @@ class ClassWords(nn.Module, Cloze):
             )
         return known
 
-    def _read(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        assert output.logits is not None
-        return output.logits.float().view(len(batch), len(self.labels))
-
     def _features(self, example: Example, room: int) -> Features:
-        made = self.encoder.encode(self.pieces(example), room)
-        ids = made.ids
+        encoded = self.encoder.encode(self.pieces(example), room)
+        ids, items = encoded.ids, encoded.items
         if self.reserved:
-            ids = [*ids[: made.items[0]], *self.stand_ins, ids[-1]]
+            ids = [*ids[: items[0]], *self.stand_ins, ids[-1]]
         targets = [int(label == example.target) for label in self.labels]
-        return Features(example.id, [Row(ids, None, made.items, made.softs)], targets)
+        return Features(example.id, [Row(ids, None, items, encoded.softs)], targets)
 
 
 def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:
@@ -168,14 +162,12 @@ def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Seque
         UserError: a list does not name each label once.
     """
     labels = list(words)
-    if order == "reversed":
-        labels.reverse()
-    elif isinstance(order, int):
+    if isinstance(order, int):
         random.Random(order).shuffle(labels)
-    elif isinstance(order, list):
-        if sorted(order) != sorted(labels):
-            raise UserError(
-                f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
-            )
-        labels = order
+    elif isinstance(order, list) and sorted(order) != sorted(labels):
+        raise UserError(
+            f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
+        )
+    elif order != "written":
+        labels = labels[::-1] if order == "reversed" else list(order)
     return {label: words[label] for label in labels}

@@ -1,20 +1,19 @@
-"""What read-outs through the language-model head share: a pattern, and where its answer is read.
+"""The base of read-outs through the language-model head: a pattern and the positions to read.
 
-| family              | the answer is read                                                         |
-|---------------------|----------------------------------------------------------------------------|
-| masked              | at the mask tokens                                                         |
-| causal              | at the last token before the answer                                        |
-| encoder-decoder     | in the decoder, after the sentinel that stands in the text (PPT §2); or    |
-|                     | without a sentinel at the decoder's first token (LM-adapted T5)            |
-| infilling           | at the token that begins what is written in the blank (GLM)                |
+| family          | position that is read                                                      |
+|-----------------|----------------------------------------------------------------------------|
+| masked          | the mask tokens                                                            |
+| causal          | the last token before the answer                                           |
+| encoder-decoder | in the decoder: after the sentinel that marks the gap in the text (PPT     |
+|                 | §2), or without a sentinel the decoder's first token (LM-adapted T5)       |
+| infilling       | the token that starts the text written in the blank (GLM)                  |
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
-from ptrun.backbone.base import BackboneInput, Positions
 from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -22,105 +21,99 @@ from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.spelling import answer_end
-from ptrun.readout.base import Row
-from ptrun.readout.head import decoder_start
+from ptrun.readout.base import Features, Row, WordReader
+from ptrun.readout.head import decoder_start, row_limit
 from ptrun.task.base import Task
 from ptrun.types import Example
 
 
-class Cloze:
-    """A pattern written out for a backbone; it learns nothing.
+class Cloze(WordReader, ABC):
+    """A pattern rendered for a backbone; it learns nothing.
 
     Args:
         backbone: one whose head predicts words.
-        task: what is answered.
+        task: the task to predict.
         pvp: the pattern, with its verbalizer if it has one.
-        sentinel: of an encoder-decoder: mark the answer's place in the text. A pattern without a
-            mask marks none.
+        sentinel: whether an encoder-decoder's text marks the gap. A pattern without a mask has
+            no mark.
     """
-
-    reads_decoder = True
 
     def __init__(
         self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
     ):
         self.backbone, self.task, self.pvp = backbone, task, pvp
+        self.infills = backbone.family == "infilling"
         self.marked = sentinel and pvp.pattern.masks > 0 and backbone.family == "seq2seq"
 
     @property
     def decodes(self) -> bool:
-        """Whether the answer is written apart from the text."""
+        """Whether the answer is written separately from the text."""
         return self.backbone.family in WRITING
 
     @cached_property
     def encoder(self) -> Encoder:
-        """What makes rows of pieces.
+        """The encoder of pieces into rows.
 
         Raises:
-            UserError: a blank infiller's tokenizer has no mark of a blank, or of an answer's end.
+            UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end.
         """
         tokenizer = self.backbone.tokenizer()
-        if self.backbone.family == "infilling":
-            _check_marks(self.backbone.name, tokenizer)
+        if self.infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
+            raise UserError(
+                f"backbone={self.backbone.name}: its tokenizer lacks a mask token, "
+                "<|startofpiece|> or <|endofpiece|>, which a blank infiller\nneeds; use the "
+                "tokenizer that ptrun import glm writes."
+            )
         return Encoder(tokenizer, left_to_right=self.backbone.family == "causal")
 
     @cached_property
     def end(self) -> int | None:
-        """The token that ends what a blank infiller writes; None for other families."""
-        infills = self.backbone.family == "infilling"
-        return answer_end(self.backbone.tokenizer()) if infills else None
+        """The token that ends a blank infiller's answer; None for other families."""
+        return answer_end(self.backbone.tokenizer()) if self.infills else None
 
-    def room(self, wanted: int) -> int:
-        """Return the longest row: what is left of the backbone, or the task's own limit."""
-        return min(wanted, self.task.max_tokens or wanted)
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return the features of each example."""
+        return [self._features(example, room) for example in examples]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the logits of words."""
-        return replace(given, logits_at=at)
+    @abstractmethod
+    def _features(self, example: Example, room: int) -> Features:
+        """Return the rows and targets of an example."""
 
     def pieces(self, example: Example) -> list[Piece]:
-        """Return the pattern with an example's texts; without its masks if there is no sentinel.
+        """Return the rendered pattern, without its masks if there is no sentinel.
 
-        A blank infiller's texts are one (GLM's cloze inputs have no [SEP]).
+        A blank infiller gets one segment (GLM's cloze inputs have no [SEP]).
         """
         pieces = self.pvp.render(example.fields)
-        if self.backbone.family == "infilling":
-            return _one_text(pieces)
+        if self.infills:
+            return _one_segment(pieces)
         if self.decodes and not self.marked:
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
 
     def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
-        """Return the row of an example, read wherever its answer begins.
+        """Return the row of an example, read where its answer starts.
 
-        Of an encoder-decoder the reads are the decoder's: the sentinel's place, which predicts the
-        sentinel, and the answer's after it; or the answer's alone. A blank infiller's are those of
-        what it writes, and the type of the blank is 1.
+        An encoder-decoder is read in the decoder: at the token before the sentinel, which predicts
+        it, and at the sentinel; or without one at the first token. A blank infiller is read in
+        the text that it writes, and the type of the blank is 1.
         """
-        made = self.encoder.encode(pieces, self.room(room), masks)
+        encoded = self.encoder.encode(pieces, row_limit(self.task, room), masks)
         if not self.decodes:
-            return Row(made.ids, made.types, made.masks, made.softs)
+            return Row(encoded.ids, encoded.types, encoded.masks, encoded.softs)
         begin = [decoder_start(self.backbone)]
         if self.marked:
-            begin.append(made.ids[made.masks[0]])
-        infills = self.backbone.family == "infilling"
-        types = [int(i == made.masks[-1]) for i in range(len(made.ids))] if infills else None
-        return Row(made.ids, types, list(range(len(begin))), made.softs, begin)
-
-
-def _check_marks(name: str, tokenizer: Any) -> None:
-    if tokenizer.mask_token is None or answer_end(tokenizer) is None:
-        raise UserError(
-            f"backbone={name}: its tokenizer lacks a mask token, <|startofpiece|> or "
-            "<|endofpiece|>, which a blank infiller\nwrites with; take the one that ptrun import "
-            "glm makes."
+            begin.append(encoded.ids[encoded.masks[0]])
+        types = (
+            [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if self.infills else None
         )
+        return Row(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
 
 
-def _one_text(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return pieces without a border; a word begins where it was."""
-    found: list[Piece] = []
-    for piece in pieces:
-        opens = bool(found) and piece.segment == 1 and pieces[len(found) - 1].segment == 0
-        found.append(replace(piece, segment=0, spaced=piece.spaced or opens))
-    return found
+def _one_segment(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces without a border; a space takes its place."""
+    merged: list[Piece] = []
+    for before, piece in zip([*pieces[:1], *pieces], pieces, strict=False):
+        opens = piece.segment > before.segment
+        merged.append(replace(piece, segment=0, spaced=piece.spaced or opens))
+    return merged

@@ -1,4 +1,4 @@
-"""A head that asks whether a text entails what is said of a label (EFL)."""
+"""A head that decides whether a text entails the description of a label (EFL)."""
 
 from collections.abc import Mapping, Sequence
 from string import Formatter
@@ -11,27 +11,23 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.tuned import classifier_of
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.head import summed_up, texts
 from ptrun.readout.pooled_head import PooledHead, Pooler
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 
 class EntailmentHead(PooledHead):
-    """Linear(H, C) a described label, entailed or not; the most entailed is the answer.
+    """Linear(H, C) for each description, entailed or not; the most entailed label is predicted.
 
-    Wang et al. 2021, Entailment as Few-Shot Learner: one row a label, (text, description), each a
-    binary example of its own. A binary task may describe one label alone, as EFL asks it: the other
-    is the answer where that one is not entailed. Where the text is a pair already, a description
-    quotes one of its fields (`{hypothesis}`), and the fields it does not quote are the first text.
-    Numbers cannot be asked for, so STS-B, which IDPG's row has, is out.
+    Wang et al. 2021, Entailment as Few-Shot Learner: each row (text, description) is its own binary
+    example. A binary task may describe one label alone, as in EFL; the other label is predicted if
+    that description is not entailed. If the text is a pair, a description quotes one of its fields
+    (`{hypothesis}`), and the other fields are the first text. STS-B, which IDPG's row has, is not
+    supported: its targets are numbers. IDPG's descriptions are not published; ours may differ.
 
-    Where the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
-    that `start=run:` names), it has that head's rows and dense layer, and a run begins as them; the
-    other rows' classes together are `not`, so the probability of entailment is that head's. A
-    `pooler` that is none of that head's own, or a backbone without one: C is 2, begun at random.
-
-    The authors' descriptions are not published with IDPG; those of the task files are ours.
+    If the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
+    that `start=run:` names), this head starts from its rows and dense layer. The other rows
+    together mean "not entailed". With another `pooler` or backbone, C is 2 and the start is random.
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
@@ -39,29 +35,28 @@ class EntailmentHead(PooledHead):
         if known is None or known.entailed is None or pooler not in ("auto", known.pooler):
             known = None
         size = len(known.labels) if known else 2
-        super().__init__(backbone, task, size, known.pooler if known else pooler)  # type: ignore[arg-type]
+        super().__init__(backbone, task, known.pooler if known else pooler, size)  # type: ignore[arg-type]
         self.classifier = known
         self.entailed = known.entailed if known and known.entailed is not None else 1
         self.forms = described(task)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return `[K, 2]`, not entailed and entailed; several classes that are `not` are added."""
-        own = super().scores(output, batch)
-        others = [i for i in range(own.shape[1]) if i != self.entailed]
-        return torch.stack([own[:, others].logsumexp(dim=1), own[:, self.entailed]], dim=1)
+        """Return `[K, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
+        scores = super().scores(output, batch)
+        others = [i for i in range(scores.shape[1]) if i != self.entailed]
+        return torch.stack([scores[:, others].logsumexp(dim=1), scores[:, self.entailed]], dim=1)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Tokenize one row a description; the longer text of the two is shortened first."""
-        return [self._features(e, self.room(room)) for e in examples]
+        """Tokenize one row for each description; the longer text of a pair is shortened first."""
+        return [self._features(e, room) for e in examples]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""
         scores = self.scores(output, batch)
-        odds = batch.by_example(scores[:, 1] - scores[:, 0])
-        pairs = zip(batch.features, odds, strict=True)
-        return [Prediction(f.id, self._answer(own)) for f, own in pairs]
+        pairs = batch.pairs(scores[:, 1] - scores[:, 0])
+        return [Prediction(f.id, self._label(odds)) for f, odds in pairs]
 
-    def _answer(self, odds: Tensor) -> str:
+    def _label(self, odds: Tensor) -> str:
         labels = list(self.forms)
         if len(labels) > 1 or odds[0] > 0:
             return labels[int(odds.argmax())]
@@ -69,9 +64,7 @@ class EntailmentHead(PooledHead):
 
     def _features(self, example: Example, room: int) -> Features:
         pairs = [_pair(form, example, self.task.fields) for form in self.forms.values()]
-        firsts, seconds = ([pair[i] for pair in pairs] for i in (0, 1))
-        made = texts(self.backbone.tokenizer(), [firsts, seconds], room)
-        rows = [summed_up(self.backbone, made, i) for i in range(len(pairs))]
+        rows = self.rows([[pair[i] for pair in pairs] for i in (0, 1)], room)
         return Features(example.id, rows, [int(label == example.target) for label in self.forms])
 
 
@@ -79,33 +72,33 @@ def described(task: Task) -> dict[str, str]:
     """Return a task's descriptions, in the order of its labels.
 
     Raises:
-        UserError: there are none, a label has none, or one quotes what is not there.
+        UserError: there are none, a label has none, or one quotes an unknown field.
     """
-    told: Mapping[str, str] = task.descriptions
-    if not told:
+    forms: Mapping[str, str] = task.descriptions
+    if not forms:
         raise UserError(
-            f"task={task.name} describes no labels, and method.readout=entailment asks about "
-            "descriptions;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
+            f"task={task.name} has no descriptions of its labels, and method.readout=entailment "
+            "needs them;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
             "(task=csv has none: type method.readout=head)."
         )
-    if unknown := sorted(set(told) - set(task.labels)):
+    if unknown := sorted(set(forms) - set(task.labels)):
         raise UserError(
             f"task {task.name}: descriptions has {unknown[0]}; its labels are "
             f"{', '.join(task.labels)}."
         )
-    missing = [label for label in task.labels if label not in told]
+    missing = [label for label in task.labels if label not in forms]
     if missing and len(task.labels) > 2:
         raise UserError(
             f"task {task.name}: descriptions lacks {', '.join(missing)}; "
             "only a task of two labels may describe one alone."
         )
-    for label, form in told.items():
+    for label, form in forms.items():
         _check_form(task, label, form)
-    return {label: told[label] for label in task.labels if label in told}
+    return {label: forms[label] for label in task.labels if label in forms}
 
 
 def _check_form(task: Task, label: str, form: str) -> None:
-    """Refuse a description that quotes no field of the task, or leaves no first text."""
+    """Refuse a description that quotes an unknown field, or all fields of the task."""
     try:
         quoted = _quoted(form)
     except ValueError as error:
@@ -122,6 +115,6 @@ def _quoted(form: str) -> set[str]:
 
 
 def _pair(form: str, example: Example, fields: Sequence[str]) -> tuple[str, str]:
-    """Return the fields a description does not quote as one text, and the description."""
+    """Return the fields that a description does not quote as one text, and the description."""
     left = [example.fields[field] for field in fields if field not in _quoted(form)]
     return " ".join(left), form.format_map(example.fields)

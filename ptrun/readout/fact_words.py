@@ -1,6 +1,7 @@
 """Fact probing: the object of a fact, one word, through the language-model head (LAMA)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -12,9 +13,10 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
-from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.released_query import ReleasedQuery
+from ptrun.readout.head import row_limit
+from ptrun.readout.released_query import released_row
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -22,18 +24,17 @@ _STARTS = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies write a
 
 
 class FactWords(Cloze):
-    """Cross-entropy over the whole vocabulary; the answer is the likeliest allowed word.
+    """The likeliest allowed word; the loss is cross-entropy over the whole vocabulary.
 
     Args:
-        backbone, task, pvp, sentinel: as in `Cloze`. The task's `vocabulary` lists allowed words,
-            of which those of one token count (P-tuning, LAMA); without a list every token is
-            allowed, and P@1 is lower than the papers'.
-        shifted_label: of a left-to-right backbone, learn at the position before the one that
-            answers, as P-tuning's released code does by mistake; its last prompt vector then learns
-            nothing. Default false.
-        released_query: of a left-to-right backbone, ask as that code asks with written templates
-            (`ptrun.readout.released_query`): a space before the object and, with Megatron-11B's
-            tokenizer, `<s>` and `</s>` around the text. Default false: the text before the object.
+        backbone, task, pvp, sentinel: as in `Cloze`. The task's `vocabulary` lists allowed words;
+            those of one token count (P-tuning, LAMA). Without a list every token is allowed, and
+            P@1 is lower than the papers'.
+        shifted_label: with a left-to-right backbone, train at the position before the one that is
+            read in evaluation. P-tuning's released code does so by mistake, and its last prompt
+            vector learns nothing.
+        released_query: with a left-to-right backbone, lay out written templates as that code does
+            (`ptrun.readout.released_query`); by default as the text before the object.
     """
 
     def __init__(
@@ -51,41 +52,34 @@ class FactWords(Cloze):
         self.released = released_query
 
     def can_answer(self, example: Example) -> bool:
-        """Return whether the object is one known token, and an allowed one."""
+        """Return whether the object is one known and allowed token."""
         token = self._token(str(example.target))
-        return token is not None and (self._known is None or token in self._known)
+        return token is not None and (self.allowed is None or token in self._allowed_ids)
 
     @cached_property
     def allowed(self) -> Tensor | None:
-        """The tokens an answer may be, in order; None is all."""
+        """The token ids of allowed words, in order; None allows all."""
         words = getattr(self.task, "vocabulary", None)
         if words is None:
             return None
-        tokens = {self._token(word) for word in words} - {None}
+        tokens = {token for word in words if (token := self._token(word)) is not None}
         if not tokens:
             raise UserError(
                 f"task.vocabulary: none of its {len(words)} words is one token of backbone="
                 f"{self.backbone.name};\nname another file, or type task.vocabulary=objects."
             )
-        return torch.tensor(sorted(token for token in tokens if token is not None))
+        return torch.tensor(sorted(tokens))
 
     @cached_property
-    def _known(self) -> set[int] | None:
-        return None if self.allowed is None else set(self.allowed.tolist())
-
-    @cached_property
-    def _query(self) -> ReleasedQuery:
-        return ReleasedQuery(self.encoder, self.backbone.tokenizer())
+    def _allowed_ids(self) -> set[int]:
+        return set() if self.allowed is None else set(self.allowed.tolist())
 
     def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
-        """Return the row of an example: of a written pattern, or as the released code has it."""
-        if self.released:
-            return self._query.row(pieces, self.room(room))
-        return super().row(pieces, room, masks)
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row an example."""
-        return [self._features(example, room) for example in examples]
+        """Return the row of an example, laid out as the released code does if requested."""
+        if not self.released:
+            return super().row(pieces, room, masks)
+        limit = row_limit(self.task, room)
+        return released_row(self.encoder, self.backbone.tokenizer(), pieces, limit)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, `[]`."""
@@ -103,22 +97,20 @@ class FactWords(Cloze):
         return [Prediction(f.id, self._word(f, token)) for f, token in pairs]
 
     def _reads(self, output: BackboneOutput, batch: Batch, which: int) -> Tensor:
-        """Return logits `[B, V]`: of a row's first read, which learns, or last, which answers."""
-        assert output.logits is not None
-        reads = output.logits.float().view(len(batch), -1, output.logits.shape[-1])
-        return reads[:, which]
+        """Return logits `[B, V]` of a row's first read (training) or last (evaluation)."""
+        logits = word_logits(output)
+        return logits.view(len(batch), -1, logits.shape[-1])[:, which]
 
     def _features(self, example: Example, room: int) -> Features:
-        made = self.row(self.pieces(example), room)
-        answer = made.reads[-1]
-        reads = [answer - 1, answer] if self.shifted else [answer]
-        row = Row(made.ids, made.types, reads, made.softs, made.decoder)
+        row = self.row(self.pieces(example), room)
+        at = row.reads[-1]
+        row = replace(row, reads=[at - 1, at] if self.shifted else [at])
         token = self._token(str(example.target))
-        target = -1 if token is None else token  # never learned from: `can_answer` leaves it out
+        target = -1 if token is None else token  # never trained on: see `can_answer`
         return Features(example.id, [row], [target], {"word": example.target})
 
     def _word(self, features: Features, token: int) -> str:
-        """Return the word of a token; `##` before one that begins no word, in any tokenizer."""
+        """Return the word of a token, with `##` before a token that starts no word."""
         if token == features.targets[0]:
             return str(features.facts["word"])
         spelling = self.encoder.spelling
@@ -127,7 +119,7 @@ class FactWords(Cloze):
         return f"##{written}" if inside else written.lstrip("".join(_STARTS))
 
     def _token(self, word: str) -> int | None:
-        """Return the token of a word; None if it has several, or is unknown."""
+        """Return the token of a word, or None if it has several or a special one."""
         ids = self.encoder.spelling.answer(word)
         return ids[0] if len(ids) == 1 and ids[0] not in self._special else None
 

@@ -1,4 +1,4 @@
-"""Span verification by filling in: whom does the head itself name in the pronoun's place (WSC)?"""
+"""Span verification by filling masks: the words predicted in the pronoun's place (WSC)."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.readout.base import Batch, Features
+from ptrun.readout.base import Batch, Features, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.types import Example, Prediction
 
@@ -18,59 +18,49 @@ RIGHT, WRONG = "same", "different"
 
 
 class Fill(Cloze):
-    """Learns the noun phrase's tokens at the masks; answers by the words it would put there.
+    """Learns the noun phrase's tokens at the masks; compares the words predicted there with it.
 
-    Only examples where the noun phrase is right teach. To answer, the mask it is surest of is
-    filled first, then the next; `same` if all words found are in the noun phrase or the other way
-    round (P-tuning §2b), so no words are too. There is one mask more than tokens, its target the
-    padding token; the released code draws 0 to 3 more when it writes its training examples out.
+    Only examples with the right noun phrase are trained on. In evaluation, the mask with the most
+    probable token is filled first, then the next. The prediction is `same` if all predicted words
+    are in the noun phrase, or all its words among them (P-tuning §2b); so no words are `same` too.
+    There is one mask more than tokens, with the padding token as its target. The released code
+    draws 0 to 3 more for each training example.
     """
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
-        """Return the examples that are learned from."""
+        """Return the examples to train on."""
         return [example for example in examples if example.target == RIGHT]
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row an example."""
-        return [self._features(example, room) for example in examples]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
-        assert output.logits is not None
-        keep = torch.tensor(
-            [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
-        ).to(output.logits.device)
-        logits = output.logits.float()
+        logits = word_logits(output)
+        keep = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
         if not len(batch.targets):
             return 0 * logits.sum()
-        return functional.cross_entropy(logits[keep], batch.targets, reduction="sum")
+        learned = logits[torch.tensor(keep).to(logits.device)]
+        return functional.cross_entropy(learned, batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Fill the surest mask of each row; answer when none is left."""
-        assert output.logits is not None
-        logits = batch.by_example(output.logits.float())
-        return [self._fill(f, own) for f, own in zip(batch.features, logits, strict=True)]
+        """Fill the surest mask of each row; return the prediction when no mask is left."""
+        return [self._fill(f, logits) for f, logits in batch.pairs(word_logits(output))]
 
     def _fill(self, features: Features, logits: Tensor) -> Prediction | Features:
-        row = features.rows[0]
-        surest, words = logits.softmax(dim=-1).max(dim=-1)
-        best = int(surest.argmax())
-        at, word = row.reads[best], int(words[best])
-        ids = [word if place == at else id_ for place, id_ in enumerate(row.ids)]
-        left = [place for place in row.reads if place != at]
+        probabilities, words = logits.softmax(dim=-1).max(dim=-1)
+        best = int(probabilities.argmax())
+        at, word = features.rows[0].reads[best], int(words[best])
+        row = features.rows[0].filled(best, word)
         found = {**features.facts["found"], str(at): word}
-        if left:
-            facts = {**features.facts, "found": found}
-            return replace(features, rows=[replace(row, ids=ids, reads=left)], facts=facts)
+        if row.reads:
+            return replace(features, rows=[row], facts={**features.facts, "found": found})
         named = [found[place] for place in sorted(found, key=int)]
         return Prediction(features.id, self.judged(named, features.facts["noun"]))
 
     def judged(self, named: list[int], noun: str) -> str:
-        """Return the answer that tokens give: whether they are about the noun phrase."""
+        """Return whether the predicted tokens name the noun phrase, as a label."""
         tokenizer = self.backbone.tokenizer()
-        said = _words(tokenizer.decode(named, skip_special_tokens=True))
+        words = _words(tokenizer.decode(named, skip_special_tokens=True))
         gold = _words(noun)
-        return RIGHT if said <= gold or gold <= said else WRONG
+        return RIGHT if words <= gold or gold <= words else WRONG
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
@@ -82,5 +72,5 @@ class Fill(Cloze):
 
 
 def _words(text: str) -> set[str]:
-    """Return its words, letters alone."""
+    """Return the words of a text, letters alone."""
     return set(re.findall(r"[^\W\d_]+", text.lower()))

@@ -1,6 +1,5 @@
 """A verbalizer: label words, or the letters of options, read through the language-model head."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -15,7 +14,7 @@ from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.spelling import mask_ids
 from ptrun.prompt.verbalizer import LabelTokens
-from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import likeliest
 from ptrun.task.base import Task
@@ -26,16 +25,15 @@ _MOST_OPTIONS = 16
 
 
 class LabelWords(Cloze):
-    """The label whose words the head finds likeliest at the mask.
+    """The label whose words are likeliest at the mask.
 
     Args:
         backbone, task, pvp, sentinel: as in `Cloze`.
-        among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over
-            all words, in the loss and in the answer (PPT §2): an answer that is no label word is
-            wrong, and an encoder-decoder also learns to repeat the sentinel, with equal weight.
-        closed: of an encoder-decoder, among the vocabulary: it also learns to end its answer with
-            the next sentinel, with the same weight again (PPT's targets in pre-training; those of
-            its tasks are not closed).
+        among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over all
+            words, in training and evaluation (PPT §2). A word of no label is a wrong prediction,
+            and an encoder-decoder also learns to repeat the sentinel, with equal weight.
+        closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
+            next sentinel, with equal weight. PPT does so in pre-training only.
     """
 
     def __init__(
@@ -56,7 +54,7 @@ class LabelWords(Cloze):
         """The label words as token ids.
 
         Raises:
-            UserError: the vocabulary lacks one; the task's other patterns are named.
+            UserError: the vocabulary lacks one; the error names the task's other patterns.
         """
         verbalizer = self.pvp.verbalizer(_MOST_OPTIONS)
         assert verbalizer is not None
@@ -67,10 +65,6 @@ class LabelWords(Cloze):
             also = f"\nOr another method.pattern: {others}." if others else ""
             raise UserError(f"pattern {self.pvp.name}: {error}{also}") from error
 
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return one row an example."""
-        return [self._features(example, room) for example in examples]
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, `[]`."""
         scores = self._scores(output, batch)
@@ -79,67 +73,57 @@ class LabelWords(Cloze):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
-        best, sure = likeliest(scores)
-        answers = zip(batch.features, best, sure, strict=True)
-        return [replace(self._answer(f, b), probability=p) for f, b, p in answers]
+        parts = zip(batch.features, *likeliest(scores), strict=True)
+        return [Prediction(f.id, self._label(f, best), probability=p) for f, best, p in parts]
 
     @property
     def _before(self) -> int:
-        """How many reads come before the answer's: the sentinel's own."""
+        """The number of reads before the answer's: one if the sentinel is a target, else none."""
         return int(self.among == "vocabulary" and self.marked)
 
     def _features(self, example: Example, room: int) -> Features:
-        made = self.row(self.pieces(example), room, self.tokens.masks)
-        reads = made.reads[len(made.reads) - 1 - self._before :] if self.decodes else made.reads
-        row = Row(made.ids, made.types, reads, made.softs, made.decoder)
+        row = self.row(self.pieces(example), room, self.tokens.masks)
+        if self.decodes:
+            row = replace(row, reads=row.reads[len(row.reads) - 1 - self._before :])
         label = self.tokens.labels.index(str(example.target))
-        options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
-        targets = self._targets(row, label)
+        targets = [label]
+        if self.among == "vocabulary":
+            sentinel = row.decoder[-1:] if row.decoder and self._before else []
+            targets = [*sentinel, self.tokens.ids[label][0][0]]
         if self.closed:
             row, targets = self._close(row, targets)
+        options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
         return Features(example.id, [row], targets, {"options": options})
 
-    def _targets(self, row: Row, label: int) -> list[int]:
-        if self.among == "labels":
-            return [label]
-        sentinel = row.decoder[-1:] if row.decoder and self._before else []
-        return [*sentinel, self.tokens.ids[label][0][0]]
-
     def _close(self, row: Row, targets: list[int]) -> tuple[Row, list[int]]:
-        """Return a row whose decoder goes on with the answer, which no earlier place can see."""
+        """Append the answer to the decoder's input, unseen by earlier positions, and its end."""
         assert row.decoder is not None
         decoder, reads = [*row.decoder, targets[-1]], [*row.reads, row.reads[-1] + 1]
         (_, end), _ = mask_ids(self.backbone.tokenizer(), 2)
         return replace(row, decoder=decoder, reads=reads), [*targets, end]
 
     def _scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return `[N, C]` scores of labels, or `[N, V]` of words, one row a target, in fp32."""
-        assert output.logits is not None
+        """Return `[N, C]` scores of labels or `[N, V]` of words, one row for each target."""
         if self.among == "vocabulary":
-            return output.logits.float()
+            return word_logits(output)
+        assert output.logits is not None
         reads = len(batch.rows[0].reads)
         scores = self.tokens.scores(output.logits.view(len(batch), reads, -1))
         counts = [f.facts["options"] or scores.shape[1] for f in batch.features]
-        there = torch.tensor(counts, device=scores.device)
         places = torch.arange(scores.shape[1], device=scores.device)
-        return scores.masked_fill(places >= there[:, None], -torch.inf)
+        absent = places >= torch.tensor(counts, device=scores.device)[:, None]
+        return scores.masked_fill(absent, -torch.inf)
 
-    def _answer(self, features: Features, best: int) -> Prediction:
-        """Return the label of an index or word; any other word is a wrong answer of its own."""
-        options = features.facts["options"]
-        if self.among == "vocabulary":
-            label = self._owners.get(best)
-            if label is None:
-                return Prediction(features.id, -1 if options else self._stray(best))
-            best = label
-        return Prediction(features.id, best if options else self.tokens.labels[best])
+    def _label(self, features: Features, best: int) -> int | str:
+        """Return the label of an index or token, or a wrong one for a token of no label."""
+        options, labels = features.facts["options"], self.tokens.labels
+        if self.among == "vocabulary" and best not in self._owners:
+            word = self.encoder.spelling.tokens([best])[0]
+            return -1 if options else f"other word: {word}" if word in labels else word
+        label = self._owners[best] if self.among == "vocabulary" else best
+        return label if options else labels[label]
 
     @cached_property
     def _owners(self) -> dict[int, int]:
         """The label of each label word's token."""
         return {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
-
-    def _stray(self, token: int) -> str:
-        """Return a word that is no label word, so written that it is no label's name either."""
-        word = self.encoder.spelling.tokens([token])[0]
-        return f"other word: {word}" if word in self.tokens.labels else word

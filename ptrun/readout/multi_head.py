@@ -1,4 +1,4 @@
-"""One head for each of several data sets, over one prompt (MPT-2)."""
+"""One head for each of several data sets that share a prompt (MPT-2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ptrun.types import Example, Prediction
 
 
 class MultiHead(nn.Module):
-    """Dispatches examples to the head of their data set; `facts["set"]` says which.
+    """Dispatches examples to the head of their data set, which `facts["set"]` names.
 
     Args:
         heads: read-outs by name of data set, all of hidden states.
@@ -25,62 +25,53 @@ class MultiHead(nn.Module):
         self.reads_decoder = any(head.reads_decoder for head in heads.values())
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return the rows of each example, made by its own head."""
+        """Return the features of each example, from the head of its data set."""
         owners = [member_of(example) for example in examples]
-        made: dict[int, Features] = {}
-        for name, head in self._heads().items():
+        encoded: dict[int, Features] = {}
+        for name, head in self._heads(owners).items():
             places = [i for i, owner in enumerate(owners) if owner == name]
-            own = head.encode([examples[i] for i in places], room) if places else []
-            for place, features in zip(places, own, strict=True):
-                made[place] = replace(features, facts={**features.facts, "set": name})
-        return [made[i] for i in range(len(examples))]
+            rows = head.encode([examples[i] for i in places], room)
+            for place, features in zip(places, rows, strict=True):
+                encoded[place] = replace(features, facts={**features.facts, "set": name})
+        return [encoded[i] for i in range(len(examples))]
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for hidden states."""
-        return replace(given, hidden_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request hidden states."""
+        return replace(inputs, hidden_at=at)
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum of the heads' losses, `[]`."""
-        terms = [
-            head.loss(*_of(name, output, batch))
-            for name, head in self._heads().items()
-            if any(f.facts["set"] == name for f in batch.features)
-        ]
-        return torch.stack(terms).sum()
+        heads = self._heads(_sets(batch)).items()
+        return torch.stack([head.loss(*_of(name, output, batch)) for name, head in heads]).sum()
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return each head's answers to its own examples."""
-        answers: dict[str, list[Prediction | Features]] = {}
-        for name, head in self._heads().items():
-            if any(f.facts["set"] == name for f in batch.features):
-                answers[name] = head.decode(*_of(name, output, batch))[::-1]
-        return [answers[f.facts["set"]].pop() for f in batch.features]
+        """Return the predictions, each from the head of its data set."""
+        heads = self._heads(_sets(batch)).items()
+        parts = {name: iter(head.decode(*_of(name, output, batch))) for name, head in heads}
+        return [next(parts[name]) for name in _sets(batch)]
 
-    def _heads(self) -> dict[str, Readout]:
-        return dict(self.heads.items())  # type: ignore[arg-type]
+    def _heads(self, names: Sequence[str]) -> dict[str, Readout]:
+        """Return the heads of these data sets, in the order of `heads`."""
+        return {name: head for name, head in self.heads.items() if name in names}  # type: ignore[misc]
+
+
+def _sets(batch: Batch) -> list[str]:
+    return [f.facts["set"] for f in batch.features]
 
 
 def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
-    """Return the features of one data set, their reads, targets and states; rows stay."""
-    mine = [f.facts["set"] == name for f in batch.features]
-    pairs = list(zip(batch.features, mine, strict=True))
-    reads = _mask([own for f, own in pairs for row in f.rows for _ in row.reads], batch)
-    targets = _mask([own for f, own in pairs for _ in f.targets], batch)
+    """Return the features of one data set with their reads, targets and states; rows stay."""
+    features = [f for f in batch.features if f.facts["set"] == name]
+    flags = [(f, f.facts["set"] == name) for f in batch.features]
+    reads = _mask([own for f, own in flags for row in f.rows for _ in row.reads], batch)
+    targets = batch.targets[_mask([own for f, own in flags for _ in f.targets], batch)]
+    if not any(isinstance(target, float) for f in features for target in f.targets):
+        targets = targets.long()  # another data set of the batch may have numbers
     assert output.hidden is not None
-    part = replace(
-        batch,
-        features=[f for f, own in pairs if own],
-        reads=Positions(batch.reads.rows[reads], batch.reads.columns[reads]),
-        targets=_exact(batch.targets[targets], [f for f, own in pairs if own]),
-    )
+    positions = Positions(batch.reads.rows[reads], batch.reads.columns[reads])
+    part = replace(batch, features=features, reads=positions, targets=targets)
     return BackboneOutput(hidden=output.hidden[reads]), part
 
 
 def _mask(flags: list[bool], batch: Batch) -> Tensor:
     return torch.tensor(flags, dtype=torch.bool, device=batch.ids.device)
-
-
-def _exact(targets: Tensor, features: Sequence[Features]) -> Tensor:
-    """Return indices as such again where another data set of the batch has numbers."""
-    numbers = any(isinstance(target, float) for f in features for target in f.targets)
-    return targets if numbers else targets.long()

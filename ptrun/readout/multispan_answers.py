@@ -1,4 +1,4 @@
-"""From the log-odds of tokens to answers, by the rules of DPT's released code (QUOREF)."""
+"""Turns the log-odds of tokens into answers, by the rules of DPT's released code (QUOREF)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,10 +6,10 @@ from ptrun.readout.multispan_passage import Passage
 
 
 def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
-    """Return the texts whose tokens' odds are above `least`, at least one text.
+    """Return the texts whose tokens have log-odds above `least`, at least one text.
 
-    A word is taken whole if any of its tokens is; words side by side are one answer. If there is
-    none, it is the word of the likeliest token.
+    A word is taken if any of its tokens is; neighbouring words are one answer. If no token is, the
+    answer is the word of the likeliest token.
     """
     taken = {word for word, own in zip(passage.words, odds, strict=True) if own > least}
     if not taken and odds:
@@ -18,7 +18,7 @@ def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Return texts without those equal to an earlier one but for case, or part of another one."""
+    """Drop texts that equal an earlier one but for case, and texts that are part of another."""
     first: dict[str, str] = {}
     for text in texts:
         first.setdefault(text.lower(), text)
@@ -26,7 +26,7 @@ def distinct(texts: Sequence[str]) -> list[str]:
 
 
 def _part(text: str, whole: str) -> bool:
-    """Return whether a text is part of another as a word, as its stem, or strictly inside it."""
+    """Return whether a text is a word or stem of another, or strictly inside it."""
     if text == whole:
         return False
     if any(own in whole for own in (f"{text} ", f" {text}", f"{text}s", f"{text}n")):
@@ -35,7 +35,7 @@ def _part(text: str, whole: str) -> bool:
 
 
 def _runs(words: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of numbers that follow on each other."""
+    """Yield the first and the last of each run of consecutive numbers."""
     begin = 0
     for k in range(1, len(words) + 1):
         if k == len(words) or words[k] > words[k - 1] + 1:

@@ -1,37 +1,36 @@
-"""The words of a passage under ELECTRA's own head: those that look original are answers (DPT).
+"""The words of a passage scored by ELECTRA's head: words that look original are answers (DPT).
 
-Yao et al. 2022 on QUOREF: no pattern, nothing new is learned; z is the head's score of a token, and
-large z means "replaced". Which way the answer points is not settled: the paper selects tokens whose
-score is below 0.6, which makes sense of sigma(z) alone, the released code those with sigma(z) above
-0.6, and trains sigma(z) towards 1 on answers, with a head whose weights it does not give. So both
-the direction that is trained and the probability that the threshold is on are options.
+Yao et al. 2022 on QUOREF: no pattern and no new parameters. z is the head's score of a token, and
+large z means "replaced". The sources disagree on the direction. The paper selects tokens with a
+score below 0.6, which only fits sigma(z). The released code selects those with sigma(z) above 0.6
+and trains sigma(z) towards 1 on answers, with a head whose weights it does not give. So both the
+trained direction and the probability of the threshold are options.
 """
 
 import math
-from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.readout.base import Batch
+from ptrun.readout.base import Batch, WordReader, word_logits
 from ptrun.readout.class_words import Direction
 from ptrun.readout.multispan_reader import PassageReader
 from ptrun.task.base import Task
 
 
-class PassageWords(PassageReader, nn.Module):
-    """The words that ELECTRA's head tells from the others of the passage.
+class PassageWords(PassageReader, WordReader, nn.Module):
+    """The words of the passage that ELECTRA's head selects by a threshold.
 
     Args:
         backbone: an ELECTRA discriminator.
         task: questions with several answers.
         direction: what is trained towards 1 on answers: `one_minus_sigma` (original) or `sigma`.
         threshold: a probability, 0 to 1.
-        on: which one it is on; answers lie beyond it, on the side that training drives them to.
-            What the same threshold on the other probability would select is told beside.
+        on: the probability it applies to; answers are on the side that training moves them to.
+            The answers of the same threshold on the other probability are reported too.
 
     Raises:
         UserError: the threshold is no probability.
@@ -53,15 +52,11 @@ class PassageWords(PassageReader, nn.Module):
         other = "one_minus_sigma" if on == "sigma" else "sigma"
         self.others = {f"on_{other}": -self.least}
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for the head's scores."""
-        return replace(given, logits_at=at)
-
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return binary cross-entropy summed over tokens of the passage, `[]`.
 
-        The code's loss is this sum over a batch; the engine's is the mean, since a token is a
-        target: the same gradient but for its length, which AdamW does not see and a clip does.
+        The code's loss is this sum over a batch; the engine's is the mean over tokens. The gradient
+        differs in its norm alone, which affects clipping but not AdamW.
         """
         odds = self.odds(output, batch)
         right = batch.targets.to(odds.dtype)
@@ -69,13 +64,12 @@ class PassageWords(PassageReader, nn.Module):
 
     def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds `[K]` that a token belongs to an answer."""
-        assert output.logits is not None
-        z = output.logits.float()[:, 0]
+        z = word_logits(output)[:, 0]
         return z if self.direction == "sigma" else -z
 
 
 def _log_odds(threshold: float) -> float:
-    """Return the log-odds of a probability; 0 is below all scores and 1 above them."""
+    """Return the log-odds of a probability, infinite at 0 and 1."""
     if not 0 <= threshold <= 1:
         raise UserError(f"method.threshold is {threshold}; it is a probability, 0 to 1.")
     if threshold in (0, 1):

@@ -1,4 +1,4 @@
-"""What ELECTRA's own head reads: class words in a row or down a tree, or a passage."""
+"""Read-outs of ELECTRA's own head: class words in a row or down a tree, or a passage."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from ptrun.readout.reading import Reading
 from ptrun.readout.tree import Tree, made_tree, read_tree
 from ptrun.task.base import Task
 
-_CLASSES_ALONE = {
+_CLASSES = {
     "pattern": None,
     "class_bias": False,
     "class_loss": "mean",
@@ -24,8 +24,8 @@ _CLASSES_ALONE = {
     "fan_out": None,
     "beam": 1,
 }
-"""What class words have and a passage has not, as it is where nothing is asked for."""
-_PASSAGE_ALONE = {"threshold": 0.6, "threshold_on": "sigma"}
+_PASSAGE = {"threshold": 0.6, "threshold_on": "sigma"}
+"""The keys that only class words, or only a passage, have, with their defaults."""
 
 
 def original_words(
@@ -34,62 +34,48 @@ def original_words(
     """Return the read-out of `class_words`; `soft` as in `ptrun.readout.choose`.
 
     Raises:
-        UserError: the backbone is no ELECTRA, no pattern or tree suits, or a key is not for this.
+        UserError: the backbone is no ELECTRA, no pattern or tree suits, or a key does not apply.
     """
     if backbone.config["model_type"] != "electra":
         raise UserError(
-            f"backbone={backbone.name} has no head that tells real words from replaced ones, which "
-            "method.readout=class_words reads; use backbone=electra_base or another ELECTRA."
+            f"backbone={backbone.name} has no head that detects replaced words, which "
+            "method.readout=class_words needs; use backbone=electra_base or another ELECTRA."
         )
+    keys: dict[str, Any] = {"score_direction": "one_minus_sigma", **_CLASSES, **_PASSAGE, **reading}
+    direction = keys["score_direction"]
     if task.kind == "multispan":
-        return _passage_words(backbone, task, reading)
-    _refuse(reading, _PASSAGE_ALONE, f"task={task.name} has classes, of which one answers")
-    name = reading.get("pattern")
-    pvp = choose(task, backbone.family, soft=soft, name=name, listed=True)
-    tree = _tree(task, pvp, reading)
-    options: Any = {
-        "direction": reading.get("score_direction", "one_minus_sigma"),
-        "bias": reading.get("class_bias", False),
-        "share": reading.get("class_loss", "mean"),
-    }
+        _refuse(keys, _CLASSES, f"task={task.name} has no classes, but a passage")
+        border, on = keys["threshold"], keys["threshold_on"]
+        return PassageWords(backbone, task, direction=direction, threshold=border, on=on)
+    _refuse(keys, _PASSAGE, f"task={task.name} has classes, and one is predicted")
+    pvp = choose(task, backbone.family, soft=soft, name=keys["pattern"], listed=True)
+    tree = _tree(task, pvp, keys)
+    options = {"direction": direction, "bias": keys["class_bias"], "share": keys["class_loss"]}
     if tree is None or not any(tree.values()):  # one level: a list
-        order = reading.get("class_order", "written") if tree is None else list(tree)
+        order = keys["class_order"] if tree is None else list(tree)
         return ClassWords(backbone, task, pvp, order=order, **options)
-    return ClassTree(backbone, task, pvp, tree, beam=reading.get("beam", 1), **options)
+    return ClassTree(backbone, task, pvp, tree, beam=keys["beam"], **options)
 
 
-def _tree(task: Task, pvp: PVP, reading: Reading) -> Tree | None:
-    """Return the tree of classes that was given or is to be made, or None."""
-    given, fan_out = reading.get("class_tree"), reading.get("fan_out")
-    order = reading.get("class_order", "written")
-    if given is None and fan_out is None:
+def _tree(task: Task, pvp: PVP, keys: Mapping[str, Any]) -> Tree | None:
+    """Return the tree of classes: the configured one, one made with `fan_out`, or None."""
+    tree, fan_out, order = keys["class_tree"], keys["fan_out"], keys["class_order"]
+    if tree is None and fan_out is None:
         return None
-    if given is None:
+    if tree is None:
         words = ordered(pvp.words or {}, order)
-        return made_tree({label: own[0] for label, own in words.items()}, fan_out or 0)
+        return made_tree({label: own[0] for label, own in words.items()}, fan_out)
     if fan_out is not None or order != "written":
         other = "fan_out" if fan_out is not None else "class_order"
         raise UserError(
-            f"method.{other} makes a tree of its own order, and method.class_tree is one; "
+            f"method.{other} sets an order of classes, but method.class_tree has its own; "
             f"leave method.{other} out."
         )
-    return read_tree(given, task.labels)
+    return read_tree(tree, task.labels)
 
 
-def _refuse(reading: Reading, keys: Mapping[str, Any], reason: str) -> None:
-    """Refuse keys that are not as they are where nothing is asked for."""
-    for key, plain in keys.items():
-        if reading.get(key, plain) != plain:
-            raise UserError(f"method.{key}={reading.get(key)}: {reason}; leave it out.")
-
-
-def _passage_words(backbone: PretrainedBackbone, task: Task, reading: Reading) -> Readout:
-    reason = f"task={task.name} has no classes, the words of its passage are read"
-    _refuse(reading, _CLASSES_ALONE, reason)
-    return PassageWords(
-        backbone,
-        task,
-        direction=reading.get("score_direction", "one_minus_sigma"),
-        threshold=reading.get("threshold", 0.6),
-        on=reading.get("threshold_on", "sigma"),
-    )
+def _refuse(keys: Mapping[str, Any], defaults: Mapping[str, Any], reason: str) -> None:
+    """Refuse keys that differ from their defaults."""
+    for key, default in defaults.items():
+        if keys[key] != default:
+            raise UserError(f"method.{key}={keys[key]}: {reason}; leave it out.")

@@ -1,6 +1,6 @@
-"""Which of a task's patterns a method reads: the one named, or the first that suits.
+"""Chooses a task's pattern for a method: the one that is named, or the first that suits.
 
-A blank infiller takes those that are called `glm`, `glm_3` and so on before all others.
+A blank infiller prefers patterns whose names start with `glm`.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,8 @@ from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
 _FILLING = ("masked", "infilling")
-_OWN = {"infilling": "glm"}
-"""How the names begin of patterns that were written for a family."""
 _TEXTS = ("choice", "entity_choice", "span_check")
-"""Kinds of task whose answers may be texts of the example."""
+"""Kinds of task that may predict a text of the example."""
 
 
 def choose(
@@ -23,44 +21,43 @@ def choose(
 ) -> PVP:
     """Return a pattern of a task.
 
-    `soft` says whether it has learned vectors; `listed` that it lists its label words, which are
-    read where they stand, and has no mask. Only a pattern that is named may have no mask otherwise:
-    an encoder-decoder then answers with its decoder's first token.
+    `soft` says whether it has learned vectors. `listed` says that it lists its label words, which
+    are read there, and has no mask. Otherwise a pattern without a mask must be named: an
+    encoder-decoder then answers with its decoder's first token.
 
     Raises:
-        UserError: there is none of that name, or none that suits family and method.
+        UserError: there is no pattern of that name, or none that suits family and method.
     """
     pvps = read_pvps(task.pvps, task.labels)
+    misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
     if name is not None:
-        return _named(pvps, task, family, soft=soft, name=name, listed=listed)
-    misfits = {
-        n: _misfit(pvp, task, family, soft=soft, listed=listed) or _unasked(pvp, listed=listed)
-        for n, pvp in pvps.items()
-    }
-    order = sorted(misfits, key=lambda n: not n.startswith(_OWN.get(family, "")))
+        return _named(pvps, task, name, misfits, _advice(soft=soft, listed=listed))
+    for n, pvp in pvps.items():
+        if not (misfits[n] or listed or pvp.pattern.masks):
+            misfits[n] = "has no {mask}, so method.pattern must name it"
+    order = sorted(misfits, key=lambda n: family == "infilling" and not n.startswith("glm"))
     found = next((pvps[n] for n in order if not misfits[n]), None)
     if found is None:
-        told = "; ".join(f"{n} {wrong}" for n, wrong in misfits.items())
+        reasons = "; ".join(f"{n} {reason}" for n, reason in misfits.items())
         raise UserError(
             f"task={task.name} has no pattern for this method on this {family} backbone "
-            f"({told or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
+            f"({reasons or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
     return found
 
 
 def _named(
-    pvps: Mapping[str, PVP], task: Task, family: str, *, soft: bool, name: str, listed: bool
+    pvps: Mapping[str, PVP], task: Task, name: str, misfits: Mapping[str, str | None], advice: str
 ) -> PVP:
     if name not in pvps:
         raise UserError(
             f"method.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
         )
-    misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
-    if wrong := misfits[name]:
-        fit = [n for n, wrong in misfits.items() if not wrong]
+    if reason := misfits[name]:
+        fit = [n for n, misfit in misfits.items() if not misfit]
         raise UserError(
-            f"method.pattern={name} {wrong}; of task={task.name} these suit: "
-            f"{', '.join(fit) or 'none'}.\n{_advice(soft=soft, listed=listed)}"
+            f"method.pattern={name} {reason}; of task={task.name} these suit: "
+            f"{', '.join(fit) or 'none'}.\n{advice}"
         )
     return pvps[name]
 
@@ -69,38 +66,28 @@ def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> s
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
+    if listed and pvp.pattern.listing("words") is None:
+        return "has no {words|commas}"
     if listed:
-        return _misfit_of_list(pvp)
+        return "has a {mask}" if pvp.pattern.masks else None
     if pvp.pattern.masks == 0 and family != "seq2seq":
-        return "has no {mask}, which an encoder-decoder alone does without"
+        return "has no {mask}, which an encoder-decoder alone can do without"
     if family == "causal" and not _ends_in_mask(pvp):
         return "does not end in {mask}, where a causal backbone is read"
     if family != "masked" and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
-        return "reads several masks, which a masked backbone alone has"
+        return "has several masks, which a masked backbone alone reads"
     if task.kind in _TEXTS and pvp.verbalizer(1) is None:
         return _misfit_of_texts(pvp, task, family)
     return None
 
 
-def _unasked(pvp: PVP, *, listed: bool) -> str | None:
-    """Return why a pattern that suits is not taken unless it is named, or None."""
-    return None if listed or pvp.pattern.masks else "has no {mask}, so method.pattern must name it"
-
-
 def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
-    """Return why a pattern does not suit where the answers are texts of the example."""
+    """Return why a pattern does not suit answers that are texts of the example, or None."""
     if task.kind == "span_check" and family not in _FILLING:
-        return "is answered by filling in, which masked and infilling backbones alone do"
+        return "needs its gap filled, which masked and infilling backbones alone do"
     if family == "masked" and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
-
-
-def _misfit_of_list(pvp: PVP) -> str | None:
-    """Return why a pattern does not suit where its own label words are read."""
-    if pvp.pattern.listing("words") is None:
-        return "has no {words|commas}"
-    return "has a {mask}" if pvp.pattern.masks else None
 
 
 def _ends_in_mask(pvp: PVP) -> bool:
@@ -113,5 +100,5 @@ def _ends_in_mask(pvp: PVP) -> bool:
 def _advice(*, soft: bool, listed: bool) -> str:
     slot = "{soft} slots" if soft else "no {soft} slot"
     read = "{words|commas}, no {mask}" if listed else "a {mask}"
-    where = "task=csv: task.pattern=@FILE; another's: below pvps in its own YAML"
+    where = "task=csv: task.pattern=@FILE; other tasks: pvps in the task's YAML"
     return f"Write one ({where}): with {slot} and {read}."

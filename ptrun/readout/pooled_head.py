@@ -1,4 +1,4 @@
-"""Heads that read one vector a row, through a pooler or directly."""
+"""Heads that read one vector of each row, through a pooler or directly."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,9 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.readout.base import Batch, Features
-from ptrun.readout.head import Head, columns, likeliest, summed_up, texts
+from ptrun.prompt.linear import drawn
+from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.head import Head, columns, decoder_start, likeliest, row_limit, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -19,27 +20,28 @@ Pooler = Literal["auto", "frozen", "trainable", "none"]
 
 
 class PooledHead(Head):
-    """Linear(H, C) on the vector a family sums a row up in.
+    """Linear(H, C) on the vector that summarizes a row.
 
     Args:
         backbone: of any family.
-        task: what is answered.
-        outputs: C.
+        task: the task to predict.
         pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
             gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
-            own; `none` reads the hidden state; `auto` is `frozen` where the checkpoint has one,
+            own; `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one,
             else `none`.
+        outputs: C; by default that of the class, or the number of labels.
 
     Raises:
-        UserError: a frozen pooler is asked for of a family that has none.
+        UserError: `pooler` is frozen, but the family has none.
     """
 
     reads_decoder = True
+    outputs = 0
 
     def __init__(
-        self, backbone: PretrainedBackbone, task: Task, outputs: int, pooler: Pooler = "auto"
+        self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto", outputs: int = 0
     ):
-        super().__init__(backbone, task, outputs)
+        super().__init__(backbone, task, outputs or self.outputs or len(task.labels))
         if pooler == "frozen" and not backbone.architecture.pooler:
             raise UserError(
                 f"method.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
@@ -47,59 +49,61 @@ class PooledHead(Head):
             )
         self.pooler = pooler
         size = backbone.shape.hidden_size
-        self.dense = nn.Linear(size, size) if pooler == "trainable" else None
-        if self.dense is not None:
-            nn.init.normal_(self.dense.weight, std=0.02)
-            nn.init.zeros_(self.dense.bias)
+        self.dense = drawn(nn.Linear(size, size)) if pooler == "trainable" else None
 
-    def ask(self, given: BackboneInput, at: Positions) -> BackboneInput:
-        """Ask for pooled or plain hidden states."""
-        return replace(given, pooled_at=at) if self._pooled else replace(given, hidden_at=at)
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request pooled or plain hidden states."""
+        if self.pooler == "frozen" or (self.pooler == "auto" and self.backbone.has_pooler):
+            return replace(inputs, pooled_at=at)
+        return super().request(inputs, at)
 
     def read(self, output: BackboneOutput) -> Tensor:
-        """Return what the head reads, `[K, H]`."""
+        """Return the input of the linear map, `[K, H]`."""
         if output.pooled is not None:
             return output.pooled
         hidden = super().read(output)
         return hidden if self.dense is None else self.dense(hidden.float()).tanh()
 
-    @property
-    def _pooled(self) -> bool:
-        return self.pooler == "frozen" or (self.pooler == "auto" and self.backbone.has_pooler)
+    def rows(self, texts: Sequence[Sequence[str]], room: int) -> list[Row]:
+        """Tokenize a column of texts, or two of pairs; in a pair the longer is shortened first.
+
+        A row is read at the first token ([CLS]) of an encoder, at the last token of a left-to-right
+        model, or at the decoder's start token of an encoder-decoder.
+        """
+        family, limit = self.backbone.family, row_limit(self.task, room)
+        encoded = self.backbone.tokenizer()(*texts, truncation="longest_first", max_length=limit)
+        rows = [Row(*tokens(encoded, i), [0]) for i in range(len(encoded["input_ids"]))]
+        if family == "seq2seq":
+            return [replace(row, decoder=[decoder_start(self.backbone)]) for row in rows]
+        if family == "causal":
+            return [replace(row, reads=[len(row.ids) - 1]) for row in rows]
+        return rows
 
 
 class LabelHead(PooledHead):
     """One label for a text or a pair of texts."""
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
-        super().__init__(backbone, task, len(task.labels), pooler)
-        self.index = {label: index for index, label in enumerate(task.labels)}
-
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one text or a pair; the longer is shortened first."""
-        tokenizer = self.backbone.tokenizer()
-        rows = texts(tokenizer, columns(examples, self.task.fields), self.room(room))
-        return [
-            Features(e.id, [summed_up(self.backbone, rows, i)], [self.target(e)])
-            for i, e in enumerate(examples)
-        ]
+        rows = self.rows(columns(examples, self.task.fields), room)
+        pairs = zip(examples, rows, strict=True)
+        return [Features(e.id, [row], [self.target(e)]) for e, row in pairs]
 
     def target(self, example: Example) -> int | float:
-        """Return what the head should answer."""
-        return self.index[example.target]
+        """Return the index of the right label."""
+        return self.task.labels.index(example.target)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        best, sure = likeliest(self.scores(output, batch))
-        answers = zip(batch.features, best, sure, strict=True)
-        return [Prediction(f.id, self.task.labels[i], probability=p) for f, i, p in answers]
+        best, shares = likeliest(self.scores(output, batch))
+        parts = zip(batch.features, best, shares, strict=True)
+        return [Prediction(f.id, self.task.labels[i], probability=p) for f, i, p in parts]
 
 
 class NumberHead(LabelHead):
     """One number for a text or a pair: Linear(H, 1), squared error."""
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
-        PooledHead.__init__(self, backbone, task, 1, pooler)
+    outputs = 1
 
     def target(self, example: Example) -> float:
         """Return the number itself."""

@@ -1,4 +1,4 @@
-"""The keys of `method` that say how an answer is read."""
+"""The keys of `method` that configure how predictions are read."""
 
 from typing import Any, Literal, TypedDict
 
@@ -9,20 +9,20 @@ from ptrun.readout.pooled_head import Pooler
 
 
 class Reading(TypedDict, total=False):
-    """The keys by which every method says how it reads an answer.
+    """The read-out keys that methods share; `readout` is one of four.
 
-    `readout` is `head`, a linear map of hidden states that is learned; `entailment`, one that tells
-    whether a label's description is entailed; `verbalizer`, words through the frozen language-model
-    head; or `class_words`, ELECTRA's own head where all classes are written out; on multi-span
-    questions, where nothing is, over the words of the passage. For heads: `pooler`
-    (`ptrun.readout.pooled_head`). For the last two: `pattern`, one of the task's by name, null for
-    the first that suits. For class words: `score_direction`, `class_bias`, `class_loss`,
-    `class_order` (`ptrun.readout.class_words`); where there are too many for a row `class_tree`
-    (@FILE or the tree itself) or `fan_out`, with `beam` (`ptrun.readout.class_tree`); of a passage
-    `threshold`, `threshold_on` (`ptrun.readout.multispan_words`). For verbalizers: `among`
-    (`ptrun.readout.label_words`; auto is vocabulary for encoder-decoders, else labels) and `closed`
-    (the same); `objective`, `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel`
-    (`ptrun.readout.cloze`); `shifted_label`, `released_query` (`ptrun.readout.fact_words`).
+    - `head`: a learned linear map of hidden states. Key `pooler` (`ptrun.readout.pooled_head`).
+    - `entailment`: a head that decides whether a label's description is entailed. Key `pooler`.
+    - `verbalizer`: words through the frozen language-model head. Keys `pattern`, a name in the
+      task's `pvps`, null for the first that suits; `among` (auto is vocabulary for
+      encoder-decoders, else labels) and `closed` (`ptrun.readout.label_words`); `objective`,
+      `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`);
+      `shifted_label` and `released_query` (`ptrun.readout.fact_words`).
+    - `class_words`: ELECTRA's head over written-out classes. Keys `pattern`; `score_direction`,
+      `class_bias`, `class_loss`, `class_order` (`ptrun.readout.class_words`); for too many classes
+      `class_tree` (@FILE or the tree) or `fan_out`, with `beam` (`ptrun.readout.class_tree`). On
+      multi-span questions it reads the words of the passage: `score_direction`, `threshold`,
+      `threshold_on` (`ptrun.readout.multispan_words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]

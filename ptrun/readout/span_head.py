@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -13,24 +14,24 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.context import after_space, paired
-from ptrun.readout.head import Head, columns, tokens
+from ptrun.readout.head import Head, columns, row_limit, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-_BEST = 20  # starts and ends that are paired, as the official script
+_BEST = 20  # starts and ends that are paired, as in the official script
 _LONGEST = 30  # tokens of an answer
 _STRIDE = 128  # tokens that neighbouring windows share
 
 Span = tuple[float, int, int]
-"""Score, minus the first character, the character after the last: of equals the earliest wins."""
+"""Score, minus the first character, the character after the last: the earliest wins a tie."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Where the tokens of a window stand in the context.
+    """The positions of a window's tokens in the context.
 
     Args:
-        null: the position that stands for "no answer here".
+        null: the position that means "no answer here".
         begin: the position of the first token of the context.
         starts, ends: characters of the context at which each of its tokens starts and ends.
     """
@@ -53,16 +54,16 @@ class Window:
 
     def spans(self, scores: Tensor) -> list[Span]:
         """Return the likeliest answers, from scores `[T, 2]` of starts and ends."""
-        firsts, lasts = (_likeliest(scores[:, side]) for side in (0, 1))
+        tops = [scores[:, side].topk(min(_BEST, len(scores))) for side in (0, 1)]
+        starts, ends = (zip(t.indices.tolist(), t.values.tolist(), strict=True) for t in tops)
         return [
             (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
-            for a, first in firsts
-            for b, last in lasts
+            for (a, first), (b, last) in product(starts, ends)
             if self._holds(a, b)
         ]
 
     def _holds(self, first: int, last: int) -> bool:
-        """Return whether an answer may stand from one position to another."""
+        """Return whether an answer may span these positions."""
         if not self.begin <= first <= last < min(first + _LONGEST, self.begin + len(self.starts)):
             return False
         written = self.starts[first - self.begin] < self.ends[last - self.begin]
@@ -72,10 +73,10 @@ class Window:
 class SpanHead(Head):
     """Linear(H, 2): the start and the end of the answer, each a softmax over a window's tokens.
 
-    Contexts that are too long are read in windows; a window without the answer should point at its
-    null position, the first token of an encoder and the last of other families. As in the official
-    P-tuning v2 code there is no dropout before the map, and the loss is the mean of both; unlike
-    it, padding has no part in the softmax, and a batch counts questions, not windows.
+    Long contexts are read in windows. The target of a window without the answer is its null
+    position: the first token of an encoder, the last of other families. As in the official P-tuning
+    v2 code there is no dropout before the map, and the loss is the mean of both. Unlike there,
+    padding is not in the softmax, and a batch counts questions, not windows.
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task):
@@ -85,8 +86,9 @@ class SpanHead(Head):
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize question and context in overlapping windows."""
-        asked, contexts = columns(examples, self.task.fields)
-        rows = paired(self.backbone.tokenizer(), asked, contexts, self.room(room), stride=_STRIDE)
+        questions, contexts = columns(examples, self.task.fields)
+        limit = row_limit(self.task, room)
+        rows = paired(self.backbone.tokenizer(), questions, contexts, limit, stride=_STRIDE)
         windows: list[list[int]] = [[] for _ in examples]
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
@@ -94,28 +96,22 @@ class SpanHead(Head):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
-        scores = self._split(self.scores(output, batch), batch)
+        scores = batch.by_row(self.scores(output, batch))
         padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
         return functional.cross_entropy(padded, batch.targets.view(-1, 2), reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the best span of each example's windows, "" where none is likelier."""
-        scores = iter(self._split(self.scores(output, batch).cpu(), batch))
-        return [
-            Prediction(f.id, self._answer(f, [next(scores) for _ in f.rows]))
-            for f in batch.features
-        ]
-
-    def _split(self, scores: Tensor, batch: Batch) -> list[Tensor]:
-        """Return start and end scores `[T, 2]` of each window."""
-        return list(torch.split(scores, [len(row.reads) for row in batch.rows]))
+        """Return the best span of each example's windows, or "" for no answer."""
+        scores = iter(batch.by_row(self.scores(output, batch).cpu()))
+        parts = [(f, [next(scores) for _ in f.rows]) for f in batch.features]
+        return [Prediction(f.id, self._answer(f, own)) for f, own in parts]
 
     def _answer(self, features: Features, scores: list[Tensor]) -> str:
-        """Return the best answer; of a task that has such questions "" if null is likelier.
+        """Return the best answer, or "" if the task is `unanswerable` and null scores higher.
 
         The null score is the least over windows, as in the official script.
         """
-        windows = [Window(*own) for own in features.facts["windows"]]
+        windows = (Window(*own) for own in features.facts["windows"])
         pairs = list(zip(windows, scores, strict=True))
         null = min(sum(own[window.null].tolist()) for window, own in pairs)
         best = max((s for window, own in pairs for s in window.spans(own)), default=None)
@@ -129,25 +125,16 @@ class SpanHead(Head):
         windows = [_window(rows, i, context, self.backbone.family) for i in own]
         targets = [place for window in windows for place in window.target(example)]
         facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
-        return Features(example.id, [_row(rows, i) for i in own], targets, facts)
+        parts = [tokens(rows, i) for i in own]
+        encoded = [Row(ids, types, list(range(len(ids)))) for ids, types in parts]
+        return Features(example.id, encoded, targets, facts)
 
 
 def _window(rows: Any, i: int, context: str, family: str) -> Window:
-    """Return a window; a token's own space, which some tokenizers count to it, is left out."""
+    """Return a window; tokens start after the space that some tokenizers include."""
     texts = rows.sequence_ids(i)
     begin = texts.index(1) if 1 in texts else 0
     places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
     starts = [after_space(context, start, end) for start, end in places]
     null = 0 if family in ("masked", "infilling") else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])
-
-
-def _row(rows: Any, i: int) -> Row:
-    ids, types = tokens(rows, i)
-    return Row(ids, types, list(range(len(ids))))
-
-
-def _likeliest(scores: Tensor) -> list[tuple[int, float]]:
-    """Return the positions of the highest scores `[T]`, with their scores."""
-    best = scores.topk(min(_BEST, len(scores)))
-    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""A head that answers for every word of a sentence."""
+"""A head that tags every word of a sentence."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,37 +6,32 @@ from typing import Any
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.readout.base import Batch, Features, Row
-from ptrun.readout.head import Head, tokens
+from ptrun.readout.head import Head, row_limit, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 
 class TokenHead(Head):
-    """One label a word, read at its first sub-token; words cut off or empty are answered `O`.
+    """One label for each word, read at its first sub-token; truncated or empty words get `O`.
 
-    There is no pooler. An encoder-decoder answers from its encoder.
+    There is no pooler. An encoder-decoder is read in its encoder.
     """
 
     def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__(backbone, task, len(task.labels))
-        self.index = {label: index for index, label in enumerate(task.labels)}
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
         tokenizer = self.backbone.tokenizer(words=True)
         words = [self._words(e, tokenizer) for e in examples]
-        rows = tokenizer(
-            words, is_split_into_words=True, truncation=True, max_length=self.room(room)
-        )
+        limit = row_limit(self.task, room)
+        rows = tokenizer(words, is_split_into_words=True, truncation=True, max_length=limit)
         return [self._features(example, rows, i) for i, example in enumerate(examples)]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return a tag for each word of each example."""
-        best = batch.by_example(self.scores(output, batch).argmax(dim=-1))
-        return [
-            Prediction(f.id, self._tags(f, own.tolist()))
-            for f, own in zip(batch.features, best, strict=True)
-        ]
+        pairs = batch.pairs(self.scores(output, batch).argmax(dim=-1))
+        return [Prediction(f.id, self._tags(f, best.tolist())) for f, best in pairs]
 
     def _tags(self, features: Features, best: list[int]) -> list[str]:
         tags = [self.task.labels[0]] * features.facts["size"]
@@ -45,7 +40,7 @@ class TokenHead(Head):
         return tags
 
     def _words(self, example: Example, tokenizer: Any) -> list[str]:
-        """Return the words of a sentence; a predicate is read after it, behind a border."""
+        """Return the words of a sentence, then a separator and the predicate if there is one."""
         words: list[str] = example.fields[self.task.fields[0]]
         if "predicate" not in example.fields:
             return words
@@ -58,7 +53,6 @@ class TokenHead(Head):
             if word is not None and word < len(example.target):  # not the predicate's copy
                 first.setdefault(word, position)
         row = Row(*tokens(rows, i), list(first.values()))
-        targets = [self.index[example.target[word]] for word in first]
-        return Features(
-            example.id, [row], targets, {"size": len(example.target), "words": list(first)}
-        )
+        targets = [self.task.labels.index(example.target[word]) for word in first]
+        facts = {"size": len(example.target), "words": list(first)}
+        return Features(example.id, [row], targets, facts)

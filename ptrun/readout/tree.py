@@ -1,8 +1,8 @@
-"""Trees of classes: an inner node is called by a word of its own, a leaf is a label.
+"""Trees of classes: an inner node is named by a word, a leaf is a label.
 
 animal: [cat, dog]      # method.class_tree=@FILE, or {animal: [cat, dog], ...} in a method's file
 tool:
-  saw:                  # nothing follows: a label beside an inner node
+  saw:                  # nothing below: a label beside an inner node
   cutter: [knife, razor]
 """
 
@@ -18,7 +18,7 @@ from ptrun.task.shown import names, near, shown
 from ptrun.task.yaml_text import parse_yaml, text_of
 
 Tree = dict[str, Union["Tree", None]]
-"""What is below the root: a word and what is below it, or a label and nothing."""
+"""The nodes below the root: a word with the nodes below it, or a label with None."""
 
 _MOST_BYTES = 1_000_000
 _KEY = "method.class_tree"
@@ -26,14 +26,14 @@ _EXPECTED = "expected YAML or JSON such as {animal: [cat, dog], tool: [saw, axe]
 _QUOTE = 'a word or label is text: write a bare number, yes, no, true or false in quotes, "1"'
 
 
-def read_tree(given: Any, labels: Sequence[str]) -> Tree:
-    """Return the tree that was given, or that the file after an @ holds.
+def read_tree(value: Any, labels: Sequence[str]) -> Tree:
+    """Return the tree of a configured value: the tree itself, or @FILE.
 
     Raises:
-        UserError: there is no such file, it is not YAML, an inner node has no word or nothing to
-            choose from, or the leaves are not the labels, each once.
+        UserError: there is no such file, it is not YAML, an inner node has no word or fewer than
+            two children, or the leaves are not the labels, each once.
     """
-    where, content = (given, _content(given)) if isinstance(given, str) else (_KEY, given)
+    where, content = (value, _content(value)) if isinstance(value, str) else (_KEY, value)
     tree = _node(content, where.removeprefix("@"), "the root")
     _check_leaves(tree, labels, where.removeprefix("@"))
     return tree
@@ -42,8 +42,8 @@ def read_tree(given: Any, labels: Sequence[str]) -> Tree:
 def made_tree(words: Mapping[str, str], fan_out: int) -> Tree:
     """Return a balanced tree over labels in their order; an inner node has its first label's word.
 
-    It has as few levels as `fan_out` children a node allow, and then as few children a node as
-    these levels allow: 200 labels at 16 are 15 nodes of 13 or 14.
+    It has the fewest levels with at most `fan_out` children for each node, and then the fewest
+    children with that number of levels: 200 labels at 16 are 15 nodes of 13 or 14.
 
     Raises:
         UserError: `fan_out` is below 2.
@@ -55,18 +55,19 @@ def made_tree(words: Mapping[str, str], fan_out: int) -> Tree:
     if levels == 1:
         return dict.fromkeys(labels)
     groups = next(b for b in count(2) if b**levels >= len(labels))
-    made: Tree = {}
-    for own in _shared(labels, groups):
+    edges = [len(labels) * group // groups for group in range(groups + 1)]
+    tree: Tree = {}
+    for own in (labels[start:end] for start, end in pairwise(edges)):
         below = made_tree({label: words[label] for label in own}, fan_out)
         name = words[own[0]] if len(own) > 1 else own[0]
-        if name in made:
-            raise UserError(f"{name!r} is a label and another's word; use another word.")
-        made[name] = below if len(own) > 1 else None
-    return made
+        if name in tree:
+            raise UserError(f"{name!r} is a label and another label's word; use another word.")
+        tree[name] = below if len(own) > 1 else None
+    return tree
 
 
 def paths(tree: Tree) -> dict[str, list[str]]:
-    """Return what leads to each label: the words on the way, and the label itself."""
+    """Return the path to each label: the words of the inner nodes, then the label."""
     found: dict[str, list[str]] = {}
     for name, below in tree.items():
         own = {name: []} if below is None else paths(below)
@@ -74,12 +75,12 @@ def paths(tree: Tree) -> dict[str, list[str]]:
     return found
 
 
-def _content(given: str) -> Any:
-    """Return what the file after an @ says."""
-    if not given.startswith("@"):
-        found = f"a file; type {_KEY}=@{given}" if os.path.isfile(given) else "no tree"
-        raise UserError(f"{_KEY}={given} is {found}; {_EXPECTED}, or @FILE.")
-    file = Path(os.path.expanduser(given[1:]))
+def _content(value: str) -> Any:
+    """Return the YAML of @FILE."""
+    if not value.startswith("@"):
+        found = f"a file; type {_KEY}=@{value}" if os.path.isfile(value) else "no tree"
+        raise UserError(f"{_KEY}={value} is {found}; {_EXPECTED}, or @FILE.")
+    file = Path(os.path.expanduser(value[1:]))
     try:
         return parse_yaml(text_of(file, _MOST_BYTES, f"no tree of classes; {_EXPECTED}"))
     except ValueError as error:
@@ -87,50 +88,46 @@ def _content(given: str) -> Any:
 
 
 def _node(content: Any, where: str, name: str) -> Tree:
-    """Return what is below a node, its forms made one."""
+    """Return the nodes below a node, from a list or a mapping."""
     tree: Tree = {}
     for child, below in _children(content, where, name):
         if not isinstance(child, str) or not child.strip():
             raise UserError(f"{where}: {shown(child)} below {name}: {_QUOTE}.")
         if child in tree:
-            raise UserError(f"{where}: {shown(child)} stands twice below {name}; name it once.")
+            raise UserError(f"{where}: {shown(child)} is twice below {name}; name it once.")
         tree[child] = None if below is None else _node(below, where, shown(child))
     if len(tree) < 2:
         raise UserError(
-            f"{where}: {name} has {names(tree) or 'nothing'} below it, and nothing to choose from; "
-            "put what is below a node in its place, or name more there."
+            f"{where}: {name} has {names(tree) or 'nothing'} below it, but a node needs two "
+            "children or more; replace the node by its child, or add children."
         )
     return tree
 
 
 def _children(content: Any, where: str, name: str) -> Iterator[tuple[Any, Any]]:
-    """Yield what stands below a node, and what below that."""
+    """Yield the children of a node, each with the content below it."""
     if not isinstance(content, list | dict):
-        raise UserError(f"{where}: below {name} stands {shown(content)}; {_EXPECTED}.")
+        raise UserError(f"{where}: below {name} is {shown(content)}; {_EXPECTED}.")
     for entry in [content] if isinstance(content, dict) else content:
         if isinstance(entry, list):
             raise UserError(
-                f"{where}: below {name} stands {shown(entry)}, an inner node without a word; "
+                f"{where}: below {name} is {shown(entry)}, an inner node without a word; "
                 "write WORD: before it."
             )
         yield from entry.items() if isinstance(entry, dict) else [(entry, None)]
 
 
 def _check_leaves(tree: Tree, labels: Sequence[str], where: str) -> None:
-    leaves = list(_leaves(tree))
-    known, counts = set(labels), Counter(leaves)
+    known, counts = set(labels), Counter(_leaves(tree))
     missing = [label for label in labels if label not in counts]
-    wrong = {
-        "misses": missing,
-        "repeats": [label for label, number in counts.items() if number > 1],
-        "names what is no class:": [leaf for leaf in counts if leaf not in known],
-    }
-    told = [f"{fault} {names(found)}" for fault, found in wrong.items() if found]
-    if told:
-        stray = wrong["names what is no class:"]
-        hint = near(stray[0], missing or labels) if stray else ""
+    repeated = [label for label, number in counts.items() if number > 1]
+    unknown = [leaf for leaf in counts if leaf not in known]
+    faults = {"lacks": missing, "repeats": repeated, "has unknown classes:": unknown}
+    if any(faults.values()):
+        texts = [f"{fault} {names(leaves)}" for fault, leaves in faults.items() if leaves]
+        hint = near(unknown[0], missing or labels) if unknown else ""
         raise UserError(
-            f"{where}: the tree {'; '.join(told)}{hint}\nIts leaves must be the {len(labels)} "
+            f"{where}: the tree {'; '.join(texts)}{hint}\nIts leaves must be the {len(labels)} "
             "classes of the task, each once."
         )
 
@@ -138,9 +135,3 @@ def _check_leaves(tree: Tree, labels: Sequence[str], where: str) -> None:
 def _leaves(tree: Tree) -> Iterator[str]:
     for name, below in tree.items():
         yield from [name] if below is None else _leaves(below)
-
-
-def _shared(labels: Sequence[str], groups: int) -> Iterator[Sequence[str]]:
-    """Yield neighbours together, in groups whose sizes differ by one at most."""
-    edges = [len(labels) * group // groups for group in range(groups + 1)]
-    yield from (labels[a:b] for a, b in pairwise(edges))

@@ -1,13 +1,12 @@
-"""Span verification by writing: whom does a blank infiller itself name in the pronoun's place?"""
+"""Span verification by writing: the words that a blank infiller writes in the pronoun's place."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
 from ptrun.backbone.base import BackboneOutput
-from ptrun.readout.base import Batch, Features
+from ptrun.readout.base import Batch, Features, word_logits
 from ptrun.readout.fill import Fill
+from ptrun.readout.head import row_limit
 from ptrun.types import Example, Prediction
 
 _LONGEST = 16  # tokens of an answer
@@ -15,37 +14,34 @@ _SHOWN = "shown"
 
 
 class Written(Fill):
-    """Learns to write the noun phrase and to end it; answers by what it writes, token by token.
+    """Learns to write the noun phrase and its end; predicts from what it writes, token by token.
 
-    What `Fill` is for masks. GLM's released code compares candidates instead, nouns mined from the
-    text, which were never published.
+    It is `Fill` without masks. GLM's released code compares candidates instead: nouns mined from
+    the text, which were never published.
     """
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
-        """Return the examples that are learned from, told apart: their rows show the answer."""
+        """Return the examples to train on, marked: their rows show the answer."""
         right = super().teaching(examples, room)
         return [replace(e, fields={**e.fields, _SHOWN: True}) for e in right]
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Write one token more in each row; answer where the phrase ends."""
-        assert output.logits is not None
-        last = torch.stack([own[-1] for own in batch.by_example(output.logits)])
-        pairs = zip(batch.features, last.argmax(dim=-1).tolist(), strict=True)
-        return [self._written(features, token) for features, token in pairs]
+        """Write one more token in each row; return the prediction when the phrase ends."""
+        pairs = batch.pairs(word_logits(output).argmax(dim=-1).cpu())
+        return [self._written(features, int(tokens[-1])) for features, tokens in pairs]
 
     def _written(self, features: Features, token: int) -> Prediction | Features:
         row = features.rows[0]
         assert row.decoder is not None
-        said = row.decoder[1:]
-        if token == self.end or len(said) == _LONGEST:
-            return Prediction(features.id, self.judged(said, features.facts["noun"]))
+        phrase = row.decoder[1:]
+        if token == self.end or len(phrase) == _LONGEST:
+            return Prediction(features.id, self.judged(phrase, features.facts["noun"]))
         longer = [*row.decoder, token]
-        row = replace(row, decoder=longer, reads=[len(longer) - 1])
-        return replace(features, rows=[row])
+        return replace(features, rows=[replace(row, decoder=longer, reads=[len(longer) - 1])])
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
-        row = self.row(self.pieces(example), self.room(room) - _LONGEST)
+        row = self.row(self.pieces(example), row_limit(self.task, room) - _LONGEST)
         assert row.decoder is not None and self.end is not None
         targets: list[int] = []
         if example.fields.get(_SHOWN):

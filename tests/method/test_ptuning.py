@@ -221,7 +221,7 @@ def loss_of(loaded, one):
     [
         ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: PTuning supports only verb"),
         ("gpt2", "wsc", {}, "task=wsc has no pattern for this method on this causal backbone"),
-        ("t5_v1_1_base", "wsc", {}, "answered by filling in, which masked"),
+        ("t5_v1_1_base", "wsc", {}, "needs its gap filled, which masked"),
         ("bert_base_cased", "rte", {"pattern": "manual1"}, r"manual1 has no \{soft\} slot; .*ptun"),
         ("electra_base", "rte", {}, "electra_base has no language-model head"),
     ],

@@ -64,8 +64,8 @@ def test_a_file_is_shared_until_it_changes_and_named_by_its_content(tmp_path, fi
         ("a 1 2\nb 1 2 3\n", "line 2 has 3 numbers after its word, line 1 has 2"),
         ("400000 300\na 1 2\n", "line 2 has 2 numbers after its word, line 1 has 1"),
         ("a 1 2\n\nb 1 2\n", "line 2 has 0 numbers"),
-        ("a 1 2\nb 1 x\n", "line 2 has something beside numbers"),
-        ("a 1 2\nb nan 1\n", "line 2 has something beside numbers"),
+        ("a 1 2\nb 1 x\n", "line 2 has text among the numbers"),
+        ("a 1 2\nb nan 1\n", "line 2 has text among the numbers"),
     ],
 )
 def test_files_that_are_not_vectors_are_refused(tmp_path, text, message):

@@ -48,7 +48,7 @@ def given(readout, batch):
     text = BackboneInput(
         ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys, decoder=decoder
     )
-    return readout.ask(text, batch.reads)
+    return readout.request(text, batch.reads)
 
 
 def read(readout, examples, keys=None, room=64):

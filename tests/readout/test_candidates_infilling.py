@@ -112,7 +112,9 @@ def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
     features = Features("a", [], [0], {"right": [0], "words": [[1, 2, 3], [4, 5]], "sizes": [3, 2]})
     logs = torch.tensor([-1.0, -1.0, -1.0, -2.0, -2.0])
     own._log_probabilities = lambda output, batch: logs
-    batch = type("Batch", (), {"features": [features], "by_example": lambda self, all: [all]})()
+    batch = type(
+        "Batch", (), {"features": [features], "pairs": lambda self, all: [(features, all)]}
+    )()
     assert float(own.loss(None, batch)) == pytest.approx(math.log1p(math.exp(gap)), abs=1e-6)
 
 

@@ -61,16 +61,16 @@ def test_missing_label_words_are_shown_as_they_are_typed(tiny):
 
 def test_a_pattern_that_no_one_would_read_is_refused(tiny):
     told = refused(tiny(), task("sst2", "none"), pattern="manual")
-    assert told.startswith("method.pattern=manual: method.readout=head reads no pattern;")
+    assert told.startswith("method.pattern=manual: method.readout=head has no pattern;")
     assert told.endswith("type method.readout=verbalizer.")
 
 
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
     wsc = task("wsc", "none", pvps={"own": {"pattern": "{~marked} {masks}"}})
     told = refused(tiny("gpt2"), wsc, readout="verbalizer")
-    assert "own is answered by filling in, which masked and infilling backbones alone do" in told
+    assert "own needs its gap filled, which masked and infilling backbones alone do" in told
     told = refused(tiny("t5"), wsc, readout="verbalizer", pattern="own")
-    assert "method.pattern=own is answered by filling in" in told
+    assert "method.pattern=own needs its gap filled" in told
 
 
 def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
@@ -79,7 +79,7 @@ def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
     data, reading = task("sst2", "none", pvps=pvps), {"readout": "verbalizer"}
     for family in ("bert", "gpt2"):
         told = refused(tiny(family), data, **reading, pattern="ppt_lm")
-        assert "ppt_lm has no {mask}, which an encoder-decoder alone does without" in told
+        assert "ppt_lm has no {mask}, which an encoder-decoder alone can do without" in told
     assert "so method.pattern must name it" in refused(tiny("t5"), data, **reading)
     named = choose.readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
     assert named.pvp.name == "ppt_lm" and not named.marked

@@ -240,7 +240,7 @@ def test_a_made_tree_follows_the_order_of_classes(tiny, data):
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
-        ({"class_tree": ["dull", "far"]}, "the tree misses bright, oslo, rome"),
+        ({"class_tree": ["dull", "far"]}, "the tree lacks bright, oslo, rome"),
         ({"class_tree": TREE, "fan_out": 2}, "leave method.fan_out out"),
         ({"class_tree": TREE, "class_order": "reversed"}, "leave method.class_order out"),
         ({"fan_out": 1}, "method.fan_out is 1"),

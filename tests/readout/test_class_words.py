@@ -157,7 +157,7 @@ def test_a_class_word_the_vocabulary_lacks_is_refused(tiny, data_dir):
 @pytest.mark.parametrize(
     ("kind", "pattern", "message"),
     [
-        ("bert", "{~sentence} {words|commas}.", "has no head that tells real words from replaced"),
+        ("bert", "{~sentence} {words|commas}.", "has no head that detects replaced words"),
         ("electra", "{~sentence} {mask}.", r"own has no \{words\|commas\}"),
         ("electra", "{~sentence} {words|or} {mask}.", r"own has a \{mask\}"),
         ("electra", "{~sentence} {soft} {words|or}.", r"own has \{soft\} slots"),

@@ -104,7 +104,7 @@ def test_the_loss_is_binary_cross_entropy_a_row(tiny):
 @pytest.mark.parametrize(
     ("labels", "descriptions", "message"),
     [
-        (["yes", "no"], {}, "describes no labels"),
+        (["yes", "no"], {}, "has no descriptions of its labels"),
         (["yes", "no"], {"maybe": "so"}, "descriptions has maybe; its labels are yes, no"),
         (["bad", "fair", "good"], {"bad": "dull", "fair": "so"}, "descriptions lacks good"),
         (["yes", "no"], {"yes": "see {third}"}, "may quote first, second, and must leave one"),

@@ -117,7 +117,7 @@ def test_both_thresholds_are_scored(reads, data_dir):
 @pytest.mark.parametrize(
     ("kind", "reading", "message"),
     [
-        ("bert", {}, "has no head that tells real words from replaced"),
+        ("bert", {}, "has no head that detects replaced words"),
         ("electra", {"threshold": 1.2}, r"threshold is 1\.2; it is a probability, 0 to 1"),
         ("electra", {"pattern": "dpt"}, "pattern=dpt: task=quoref has no classes"),
         ("electra", {"class_bias": True}, "class_bias=True: task=quoref has no classes"),

@@ -159,7 +159,7 @@ def merging(*words):
     [
         (ManualPrompt, "bert_base_cased", "lama", {}, "backbone=bert_base_cased is masked"),
         (ManualPrompt, "gpt2", "rte", {}, "task=rte is\nclassification, backbone=gpt2 is causal"),
-        (PTuning, "gpt2", "lama", {}, "is about written templates"),
+        (PTuning, "gpt2", "lama", {}, "needs a written template"),
         (ManualPrompt, "t5_v1_1_base", "lama", {}, "is seq2seq"),
     ],
 )

@@ -44,17 +44,20 @@ def test_a_path_names_the_words_on_the_way():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"animal": ["cat"], "tool": LABELS[2:]}, r"'animal' has cat below it, and nothing to c"),
+        ({"animal": ["cat"], "tool": LABELS[2:]}, r"'animal' has cat below it, but a node needs"),
         ({"animal": [], "tool": LABELS}, r"'animal' has nothing below it"),
-        ({"animal": ["cat", "dog"], "tool": ["saw", "knife"]}, r"the tree misses razor$"),
+        ({"animal": ["cat", "dog"], "tool": ["saw", "knife"]}, r"the tree lacks razor$"),
         ([*LABELS, {"more": ["saw", "cat"]}], r"the tree repeats cat, saw$"),
-        (["cat", "cat", *LABELS], r"'cat' stands twice below the root"),
-        ([*LABELS[:4], "razors"], r"misses razor; names .* razors; did you mean 'razor'\?$"),
+        (["cat", "cat", *LABELS], r"'cat' is twice below the root"),
+        (
+            [*LABELS[:4], "razors"],
+            r"lacks razor; has unknown classes: razors; did you mean 'razor'\?$",
+        ),
         ([["cat", "dog"], *LABELS[2:]], r"an inner node without a word; write WORD: before it"),
         ([*LABELS, 7], r"7 below the root: a word or label is text: .* in quotes"),
         ({"": ["cat", "dog"], "tool": LABELS[2:]}, r"'' below the root: a word or label is text"),
-        ({"animal": "cat", "tool": LABELS}, r"below 'animal' stands 'cat'; expected YAML"),
-        (3, r"below the root stands 3; expected"),
+        ({"animal": "cat", "tool": LABELS}, r"below 'animal' is 'cat'; expected YAML"),
+        (3, r"below the root is 3; expected"),
         ("tree.yaml", r"method.class_tree=tree.yaml is no tree; expected .*, or @FILE"),
         ("@none.yaml", r"none.yaml"),
     ],
@@ -76,7 +79,7 @@ def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"is a file; type method.class_tree=@tree.yaml;"):
         read_tree("tree.yaml", LABELS)
     file.write_text("[cat, dog]")
-    with pytest.raises(UserError, match=r"^tree.yaml: the tree misses saw, knife, razor"):
+    with pytest.raises(UserError, match=r"^tree.yaml: the tree lacks saw, knife, razor"):
         read_tree("@tree.yaml", LABELS)
 
 
