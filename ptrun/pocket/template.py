@@ -1,4 +1,4 @@
-"""A small template language: text with slots, choices and a marked predicate, rendered with spans.
+"""A small template language: text with slots, choices and a marked predicate.
 
 `{role}` or `{role:form}` is a slot, `[a|b|]` picks one branch, `<words>` marks the predicate.
 """
@@ -51,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Filler:
-    """Text for a slot; `before` and `after` are written around it but stay outside its span."""
+    """Text for a slot; `before` and `after` are written around it, outside its span."""
 
     text: str
     entity: str | None = None
@@ -68,7 +68,7 @@ class Text:
     spans: list[Span] = field(default_factory=list)
 
     def add(self, filler: Filler, role: str) -> None:
-        """Append a filler and remember where its own words stand."""
+        """Append a filler and the span of its words."""
         start = len(self.text) + len(filler.before)
         self.text += filler.before + filler.text + filler.after
         end = start + len(filler.text)
@@ -80,10 +80,6 @@ class Text:
         shift = len(self.text) + len(between)
         moved = [replace(s, start=s.start + shift, end=s.end + shift) for s in other.spans]
         return Text(self.text + between + other.text, self.spans + moved)
-
-    def capitalized(self) -> "Text":
-        """Return the text with its first letter as a capital."""
-        return Text(self.text[:1].upper() + self.text[1:], self.spans)
 
 
 TOKEN = re.compile(r"\{(\w+)(?::(\w+))?\}|([\[\]|<>])")
@@ -137,14 +133,13 @@ def render(
     """Render a template; `fill` gives each slot its words (a plain string gets a span too)."""
     out = Text()
     _write(parse(template), fill, rng, out)
-    return out.capitalized() if capital else out
+    if capital:
+        out.text = out.text[:1].upper() + out.text[1:]
+    return out
 
 
 def _write(
-    parts: tuple[Part, ...],
-    fill: Callable[[Slot], Filler | str],
-    rng: random.Random,
-    out: Text,
+    parts: tuple[Part, ...], fill: Callable[[Slot], Filler | str], rng: random.Random, out: Text
 ) -> None:
     for part in parts:
         if isinstance(part, str):
