@@ -1,4 +1,4 @@
-"""Where each tensor of a T5 model of transformers is in CPM-2's Megatron shards."""
+"""The place of each tensor of a transformers T5 in CPM-2's Megatron shards."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from ptrun.importing.target import Target
 
 
 def targets(sizes: Sizes) -> list[Target]:
-    """Return all tensors of the transformers model, aliases of the embeddings left out."""
+    """Return all tensors of the transformers model, without aliases of the embeddings."""
     return [
         Target("shared.weight", EMBEDDINGS, (sizes.vocab, sizes.d_model), 0),
         *_stack("encoder", sizes.encoder_layers, sizes),
@@ -53,7 +53,7 @@ def _feed_forward(source: str, name: str, s: Sizes) -> Iterator[Target]:
 
 
 def _pieces(source: str, name: str, letters: str, s: Sizes) -> Iterator[Target]:
-    """Yield the projections that are fused in one tensor, in their order."""
+    """Yield the projections that one tensor fuses, in their order."""
     for i, letter in enumerate(letters):
         target = f"{name}.{letter}.weight"
         yield Target(target, source, (s.inner, s.d_model), 0, piece=i, pieces=len(letters))
