@@ -1,6 +1,6 @@
-"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a full shape without its weights.
+"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a model with random weights.
 
-For what needs a model of that size and not what it knows: memory, speed, engines, formats.
+It serves tests of memory, speed, engines and formats, which need a model of full size only.
 """
 
 import inspect
@@ -27,19 +27,20 @@ def main(arguments: Sequence[str]) -> None:
     """Write one model folder and print its size.
 
     Raises:
-        UserError: a name, key or value is wrong, `out` is taken, or the disk is too full.
+        UserError: a name, key or value is wrong, `out` is not empty, or the disk is too full.
     """
     config, recipe = read([a for a in arguments if a != FLAG])
     from ptrun.pretrain.synthetic.folder import write  # torch starts here, not with --help
 
     began = time.perf_counter()
     parameters, nbytes = write(Path(recipe.out).expanduser(), config, recipe)
-    told = {"folder": recipe.out, "parameters": parameters, "gigabytes": round(nbytes / 1e9, 3)}
-    print(json.dumps({**told, "seconds": round(time.perf_counter() - began, 1)}))
+    size = {"parameters": parameters, "gigabytes": round(nbytes / 1e9, 3)}
+    seconds = round(time.perf_counter() - began, 1)
+    print(json.dumps({"folder": recipe.out, **size, "seconds": seconds}))
 
 
 def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
-    """Return a model's configuration, and the rest of what a command line says.
+    """Return the model's configuration and the recipe of a command line.
 
     Raises:
         UserError: a name, key or value is wrong.
@@ -48,17 +49,17 @@ def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
         raise UserError(f"pretrain {wrong[0]}: expected KEY=VALUE, as in out=FOLDER.")
     named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
     try:
-        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
+        overrides = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
     except OmegaConfBaseException as error:
         raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
-    node = {"_target_": _TARGET, **build.plain(given)}
+    node = {"_target_": _TARGET, **build.plain(overrides)}
     build.check({"pretrain": node})
     recipe: Synthetic = build.build(node)
     return {**(_published(named[-1]) if named else {}), **recipe.model}, recipe
 
 
 def _published(name: str) -> dict[str, Any]:
-    """Return the configuration that a backbone's file gives, or its folder in the package."""
+    """Return the configuration from a backbone's YAML file, or from its folder in the package."""
     from ptrun.backbone import files
 
     if name not in (known := options("backbone")):
@@ -72,5 +73,5 @@ def usage() -> str:
     """Return what `ptrun pretrain --random --help` prints."""
     keys = inspect.cleandoc(Synthetic.__doc__ or "").split("Args:\n", 1)[1]
     head = f"ptrun pretrain {FLAG} backbone=NAME out=DIR [KEY=VALUE ...]"
-    said = "Writes a model folder of that backbone's shape, its weights random. Keys:"
-    return "\n".join([head, "", said, keys])
+    purpose = "Writes a model folder of the backbone's shape with random weights. Keys:"
+    return "\n".join([head, "", purpose, keys])
