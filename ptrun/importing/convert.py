@@ -110,4 +110,4 @@ def _entry(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
         raise UserError(
             f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
         )
-    return Entry(target.name, target.made, DTYPES[dtype] if dtype else saved)
+    return Entry(target.name, target.model_shape, DTYPES[dtype] if dtype else saved)

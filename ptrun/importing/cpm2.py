@@ -23,18 +23,10 @@ from ptrun.importing.cpm2_sizes import (
 from ptrun.importing.rank_files import RankFiles
 from ptrun.importing.shards import Shards
 from ptrun.importing.staging import check_new
+from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES, Entry, write_file
 
 PROMPT_FILE, PROMPT_NAME = "prompt.safetensors", "prompt"
-
-
-class Cpm2(Imported):
-    """A folder of CPM-2, or of PPT's T5."""
-
-    @property
-    def has_prompt(self) -> bool:
-        """Whether the shards held a trained prompt, which is now in the folder."""
-        return (self.folder / PROMPT_FILE).is_file()
 
 
 def import_cpm2(
@@ -45,7 +37,7 @@ def import_cpm2(
     dtype: Dtype | None = None,
     tokenizer: Path | None = None,
     file_bytes: int = FILE_BYTES,
-) -> Cpm2:
+) -> Imported:
     """Write the folder of a checkpoint and return a summary of it.
 
     Args:
@@ -65,7 +57,7 @@ def import_cpm2(
     sizes = read_sizes(shards.shapes, shards.count)
     special = _special(sizes, tokenizer, unscale=unscale)
     wanted = targets(sizes)
-    _check(shards, sizes)
+    _check(shards, sizes, wanted)
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
@@ -76,16 +68,16 @@ def import_cpm2(
 
     times = factor if unscale else lambda name: 1.0
     size = convert(shards, wanted, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
-    return Cpm2(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
+    return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 
-def _check(shards: Shards, sizes: Sizes) -> None:
+def _check(shards: Shards, sizes: Sizes, wanted: list[Target]) -> None:
     if sizes.inner % sizes.heads:
         raise UserError(
             f"attention has {sizes.inner} columns; expected a multiple of its {sizes.heads} heads."
         )
     aliases = dict.fromkeys(ALIASES, EMBEDDINGS)
-    shards.check(targets(sizes), model="T5", aliases=aliases, spare=[PROMPT])
+    shards.check(wanted, model="T5", aliases=aliases, spare=[PROMPT])
     if PROMPT in shards.shapes:
         shards.check_equal(PROMPT)
 

@@ -156,19 +156,15 @@ def _sizes(shards: Shards) -> Sizes:
         "transformer.block_position_embeddings",
     )
     for table in tables:
-        _check_positions(table, shards.shapes[table][0])
+        if (length := shards.shapes[table][0]) != POSITIONS:
+            why = "\nThe authors' code fills missing rows with random values; ptrun does not."
+            raise UserError(
+                f"{table}: {length} rows; expected {POSITIONS}.{why if length < POSITIONS else ''}"
+            )
     rows, width = shards.shapes[_WORDS]
     if width % HEAD_WIDTH:
         raise UserError(f"{_WORDS}: {width} columns; expected a multiple of {HEAD_WIDTH}.")
     return Sizes(rows * shards.count, width, layer_count(shards.shapes, "transformer.layers"))
-
-
-def _check_positions(table: str, rows: int) -> None:
-    if rows != POSITIONS:
-        why = "\nThe authors' code fills missing rows with random values; ptrun does not."
-        raise UserError(
-            f"{table}: {rows} rows; expected {POSITIONS}.{why if rows < POSITIONS else ''}"
-        )
 
 
 def _tokenizer(folder: Path | None, rows: int) -> Any:

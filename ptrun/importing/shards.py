@@ -124,7 +124,7 @@ class Shards:
 
     def _check_size(self, target: Target) -> None:
         word = self._files.word
-        expected, shape = list(target.held), list(self.shapes[target.source])
+        expected, shape = list(target.saved_shape), list(self.shapes[target.source])
         uneven = shape[0] % target.pieces if shape else 0
         if target.axis is not None and len(shape) == len(expected):
             shape[target.axis] *= self.count

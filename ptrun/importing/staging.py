@@ -32,7 +32,11 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        _check_room(out, nbytes)
+        free = shutil.disk_usage(out.parent).free
+        if free < nbytes + _SPARE_BYTES:
+            raise UserError(
+                f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
+            )
         folder.mkdir()
         yield folder
         folder.replace(out)
@@ -40,14 +44,6 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
         raise UserError(f"{out}: cannot be written ({error}).") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_room(out: Path, nbytes: int) -> None:
-    free = shutil.disk_usage(out.parent).free
-    if free < nbytes + _SPARE_BYTES:
-        raise UserError(
-            f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
-        )
 
 
 @contextmanager

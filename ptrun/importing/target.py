@@ -31,12 +31,12 @@ class Target:
     transposed: bool = False
 
     @property
-    def made(self) -> tuple[int, ...]:
+    def model_shape(self) -> tuple[int, ...]:
         """The shape in the model."""
         return self.shape[::-1] if self.transposed else self.shape
 
     @property
-    def held(self) -> tuple[int, ...]:
+    def saved_shape(self) -> tuple[int, ...]:
         """The shape in the checkpoint, all pieces together."""
         rows = self.shape[0] * (1 if self.piece is None else self.pieces)
         return (rows, *self.shape[1:])

@@ -92,26 +92,16 @@ def splits(
     rows = {}
     for split, size in zip(SPLITS, sizes, strict=True):
         draw = Draw(task, split)
-        drawn = _fill(draw, make, fields, size, seen)
+        drawn: list[Row] = []
+        while len(drawn) < size:
+            draw.turn = len(drawn)
+            more = make(draw)
+            texts = {str(more[0][field]) for field in fields}
+            if not texts & seen:
+                seen |= texts
+                drawn += more
+        del drawn[size:]
         if shuffled:
             draw.rng.shuffle(drawn)
         rows[split] = [{"id": f"{split}-{i}", **row} for i, row in enumerate(drawn)]
     return rows
-
-
-def _fill(
-    draw: Draw,
-    make: Callable[[Draw], list[Row]],
-    fields: tuple[str, ...],
-    size: int,
-    seen: set[str],
-) -> list[Row]:
-    rows: list[Row] = []
-    while len(rows) < size:
-        draw.turn = len(rows)
-        more = make(draw)
-        texts = {str(more[0][field]) for field in fields}
-        if not texts & seen:
-            seen |= texts
-            rows += more
-    return rows[:size]

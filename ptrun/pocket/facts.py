@@ -38,42 +38,6 @@ class Fact:
         return any(e.hidden for e in self.entities)
 
 
-# Facts of a relation for each subject: a number, or a chance below 1.
-PER_SUBJECT = {
-    "born_in": 1,
-    "lives_in": 1,
-    "has_job": 1,
-    "works_for": 0.5,
-    "studied_at": 0.6,
-    "teaches_at": 0.2,
-    "plays_for": 0.2,
-    "plays_instrument": 0.25,
-    "friend_of": 1,
-    "visited": 2,
-    "reviewed": 1,
-    "located_in": 1,
-    "near": 1,
-    "flows_through": 3,
-    "based_in": 1,
-    "sells": 1,
-    "supplies": 1,
-    "set_in": 1,
-    "praised": 4,
-    "beat": 4,
-}
-# Facts of a relation for each object: every book has one author, every film two actors.
-PER_OBJECT = {
-    "founded": 1,
-    "owns": 1,
-    "manages": 1,
-    "wrote": 1,
-    "directed": 1,
-    "recorded": 1,
-    "painted": 1,
-    "acted_in": 2,
-    "published": 1,
-    "capital_of": 1,
-}
 COUPLES = 80
 SAME_HALF = 0.3  # chance that both ends of a fact are open, or both reserved
 
@@ -90,11 +54,11 @@ def facts(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
 
 
 def _drawn(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
-    for relation, count in PER_SUBJECT.items():
+    for relation, count in table("world")["per_subject"].items():
         for subject in _repeated(relation, "subject", count, by_kind, rng):
             target = _partner(relation, "object", subject, by_kind, rng)
             yield detailed(relation, subject, target, rng)
-    for relation, count in PER_OBJECT.items():
+    for relation, count in table("world")["per_object"].items():
         for target in _repeated(relation, "object", count, by_kind, rng):
             subject = _partner(relation, "subject", target, by_kind, rng)
             yield detailed(relation, subject, target, rng)

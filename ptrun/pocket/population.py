@@ -5,22 +5,8 @@ from typing import Any
 
 from ptrun.pocket import naming
 from ptrun.pocket.entity import Entity
+from ptrun.pocket.lexicon import table
 
-COUNTS = {
-    "region": 16,
-    "river": 24,
-    "town": 100,
-    "person": 260,
-    "firm": 80,
-    "paper": 24,
-    "school": 30,
-    "club": 30,
-    "book": 60,
-    "song": 40,
-    "film": 40,
-    "play": 30,
-    "painting": 30,
-}
 RESERVED_SHARE = 0.4
 HIDDEN_SHARE = 0.15  # of the reserved entities
 TOWN_PATTERNS = ("{}",) * 7 + ("Port {}", "Upper {}", "New {}")
@@ -30,7 +16,7 @@ def entities(rng: random.Random) -> dict[str, tuple[Entity, ...]]:
     """Return every entity by kind; names are unique within a kind, never between kinds."""
     opened, kept = naming.pools(rng)
     by_kind: dict[str, tuple[Entity, ...]] = {}
-    for kind, count in COUNTS.items():
+    for kind, count in table("world")["entities"].items():
         reserved = round(count * RESERVED_SHARE)
         by_name: dict[str, Entity] = {}
         _add(by_name, kind, count - reserved, opened, by_kind, rng)

@@ -12,23 +12,11 @@ from typing import NamedTuple
 
 from ptrun.pocket.draw import Row
 from ptrun.pocket.entity import FAMILY_WORD, KIND_WORD, Entity
+from ptrun.pocket.lexicon import table
 from ptrun.pocket.phrase import WORKS
 from ptrun.pocket.world import world
 
-TEMPLATES = {
-    "born_in": "[X] was born in [Y] .",
-    "lives_in": "[X] lives in [Y] .",
-    "has_job": "[X] works as a [Y] .",
-    "plays_instrument": "[X] plays the [Y] .",
-    "child_of": "[X] is the [Y] of a friend .",
-    "parent_of": "[X] is the [Y] of a friend .",
-    "located_in": "[X] lies in [Y] .",
-    "near": "[X] is not far from [Y] .",
-    "based_in": "[X] is based in [Y] .",
-    "sells": "[X] sells [Y] .",
-    "set_in": "[X] is set in [Y] .",
-    "kind": "[X] is a sad [Y] .",
-}
+TEMPLATES: dict[str, str] = table("world")["probes"]
 ENDS = {"train": (0.0, 0.6), "validation": (0.6, 0.75), "test": (0.75, 1.0)}  # of the subjects
 
 

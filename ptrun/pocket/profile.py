@@ -6,27 +6,10 @@ from functools import cache
 from ptrun.pocket.cast import Cast
 from ptrun.pocket.entity import Entity
 from ptrun.pocket.facts import Fact
+from ptrun.pocket.lexicon import table
 from ptrun.pocket.phrase import Manner, state
 from ptrun.pocket.world import world
 
-# The relations in a text about each kind of entity, in this order.
-ORDER = {
-    "person": """born_in child_of has_job studied_at works_for teaches_at plays_for founded owns
-        manages wrote directed recorded painted acted_in married_to friend_of plays_instrument
-        lives_in visited reviewed""",
-    "town": "located_in capital_of flows_through near based_in born_in lives_in set_in visited",
-    "region": "capital_of located_in visited",
-    "river": "flows_through visited",
-    "firm": "founded based_in sells works_for supplies published owns manages",
-    "paper": "founded based_in works_for praised owns manages",
-    "school": "based_in manages studied_at teaches_at supplies",
-    "club": "founded based_in plays_for beat manages owns",
-    "book": "wrote set_in published praised reviewed",
-    "song": "recorded set_in published praised reviewed",
-    "film": "directed set_in acted_in praised reviewed",
-    "play": "wrote directed set_in acted_in praised reviewed",
-    "painting": "painted reviewed",
-}
 LONGEST = 7  # sentences
 PRONOUN_SHARE = 0.6
 CHAIN = 5  # sentences
@@ -69,7 +52,7 @@ def facts_about(entity: Entity) -> list[Fact]:
 
 
 def _chosen(entity: Entity, rng: random.Random) -> list[Fact]:
-    order = ORDER[entity.kind].split()
+    order = table("world")["order"][entity.kind].split()
     facts = facts_about(entity)
     picked = rng.sample(facts, min(len(facts), rng.randint(3, LONGEST)))
     return sorted(picked, key=lambda fact: order.index(fact.relation))

@@ -82,49 +82,37 @@ class Text:
         return Text(self.text + between + other.text, self.spans + moved)
 
 
-TOKEN = re.compile(r"\{(\w+)(?::(\w+))?\}|([\[\]|<>])")
+_TOKEN = re.compile(r"(\{\w+(?::\w+)?\}|[\[\]|<>])")
 
 
 @cache
 def parse(template: str) -> tuple[Part, ...]:
-    """Parse a template. Raises ValueError where brackets do not match."""
-    pieces: list[Part] = []
-    position = 0
-    for match in TOKEN.finditer(template):
-        if match.start() > position:
-            pieces.append(template[position : match.start()])
-        pieces.append(Slot(match[1], match[2] or "") if match[1] else f"\0{match[3]}")
-        position = match.end()
-    pieces.append(template[position:])
-    body, rest = _sequence(pieces, 0)
-    if rest != len(pieces):
+    """Parse a template. Raises ValueError if brackets do not match."""
+    branches: list[list[Part]] = [[]]
+    outer: list[tuple[str, list[list[Part]]]] = []  # open brackets, and the branches around them
+    for token in _TOKEN.split(template):
+        opened = outer[-1][0] if outer else ""
+        if token in ("[", "<"):
+            outer.append((token, branches))
+            branches = [[]]
+        elif opened + token in ("[]", "<>"):
+            inner = tuple(map(tuple, branches))
+            branches = outer.pop()[1]
+            branches[-1].append(Choice(inner) if token == "]" else Predicate(inner[0]))
+        elif opened + token == "[|":
+            branches.append([])
+        elif token in ("]", ">", "|"):
+            raise ValueError(f"unmatched bracket in template {template!r}")
+        elif token:
+            branches[-1].append(_slot(token) if token[0] == "{" else token)
+    if outer:
         raise ValueError(f"unmatched bracket in template {template!r}")
-    return body
+    return tuple(branches[0])
 
 
-def _sequence(pieces: list[Part], at: int) -> tuple[tuple[Part, ...], int]:
-    body: list[Part] = []
-    while at < len(pieces) and pieces[at] not in ("\0|", "\0]", "\0>"):
-        if pieces[at] == "\0[":
-            choice, at = _choice(pieces, at + 1)
-            body.append(choice)
-        elif pieces[at] == "\0<":
-            inner, at = _sequence(pieces, at + 1)
-            body.append(Predicate(inner))
-        elif pieces[at]:
-            body.append(pieces[at])
-        at += 1
-    return tuple(body), at
-
-
-def _choice(pieces: list[Part], at: int) -> tuple[Choice, int]:
-    branches = []
-    while True:
-        body, at = _sequence(pieces, at)
-        branches.append(body)
-        if at >= len(pieces) or pieces[at] != "\0|":
-            return Choice(tuple(branches)), at
-        at += 1
+def _slot(token: str) -> Slot:
+    role, _, form = token[1:-1].partition(":")
+    return Slot(role, form)
 
 
 def render(

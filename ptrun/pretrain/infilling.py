@@ -19,7 +19,6 @@ from torch.nn import functional
 from ptrun.backbone.infilling import both_ways
 from ptrun.pretrain.objective import IGNORED, Chance, Objective, Scored, generated, spans
 from ptrun.pretrain.rows import Batch, padded
-from ptrun.pretrain.vocabulary import Marks
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def at_least_one(gone: Tensor, batch: Batch, chance: Chance) -> Tensor:
 def blanked(ids: list[int], out: list[bool], chance: Chance) -> Blanked:
     """Return a row with its spans cut out and appended in random order."""
     marks = chance.marks
-    assert marks.mask is not None
+    assert marks.mask is not None and marks.piece is not None
     text: list[int] = []
     cut: list[tuple[int, list[int]]] = []  # places of the blanks, and their words
     for word, hidden, before in zip(ids, out, [False, *out], strict=False):
@@ -73,11 +72,7 @@ def blanked(ids: list[int], out: list[bool], chance: Chance) -> Blanked:
             cut.append((len(text), [word]))
             text.append(marks.mask)
     order = torch.randperm(len(cut), generator=chance.dice).tolist()
-    return _written(text, [cut[i] for i in order], marks)
-
-
-def _written(text: list[int], cut: list[tuple[int, list[int]]], marks: Marks) -> Blanked:
-    assert marks.piece is not None
+    cut = [cut[i] for i in order]
     begin, end = marks.piece
     return Blanked(
         text,

@@ -63,13 +63,19 @@ def masked(model: Any, batch: Batch, chance: Chance) -> Scored:
     fate, other = chance.below(batch.ids), chance.words_like(batch.ids)
     shown = torch.where(batch.chosen & (fate < 0.8), chance.marks.mask, batch.ids)
     shown = torch.where(batch.chosen & (fate > 0.9), other, shown)
+    return top1(_predictions(model, shown, batch), batch.ids[batch.chosen])
+
+
+def _predictions(model: Any, shown: Tensor, batch: Batch) -> Tensor:
+    """Return the logits of a masked model for the chosen tokens `[K, words]`."""
     hidden = model.base_model(
         input_ids=shown,
         attention_mask=batch.mask,
         token_type_ids=batch.types,
         position_ids=batch.positions,
     ).last_hidden_state
-    return top1(model.cls(hidden[batch.chosen]), batch.ids[batch.chosen])
+    logits: Tensor = model.cls(hidden[batch.chosen])
+    return logits
 
 
 def replaced(generator: nn.Module, unseen: float) -> Objective:
@@ -92,13 +98,8 @@ def _replace(generator: Any, unseen: float, batch: Batch, chance: Chance) -> Ten
     """Return ids with the chosen words drawn from the generator's predictions."""
     assert chance.marks.mask is not None
     dark = (chance.below(batch.ids) < unseen) & chance.ordinary(batch.ids)
-    hidden = generator.base_model(
-        input_ids=torch.where(batch.chosen | dark, chance.marks.mask, batch.ids),
-        attention_mask=batch.mask,
-        token_type_ids=batch.types,
-        position_ids=batch.positions,
-    ).last_hidden_state
-    logits = generator.cls(hidden[batch.chosen]).float()
+    seen = torch.where(batch.chosen | dark, chance.marks.mask, batch.ids)
+    logits = _predictions(generator, seen, batch).float()
     noise = -torch.log(-torch.log(chance.below(logits).clamp(1e-9, 1 - 1e-7)))  # Gumbel
     shown = batch.ids.clone()
     shown[batch.chosen] = (logits + noise).argmax(-1)
