@@ -74,6 +74,7 @@ def _read(file: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        return load_file(file)
+        tensors: dict[str, Tensor] = load_file(file)
     except SafetensorError as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
+    return tensors

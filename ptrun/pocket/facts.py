@@ -56,12 +56,12 @@ def facts(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
 def _drawn(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
     for relation, count in table("world")["per_subject"].items():
         for subject in _repeated(relation, "subject", count, by_kind, rng):
-            target = _partner(relation, "object", subject, by_kind, rng)
-            yield detailed(relation, subject, target, rng)
+            partner = _partner(relation, "object", subject, by_kind, rng)
+            yield detailed(relation, subject, partner, rng)
     for relation, count in table("world")["per_object"].items():
         for target in _repeated(relation, "object", count, by_kind, rng):
-            subject = _partner(relation, "subject", target, by_kind, rng)
-            yield detailed(relation, subject, target, rng)
+            partner = _partner(relation, "subject", target, by_kind, rng)
+            yield detailed(relation, partner, target, rng)
     yield from _families(by_kind["person"], rng)
 
 

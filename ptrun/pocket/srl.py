@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ptrun.pocket.draw import Draw, Row
 from ptrun.pocket.lexicon import items, table
 from ptrun.pocket.phrase import word
-from ptrun.pocket.tagging import WORD
 from ptrun.pocket.template import Filler, Slot, render
+from ptrun.pocket.vocabulary import WORD
 
 KINDS = {"thing": 50, "person": 20, "work": 15, "give": 15}  # what verbs act on, a share of each
 TWO = 0.35  # share of sentences with two predicates
