@@ -47,7 +47,7 @@ def write_rank(folder: Path, sizes: Sizes, rank: int, ranks: int) -> None:
 
     state = {}
     for target in targets(sizes):
-        shape = list(target.held)
+        shape = list(target.saved_shape)
         if target.axis is not None:
             shape[target.axis] //= ranks
         if target.source not in state:

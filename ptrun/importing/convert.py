@@ -1,14 +1,14 @@
-"""From a checkpoint's tensors to a folder of safetensors, one tensor in memory at a time.
+"""Conversion of a checkpoint to a folder of safetensors, one tensor in memory at a time.
 
-The checkpoint is mapped where it can be, so memory stays far below the model's size. The folder
-appears whole or not at all.
+Files are memory-mapped if their format allows it, so memory stays far below the model's size. The
+folder appears complete or not at all.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,35 +23,22 @@ Dtype = Literal["fp16", "bf16", "fp32"]
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-class Sizes(Protocol):
-    """What is told of any model."""
-
-    @property
-    def layers(self) -> str:
-        """How many layers, stack by stack."""
-
-    @property
-    def vocab(self) -> int:
-        """Rows of the embeddings."""
-
-
 @dataclass(frozen=True)
 class Imported:
-    """What an import wrote; `notes` are what its line says besides sizes."""
+    """The result of an import; `notes` are added to its line."""
 
     folder: Path
-    sizes: Any  # a format's own `Sizes`
+    sizes: Any  # the `Sizes` of the format, with `layers` and `vocab`
     parameters: int
     nbytes: int
     notes: tuple[str, ...] = ()
 
     def line(self) -> str:
-        """Return what is told of it."""
-        sizes: Sizes = self.sizes
+        """Return the line that the command prints."""
         facts = [
             f"{self.folder}: {self.parameters:,} parameters",
-            f"{sizes.layers} layers",
-            f"vocabulary {sizes.vocab:,}",
+            f"{self.sizes.layers} layers",
+            f"vocabulary {self.sizes.vocab:,}",
             f"{self.nbytes / 1e9:.2f} GB",
             *self.notes,
         ]
@@ -68,19 +55,19 @@ def convert(
     times: Callable[[str], float] = lambda name: 1.0,
     file_bytes: int = FILE_BYTES,
 ) -> tuple[int, int]:
-    """Write a model's folder; return its parameters and their bytes.
+    """Write the folder of a model; return its number of parameters and their bytes.
 
     Args:
-        shards: the checkpoint, checked.
-        wanted: the model's tensors, in order.
-        out: the folder, new or empty.
-        finish: writes everything else into a folder, given the first tensor's type by name.
-        dtype: of the tensors; the checkpoint's own by default.
-        times: what a tensor is multiplied with, by its name.
-        file_bytes: size of a file, at most.
+        shards: the checkpoint, already checked.
+        wanted: the tensors of the model, in order.
+        out: a new or empty folder.
+        finish: writes the other files into a folder; its second argument is the dtype's name.
+        dtype: dtype of the tensors; defaults to the checkpoint's.
+        times: the factor of a tensor, by its name.
+        file_bytes: most bytes of a file.
 
     Raises:
-        UserError: a value does not fit the dtype, or the disk is too full. Nothing is left then.
+        UserError: a value does not fit the dtype, or the disk is too full. Nothing is written then.
     """
     entries = {target: _entry(shards, target, dtype) for target in wanted}
     by_name = {entry.name: target for target, entry in entries.items()}
@@ -98,18 +85,18 @@ def convert(
 
 
 def converted(tensor: Tensor, entry: Entry, times: float) -> Tensor:
-    """Return a tensor scaled and in its dtype; the very tensor where nothing changes.
+    """Return a tensor scaled and cast; the same tensor if nothing changes.
 
     Raises:
-        UserError: a value is beyond what fp16 holds.
+        UserError: a value exceeds the range of fp16.
     """
     if times == 1.0 and tensor.dtype == entry.dtype:
         return tensor
     exact = torch.promote_types(tensor.dtype, torch.float32)
-    made = (tensor.to(exact) * times if times != 1.0 else tensor).to(entry.dtype)
-    if entry.dtype == torch.float16 and not bool(made.isfinite().all()):
-        raise UserError(f"{entry.name}: values beyond what fp16 holds; add --dtype bf16.")
-    return made
+    cast = (tensor.to(exact) * times if times != 1.0 else tensor).to(entry.dtype)
+    if entry.dtype == torch.float16 and not bool(cast.isfinite().all()):
+        raise UserError(f"{entry.name}: a value exceeds the range of fp16; add --dtype bf16.")
+    return cast
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
@@ -118,7 +105,9 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _entry(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
-    own = shards.dtypes[target.source]
-    if own not in NAMES:
-        raise UserError(f"{target.source}: {own} is not a type of weights.")
-    return Entry(target.name, target.made, DTYPES[dtype] if dtype else own)
+    saved = shards.dtypes[target.source]
+    if saved not in NAMES:
+        raise UserError(
+            f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
+        )
+    return Entry(target.name, target.model_shape, DTYPES[dtype] if dtype else saved)

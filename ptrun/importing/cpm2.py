@@ -1,7 +1,4 @@
-"""Turns Megatron shards of CPM-2, or of PPT's T5, into a model folder of transformers.
-
-ptrun import cpm2 SHARDS --out DIR
-"""
+"""Import of CPM-2, or of PPT's T5, from Megatron shards: `ptrun import cpm2 SHARDS --out DIR`."""
 
 from pathlib import Path
 
@@ -26,18 +23,10 @@ from ptrun.importing.cpm2_sizes import (
 from ptrun.importing.rank_files import RankFiles
 from ptrun.importing.shards import Shards
 from ptrun.importing.staging import check_new
+from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES, Entry, write_file
 
 PROMPT_FILE, PROMPT_NAME = "prompt.safetensors", "prompt"
-
-
-class Cpm2(Imported):
-    """A folder of CPM-2, or of PPT's T5."""
-
-    @property
-    def has_prompt(self) -> bool:
-        """Whether a trained prompt was in the shards, and is in the folder."""
-        return (self.folder / PROMPT_FILE).is_file()
 
 
 def import_cpm2(
@@ -48,27 +37,27 @@ def import_cpm2(
     dtype: Dtype | None = None,
     tokenizer: Path | None = None,
     file_bytes: int = FILE_BYTES,
-) -> Cpm2:
-    """Write the folder of a checkpoint and say what is in it.
+) -> Imported:
+    """Write the folder of a checkpoint and return a summary of it.
 
     Args:
         source: the shards: a folder with `latest_checkpointed_iteration.txt`, or mp_rank files.
-        out: the folder to write, new or empty. A trained prompt goes to its prompt.safetensors.
+        out: a new or empty folder. A trained prompt goes to its prompt.safetensors.
         unscale: undo the division by 100 of PPT's converted T5 shards.
-        dtype: of the tensors; the checkpoint's own by default.
-        tokenizer: CPM-2's vocab.txt, to be copied along.
-        file_bytes: size of a file, at most.
+        dtype: dtype of the tensors; defaults to the checkpoint's.
+        tokenizer: CPM-2's vocab.txt, copied into the folder.
+        file_bytes: most bytes of a file.
 
     Raises:
-        UserError: the shards are incomplete or do not agree, a value does not fit the dtype, `out`
-            is not empty, or the disk is too full. Nothing is left in `out` then.
+        UserError: the shards are incomplete or differ, a value does not fit the dtype, `out` is not
+            empty, or the disk is too full. Nothing is written to `out` then.
     """
     check_new(out)
     shards = Shards(RankFiles(source))
     sizes = read_sizes(shards.shapes, shards.count)
     special = _special(sizes, tokenizer, unscale=unscale)
     wanted = targets(sizes)
-    _check(shards, sizes)
+    _check(shards, sizes, wanted)
 
     def finish(folder: Path, kind: str) -> None:
         if PROMPT in shards.shapes:
@@ -78,25 +67,27 @@ def import_cpm2(
         write_config(folder, model_config(sizes, special, kind))
 
     times = factor if unscale else lambda name: 1.0
-    made = convert(shards, wanted, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
-    return Cpm2(out, sizes, *made, notes=("a prompt",) if PROMPT in shards.shapes else ())
+    size = convert(shards, wanted, out, finish, dtype=dtype, times=times, file_bytes=file_bytes)
+    return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 
-def _check(shards: Shards, sizes: Sizes) -> None:
+def _check(shards: Shards, sizes: Sizes, wanted: list[Target]) -> None:
     if sizes.inner % sizes.heads:
-        raise UserError(f"{sizes.heads} heads do not share {sizes.inner} columns.")
+        raise UserError(
+            f"attention has {sizes.inner} columns; expected a multiple of its {sizes.heads} heads."
+        )
     aliases = dict.fromkeys(ALIASES, EMBEDDINGS)
-    shards.check(targets(sizes), model="T5", aliases=aliases, spare=[PROMPT])
+    shards.check(wanted, model="T5", aliases=aliases, spare=[PROMPT])
     if PROMPT in shards.shapes:
         shards.check_equal(PROMPT)
 
 
 def _special(sizes: Sizes, tokenizer: Path | None, *, unscale: bool) -> SpecialIds:
-    """Return the special ids, from the vocabulary where one is given."""
+    """Return the special ids, from the vocabulary file if there is one."""
     if unscale and sizes.vocab in CPM2_ROWS:
         raise UserError(
-            f"--unscale: {sizes.vocab} rows are CPM-2's vocabulary, and CPM-2 was never scaled;\n"
-            "leave --unscale out. It is for PPT's converted T5 shards."
+            f"--unscale: {sizes.vocab} rows are CPM-2's vocabulary, and CPM-2 was never scaled.\n"
+            "Use --unscale only for PPT's converted T5 shards."
         )
     if tokenizer is None:
         return special_ids(sizes.vocab, t5=unscale)
@@ -110,5 +101,5 @@ def _special(sizes: Sizes, tokenizer: Path | None, *, unscale: bool) -> SpecialI
 
 def _write_prompt(folder: Path, prompt: Tensor, *, unscale: bool) -> None:
     entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
-    times = UNIT if unscale else 1.0  # a prompt stands among the embeddings
+    times = UNIT if unscale else 1.0  # a prompt is scaled like the embeddings
     write_file(folder / PROMPT_FILE, [entry], lambda _: converted(prompt, entry, times))

@@ -1,11 +1,10 @@
-"""The sizes of a CPM-2 checkpoint, read from its tensors, and the config.json they make."""
+"""The sizes of a CPM-2 checkpoint, read from its tensors, and their config.json."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptrun.errors import UserError
+from ptrun.importing.shards import check_matrices, layer_count
 
 EMBEDDINGS, PROMPT = "word_embeds.weight", "encoder.prompt_embeds.weight"
 ALIASES = ("encoder.word_embeds.weight", "decoder.word_embeds.weight")
@@ -40,13 +39,13 @@ class Sizes:
 
     @property
     def layers(self) -> str:
-        """How many layers, encoder first."""
+        """Number of layers: encoder+decoder."""
         return f"{self.encoder_layers}+{self.decoder_layers}"
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The ids a configuration names."""
+    """The special token ids of a configuration."""
 
     pad: int
     eos: int
@@ -57,14 +56,14 @@ def read_sizes(shapes: Shapes, ranks: int) -> Sizes:
     """Return the sizes of a model, from the shapes of one rank's tensors.
 
     Raises:
-        UserError: a matrix that tells them is missing.
+        UserError: one of the matrices is missing.
     """
-    needed = (EMBEDDINGS, _BIAS, _PROJECT, _FEED_FORWARD)
-    if absent := [name for name in needed if len(shapes.get(name, ())) != 2]:
-        raise UserError(
-            f"these are not CPM-2 shards: no matrix {absent[0]}.\n"
-            "Expected the layout of CPM-2 and PPT: encoder.blocks.*, decoder.blocks.*, word_embeds."
-        )
+    check_matrices(
+        shapes,
+        (EMBEDDINGS, _BIAS, _PROJECT, _FEED_FORWARD),
+        "these are not CPM-2 shards",
+        "the layout of CPM-2 and PPT: encoder.blocks.*, decoder.blocks.*, word_embeds",
+    )
     (rows, d_model), (buckets, heads) = shapes[EMBEDDINGS], shapes[_BIAS]
     return Sizes(
         vocab=rows * ranks,
@@ -73,13 +72,13 @@ def read_sizes(shapes: Shapes, ranks: int) -> Sizes:
         d_ff=shapes[_FEED_FORWARD][0] * ranks,
         heads=heads * ranks,
         buckets=buckets,
-        encoder_layers=_layers("encoder", shapes),
-        decoder_layers=_layers("decoder", shapes),
+        encoder_layers=layer_count(shapes, "encoder.blocks"),
+        decoder_layers=layer_count(shapes, "decoder.blocks"),
     )
 
 
 def special_ids(rows: int, *, t5: bool) -> SpecialIds:
-    """Return the special ids of the vocabularies these shards come with, known by their size."""
+    """Return the special ids of a vocabulary, which its size identifies."""
     if t5 or rows in T5_ROWS:
         return SpecialIds(pad=0, eos=1, start=0)
     return SpecialIds(pad=5, eos=8 if rows == CPM2_ROWS[1] else 7, start=1)
@@ -103,7 +102,7 @@ def model_config(sizes: Sizes, special: SpecialIds, dtype: str) -> dict[str, Any
         "dropout_rate": 0.0,
         "layer_norm_epsilon": 1e-6,
         "feed_forward_proj": "gated-gelu",
-        # transformers 5 reads it as "do not scale what goes into lm_head", and ties by values.
+        # transformers 5 reads it as "do not scale the input of lm_head", and ties by values.
         "tie_word_embeddings": False,
         "is_encoder_decoder": True,
         "use_cache": True,
@@ -111,8 +110,3 @@ def model_config(sizes: Sizes, special: SpecialIds, dtype: str) -> dict[str, Any
         "eos_token_id": special.eos,
         "decoder_start_token_id": special.start,
     }
-
-
-def _layers(stack: str, names: Iterable[str]) -> int:
-    found = (re.match(rf"{stack}\.blocks\.(\d+)\.", name) for name in names)
-    return 1 + max((int(match[1]) for match in found if match), default=-1)

@@ -1,12 +1,9 @@
-"""Turns a checkpoint of GLM-2B or GLM-10B into a model folder: a GPT-2 with block positions.
+"""Import of GLM-2B or GLM-10B as a GPT-2 with block positions: `ptrun import glm SOURCE --out DIR`.
 
-    ptrun import glm SOURCE --out DIR
-
-Names and merging follow the authors' code (THUDM/GLM: model/modeling_glm.py, change_mp.py); sizes
-of heads do not stand in a checkpoint, they are 64 wide in all of them.
+Names and merging follow the authors' code (THUDM/GLM: model/modeling_glm.py, change_mp.py). A
+checkpoint does not store the width of a head; it is 64 in all released models.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from ptrun.importing.byte_pairs import read_byte_pairs
 from ptrun.importing.convert import Dtype, Imported, convert, write_config
 from ptrun.importing.hub_files import HubFiles, is_snapshot
 from ptrun.importing.rank_files import RankFiles
-from ptrun.importing.shards import Files, Shards
+from ptrun.importing.shards import Files, Shards, check_matrices, layer_count
 from ptrun.importing.staging import check_new
 from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES
@@ -44,12 +41,7 @@ class Sizes:
 
     vocab: int
     width: int
-    n_layer: int
-
-    @property
-    def layers(self) -> str:
-        """How many layers."""
-        return str(self.n_layer)
+    layers: int
 
 
 def import_glm(
@@ -60,36 +52,38 @@ def import_glm(
     tokenizer: Path | None = None,
     file_bytes: int = FILE_BYTES,
 ) -> Imported:
-    """Write the folder of a checkpoint and say what is in it.
+    """Write the folder of a checkpoint and return a summary of it.
 
     Args:
-        source: the authors' folder of mp_rank files, or with the file that names it; or a local
-            snapshot of the hub's repository.
-        out: the folder to write, new or empty.
-        dtype: of the tensors; the checkpoint's own by default.
+        source: the authors' folder of mp_rank files, or the folder above it; or a local snapshot
+            of the hub's repository.
+        out: a new or empty folder.
+        dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: folder with GPT-2's tokenizer.
-        file_bytes: size of a file, at most.
+        file_bytes: most bytes of a file.
 
     Raises:
-        UserError: the checkpoint is incomplete, its ranks do not agree, it is not a GLM, a value
-            does not fit the dtype, `out` is not empty, or the disk is too full. Nothing is left in
-            `out` then.
+        UserError: the checkpoint is incomplete, its ranks differ, it is not a GLM, a value does not
+            fit the dtype, `out` is not empty, or the disk is too full. Nothing is written to `out`
+            then.
     """
     check_new(out)
     shards = Shards(_files(source))
     sizes = _sizes(shards)
-    made = _tokenizer(tokenizer, sizes.vocab)
-    wanted, stray = targets(sizes), _stray(shards)
+    words = _tokenizer(tokenizer, sizes.vocab)
+    stray = sorted(name for name in shards.shapes if name.startswith(_STRAY))
+    wanted = targets(sizes)
     shards.check(wanted, model="GLM", spare=stray)
 
     def finish(folder: Path, kind: str) -> None:
-        if made is not None:
-            write(made, folder)
-        ids = (made.token_to_id(END), made.token_to_id(START_OF_PIECE)) if made else None
-        write_config(folder, model_config(sizes, kind, *(ids or (GPT2_END, GPT2_START))))
+        ids = GPT2_END, GPT2_START
+        if words is not None:
+            write(words, folder)
+            ids = words.token_to_id(END), words.token_to_id(START_OF_PIECE)
+        write_config(folder, model_config(sizes, kind, *ids))
 
-    written = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
-    return Imported(out, sizes, *written, notes=tuple(_notes(stray, has_tokenizer=bool(made))))
+    size = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
+    return Imported(out, sizes, *size, notes=tuple(_notes(stray, has_tokenizer=bool(words))))
 
 
 def targets(sizes: Sizes) -> list[Target]:
@@ -99,7 +93,7 @@ def targets(sizes: Sizes) -> list[Target]:
         Target(f"transformer.{ours}.weight", f"transformer.{theirs}.weight", (POSITIONS, width))
         for ours, theirs in _TABLES.items()
     )
-    layers = (target for i in range(sizes.n_layer) for target in _layer(i, width))
+    layers = (target for i in range(sizes.layers) for target in _layer(i, width))
     last = _pair("transformer.ln_f", "transformer.final_layernorm", (width,), None, 1)
     words = Target("transformer.wte.weight", _WORDS, (sizes.vocab, width), 0)
     return [words, *tables, *layers, *last]
@@ -114,7 +108,7 @@ def model_config(sizes: Sizes, dtype: str, end: int, start: int) -> dict[str, An
         "vocab_size": sizes.vocab,
         "n_positions": POSITIONS,
         "n_embd": sizes.width,
-        "n_layer": sizes.n_layer,
+        "n_layer": sizes.layers,
         "n_head": sizes.width // HEAD_WIDTH,
         "activation_function": "gelu_new",
         "layer_norm_epsilon": 1e-5,
@@ -139,10 +133,10 @@ def _layer(i: int, width: int) -> Iterator[Target]:
 def _pair(
     ours: str, theirs: str, shape: tuple[int, ...], axis: int | None, pieces: int
 ) -> Iterator[Target]:
-    """Yield weight and bias; a bias is split where the rows of its weight are."""
-    turned = len(shape) == 2  # GPT-2's Conv1D holds input by output
+    """Yield weight and bias; a bias is split if the rows of its weight are."""
+    transposed = len(shape) == 2  # GPT-2's Conv1D holds input by output
     names = f"{ours}.weight", f"{theirs}.weight"
-    yield Target(*names, shape, axis, pieces, transposed=turned)
+    yield Target(*names, shape, axis, pieces, transposed=transposed)
     split = axis if axis == 0 else None
     yield Target(f"{ours}.bias", f"{theirs}.bias", shape[:1], split, pieces)
 
@@ -154,56 +148,46 @@ def _files(source: Path) -> Files:
 
 def _sizes(shards: Shards) -> Sizes:
     tables = [f"transformer.{theirs}.weight" for theirs in _TABLES.values()]
-    if absent := [n for n in (_WORDS, *tables) if len(shards.shapes.get(n, ())) != 2]:
-        raise UserError(
-            f"this is not a GLM checkpoint: no matrix {absent[0]}.\nExpected the authors' layout: "
-            "word_embeddings, transformer.layers.*, transformer.block_position_embeddings."
-        )
+    check_matrices(
+        shards.shapes,
+        (_WORDS, *tables),
+        "this is not a GLM checkpoint",
+        "the authors' layout: word_embeddings, transformer.layers.*, "
+        "transformer.block_position_embeddings",
+    )
     for table in tables:
-        _check_positions(table, shards.shapes[table][0])
+        if (length := shards.shapes[table][0]) != POSITIONS:
+            why = "\nThe authors' code fills missing rows with random values; ptrun does not."
+            raise UserError(
+                f"{table}: {length} rows; expected {POSITIONS}.{why if length < POSITIONS else ''}"
+            )
     rows, width = shards.shapes[_WORDS]
     if width % HEAD_WIDTH:
-        raise UserError(f"{_WORDS}: {width} columns are not heads of {HEAD_WIDTH}, GLM's size.")
-    found = (re.match(r"transformer\.layers\.(\d+)\.", name) for name in shards.shapes)
-    return Sizes(rows * shards.count, width, 1 + max((int(m[1]) for m in found if m), default=-1))
-
-
-def _check_positions(table: str, rows: int) -> None:
-    if rows != POSITIONS:
-        why = "\nThe authors' code fills missing rows with random values; we make none up."
-        raise UserError(
-            f"{table}: {rows} rows; expected {POSITIONS}.{why if rows < POSITIONS else ''}"
-        )
+        raise UserError(f"{_WORDS}: {width} columns; expected a multiple of {HEAD_WIDTH}.")
+    return Sizes(rows * shards.count, width, layer_count(shards.shapes, "transformer.layers"))
 
 
 def _tokenizer(folder: Path | None, rows: int) -> Any:
-    """Return GLM's tokenizer from GPT-2's files, None without them."""
-    known = rows > GPT2_END + len(SPECIAL)
+    """Return GLM's tokenizer from GPT-2's files, or None without a folder."""
+    is_gpt2 = rows > GPT2_END + len(SPECIAL)
+    if folder is None and not is_gpt2:
+        raise UserError(
+            f"{_WORDS}: {rows} rows; GLM-2B and GLM-10B have 50304, for GPT-2's vocabulary.\n"
+            "Chinese and BERT vocabularies are not supported. For a smaller byte-level BPE add "
+            "--tokenizer FOLDER."
+        )
     if folder is None:
-        if not known:
-            raise UserError(
-                f"{_WORDS}: {rows} rows, but GLM-2B and GLM-10B have 50304, for GPT-2's "
-                "vocabulary.\nOther vocabularies (Chinese, BERT's) are not GPT-2's; "
-                "for a smaller one of its kind add --tokenizer FOLDER."
-            )
         return None
-    made = read_byte_pairs(folder).made()
-    add_special(made)
-    end, start, size = (
-        made.token_to_id(END),
-        made.token_to_id(START_OF_PIECE),
-        len(made.get_vocab()),
-    )
-    if size > rows or (known and (end, start) != (GPT2_END, GPT2_START)):
+    words = read_byte_pairs(folder).tokenizer()
+    add_special(words)
+    end, size = words.token_to_id(END), len(words.get_vocab())
+    is_whole = (end, words.token_to_id(START_OF_PIECE)) == (GPT2_END, GPT2_START)
+    if size > rows or (is_gpt2 and not is_whole):
         raise UserError(
             f"--tokenizer {folder}: {END} is {end} of {size:,} entries with GLM's special tokens, "
-            f"but the model has {rows} rows;\nexpected GPT-2's files, where it is {GPT2_END}."
+            f"but the model has {rows} rows.\nUse GPT-2's files, where {END} is {GPT2_END}."
         )
-    return made
-
-
-def _stray(shards: Shards) -> list[str]:
-    return sorted(name for name in shards.shapes if name.startswith(_STRAY))
+    return words
 
 
 def _notes(stray: list[str], *, has_tokenizer: bool) -> Iterator[str]:

@@ -12,41 +12,41 @@ _PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 
 
 class HubFiles:
-    """A snapshot, whole: its files' tensors together are the one part.
+    """A snapshot; the tensors of all files make a single part.
 
     Args:
-        source: the folder; safetensors come before pickled tensors where it has both.
-        prefix: what some names begin with; it is taken away.
+        source: the folder; safetensors are preferred to pickled tensors.
+        prefix: a prefix that is removed from the names.
 
     Raises:
-        UserError: no such files there, or one that the index names is missing.
+        UserError: the folder has no such files, or lacks one that the index names.
     """
 
     word = "part"
 
     def __init__(self, source: Path, prefix: str = ""):
         self.files = _find(source)
-        self.mapped = all(_is_mapped(file) for file in self.files)
+        self.mapped = all(map(is_mapped, self.files))
         self._prefix = prefix
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the one part.
+        """Return the single part.
 
         Raises:
-            UserError: a file cannot be opened, or a tensor is there twice.
+            UserError: a file cannot be opened, or a tensor occurs twice.
         """
         whole: dict[str, Tensor] = {}
         for file in self.files:
             for name, tensor in _read(file).items():
                 bare = name.removeprefix(self._prefix)
                 if bare in whole:
-                    raise UserError(f"{file}: {name} is there twice.")
+                    raise UserError(f"{file}: tensor {name} occurs twice in the snapshot.")
                 whole[bare] = tensor
         return [whole]
 
 
 def is_snapshot(source: Path) -> bool:
-    """Tell whether a folder holds such files."""
+    """Return whether a folder holds such files."""
     return any(file.is_file() for pattern in _PATTERNS for file in source.glob(pattern))
 
 
@@ -55,31 +55,26 @@ def _find(source: Path) -> list[Path]:
     files = sorted(source.glob(pattern))
     named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
     if absent := sorted(named - {file.name for file in files}):
-        raise UserError(f"{source}: {', '.join(absent)} missing; its index names them.")
+        raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")
     return [file for file in files if file.name in named] if named else files
 
 
 def _named(index: Path) -> set[str]:
-    """Return the files an index names."""
     try:
         return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index}: not an index of weights; download it again.") from error
 
 
-def _is_mapped(file: Path) -> bool:
-    return file.suffix == ".safetensors" or is_mapped(file)
-
-
 def _read(file: Path) -> dict[str, Tensor]:
     if file.suffix != ".safetensors":
-        held: dict[str, Tensor] = open_file(file)
-        return held
+        pickled: dict[str, Tensor] = open_file(file)
+        return pickled
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        read: dict[str, Tensor] = load_file(file)
+        tensors: dict[str, Tensor] = load_file(file)
     except SafetensorError as error:
         raise UserError(f"{file}: damaged or cut short; copy or download it again.") from error
-    return read
+    return tensors

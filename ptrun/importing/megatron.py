@@ -1,12 +1,9 @@
-"""Turns fairseq's Megatron-11B, in parts or merged, into a model folder: XGLM's tensors.
+"""Import of fairseq's Megatron-11B, in parts or merged: `ptrun import megatron SOURCE --out DIR`.
 
-    ptrun import megatron SOURCE --out DIR
-
-Whether there is a norm after the last layer depends on the file: the released one has, as far as is
-known, none, while fairseq's code has one by default. So its tensors decide, and the line says it.
+The folder has XGLM's tensors. fairseq's code has a norm after the last layer by default, but the
+released file probably has none. So the tensors decide, and the printed line reports it.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +14,7 @@ from ptrun.importing.convert import Dtype, Imported, convert, write_config
 from ptrun.importing.megatron_args import check_sizes, settings
 from ptrun.importing.megatron_tokenizer import read_tokenizer, write_tokenizer
 from ptrun.importing.part_files import PartFiles
-from ptrun.importing.shards import Shards
+from ptrun.importing.shards import Shards, check_matrices, layer_count
 from ptrun.importing.staging import check_new
 from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES
@@ -35,13 +32,8 @@ class Sizes:
     vocab: int
     width: int
     inner: int
-    n_layer: int
+    layers: int
     final_norm: bool
-
-    @property
-    def layers(self) -> str:
-        """How many layers."""
-        return str(self.n_layer)
 
 
 def import_megatron(
@@ -52,47 +44,48 @@ def import_megatron(
     tokenizer: Path | None = None,
     file_bytes: int = FILE_BYTES,
 ) -> Imported:
-    """Write the folder of a checkpoint and say what is in it.
+    """Write the folder of a checkpoint and return a summary of it.
 
     Args:
         source: folder with model-model_part-*.pt, or model.pt if merged, and dict.txt.
-        out: the folder to write, new or empty.
-        dtype: of the tensors; the checkpoint's own by default.
+        out: a new or empty folder.
+        dtype: dtype of the tensors; defaults to the checkpoint's.
         tokenizer: folder with GPT-2's tokenizer, or RoBERTa's.
-        file_bytes: size of a file, at most.
+        file_bytes: most bytes of a file.
 
     Raises:
-        UserError: the checkpoint is incomplete, its parts do not agree, we do not host such a
-            model, a value does not fit the dtype, `out` is not empty, or the disk is too full.
-            Nothing is left in `out` then.
+        UserError: the checkpoint is incomplete, its parts differ, such a model is not supported, a
+            value does not fit the dtype, `out` is not empty, or the disk is too full. Nothing is
+            written to `out` then.
     """
     check_new(out)
     files = PartFiles(source)
     shards = Shards(files)
     sizes = _sizes(shards)
-    known = _settings(files, sizes)
+    saved = _settings(files, sizes)
     pairs = read_tokenizer(tokenizer, source, sizes.vocab) if tokenizer else None
     wanted = targets(sizes)
-    _check(shards, wanted)
+    tied = {_OUTPUT: _WORDS} if _OUTPUT in shards.shapes else {}
+    shards.check(wanted, model="Megatron-11B", aliases=tied, spare=_SPARE)
 
     def finish(folder: Path, kind: str) -> None:
         if pairs is not None:
             write_tokenizer(pairs, folder)
-        write_config(folder, model_config(sizes, kind, known))
+        write_config(folder, model_config(sizes, kind, saved))
 
-    written = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
-    return Imported(out, sizes, *written, notes=tuple(_notes(sizes, has_tokenizer=bool(pairs))))
+    size = convert(shards, wanted, out, finish, dtype=dtype, file_bytes=file_bytes)
+    return Imported(out, sizes, *size, notes=tuple(_notes(sizes, has_tokenizer=bool(pairs))))
 
 
 def targets(sizes: Sizes) -> list[Target]:
     """Return all tensors of the model, under the names of `XGLMForCausalLM`."""
     words = _target("embed_tokens.weight", (sizes.vocab, sizes.width), 0)
-    layers = (target for i in range(sizes.n_layer) for target in _layer(f"layers.{i}", sizes))
+    layers = (target for i in range(sizes.layers) for target in _layer(f"layers.{i}", sizes))
     return [words, *layers, *(_norm("layer_norm", sizes) if sizes.final_norm else ())]
 
 
-def model_config(sizes: Sizes, dtype: str, known: dict[str, Any]) -> dict[str, Any]:
-    """Return the config.json of `MegatronLM`; `known` are the settings of the checkpoint."""
+def model_config(sizes: Sizes, dtype: str, saved: dict[str, Any]) -> dict[str, Any]:
+    """Return the config.json of `MegatronLM`; `saved` are the settings of the checkpoint."""
     return {
         "architectures": ["MegatronLM"],
         "model_type": "megatron",
@@ -100,8 +93,8 @@ def model_config(sizes: Sizes, dtype: str, known: dict[str, Any]) -> dict[str, A
         "vocab_size": sizes.vocab,
         "d_model": sizes.width,
         "ffn_dim": sizes.inner,
-        "num_layers": sizes.n_layer,
-        **known,
+        "num_layers": sizes.layers,
+        **saved,
         "pad_token_id": 1,
         "bos_token_id": 0,
         "eos_token_id": 2,
@@ -112,24 +105,18 @@ def model_config(sizes: Sizes, dtype: str, known: dict[str, Any]) -> dict[str, A
 
 def _layer(name: str, s: Sizes) -> Iterator[Target]:
     for letter in "qkv":
-        yield from _rows(f"{name}.self_attn.{letter}_proj", s.width, s.width)
-    yield from _columns(f"{name}.self_attn.out_proj", s.width, s.width)
+        yield from _linear(f"{name}.self_attn.{letter}_proj", s.width, s.width, axis=0)
+    yield from _linear(f"{name}.self_attn.out_proj", s.width, s.width, axis=1)
     yield from _norm(f"{name}.self_attn_layer_norm", s)
-    yield from _rows(f"{name}.fc1", s.inner, s.width)
-    yield from _columns(f"{name}.fc2", s.width, s.inner)
+    yield from _linear(f"{name}.fc1", s.inner, s.width, axis=0)
+    yield from _linear(f"{name}.fc2", s.width, s.inner, axis=1)
     yield from _norm(f"{name}.final_layer_norm", s)  # before fc1, in spite of its name
 
 
-def _rows(name: str, rows: int, columns: int) -> Iterator[Target]:
-    """Yield a matrix whose rows the parts share, and its bias."""
-    yield _target(f"{name}.weight", (rows, columns), 0)
-    yield _target(f"{name}.bias", (rows,), 0)
-
-
-def _columns(name: str, rows: int, columns: int) -> Iterator[Target]:
-    """Yield a matrix whose columns the parts share; each has all of the bias, added once."""
-    yield _target(f"{name}.weight", (rows, columns), 1)
-    yield _target(f"{name}.bias", (rows,), None)
+def _linear(name: str, rows: int, columns: int, *, axis: int) -> Iterator[Target]:
+    """Yield a matrix that is split along an axis, and its bias; a split of columns repeats it."""
+    yield _target(f"{name}.weight", (rows, columns), axis)
+    yield _target(f"{name}.bias", (rows,), 0 if axis == 0 else None)
 
 
 def _norm(name: str, s: Sizes) -> Iterator[Target]:
@@ -142,35 +129,30 @@ def _target(name: str, shape: tuple[int, ...], axis: int | None) -> Target:
 
 
 def _sizes(shards: Shards) -> Sizes:
-    if absent := [n for n in (_WORDS, _FIRST) if len(shards.shapes.get(n, ())) != 2]:
-        raise UserError(
-            f"this is not fairseq's Megatron: no matrix {absent[0]}.\nExpected a decoder alone: "
-            "decoder.embed_tokens, decoder.layers.*.{self_attn.q_proj, fc1, ...}."
-        )
+    check_matrices(
+        shards.shapes,
+        (_WORDS, _FIRST),
+        "this is not fairseq's Megatron",
+        "only a decoder: decoder.embed_tokens, decoder.layers.*.{self_attn.q_proj, fc1, ...}",
+    )
     rows, width = shards.shapes[_WORDS]
-    found = (re.match(r"decoder\.layers\.(\d+)\.", name) for name in shards.shapes)
     return Sizes(
         vocab=rows * shards.count,
         width=width,
         inner=shards.shapes[_FIRST][0] * shards.count,
-        n_layer=1 + max(int(match[1]) for match in found if match),
+        layers=layer_count(shards.shapes, "decoder.layers"),
         final_norm=any(name.startswith(f"{_NORM}.") for name in shards.shapes),
     )
 
 
 def _settings(files: PartFiles, sizes: Sizes) -> dict[str, Any]:
-    """Return what the args of the parts say, the same in all of them."""
+    """Return the settings of the parts' args, which must be equal."""
     first, *others = (settings(args, sizes.width) for args in files.args)
     if any(other != first for other in others):
-        raise UserError("the parts hold different args; they are of different models.")
-    found = {"embed_dim": sizes.width, "ffn_embed_dim": sizes.inner, "layers": sizes.n_layer}
-    check_sizes(files.args[0], {f"decoder_{name}": size for name, size in found.items()})
+        raise UserError("the parts hold different args; copy the parts of one model.")
+    expected = {"embed_dim": sizes.width, "ffn_embed_dim": sizes.inner, "layers": sizes.layers}
+    check_sizes(files.args[0], {f"decoder_{name}": size for name, size in expected.items()})
     return first
-
-
-def _check(shards: Shards, wanted: list[Target]) -> None:
-    tied = {_OUTPUT: _WORDS} if _OUTPUT in shards.shapes else {}
-    shards.check(wanted, model="Megatron-11B", aliases=tied, spare=_SPARE)
 
 
 def _notes(sizes: Sizes, *, has_tokenizer: bool) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What the settings saved with a fairseq checkpoint say of the model, as config.json's keys.
+"""The settings saved with a fairseq checkpoint, as keys of config.json.
 
-fairseq at the release of Megatron-11B (April 2020): models/transformer_lm.py. A setting that is not
-there has the value of the architecture `transformer_lm_megatron_11b`.
+They are those of models/transformer_lm.py in fairseq at the release of Megatron-11B (April 2020). A
+missing setting has the value of the architecture `transformer_lm_megatron_11b`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from ptrun.errors import UserError
 
-_HOSTED = {  # setting: the only value that we host
+_SUPPORTED = {  # setting: its only supported value
     "decoder_normalize_before": True,
     "decoder_learned_pos": False,
     "no_token_positional_embeddings": False,
@@ -20,7 +20,7 @@ _HOSTED = {  # setting: the only value that we host
     "layernorm_embedding": False,
     "decoder_layerdrop": 0,
 }
-_ACTIVATIONS = {  # fairseq's two names with a tanh mean GPT-2's approximation
+_ACTIVATIONS = {  # two of fairseq's names are GPT-2's approximation with a tanh
     "gelu": "gelu",
     "relu": "relu",
     "gelu_accurate": "gelu_new",
@@ -30,16 +30,16 @@ _KNOWN_WIDTH, _KNOWN_HEADS = 3072, 32  # Megatron-11B's
 
 
 def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Return the part of config.json that the tensors do not tell.
+    """Return the part of config.json that the shapes of the tensors do not give.
 
     Raises:
-        UserError: a setting that we do not host, or no number of heads.
+        UserError: a setting is not supported, or the number of heads is missing.
     """
-    for name, hosted in _HOSTED.items():
-        if args.get(name, hosted) != hosted:
+    for name, supported in _SUPPORTED.items():
+        if args.get(name, supported) != supported:
             raise UserError(
-                f"args.{name} is {args[name]!r}; only {hosted!r} is hosted: a decoder of "
-                "fairseq with\nsinusoidal positions, norms before the layers and tied embeddings."
+                f"args.{name} is {args[name]!r}; only {supported!r} is supported.\nptrun imports "
+                "fairseq decoders with sinusoidal positions, pre-layer norms and tied embeddings."
             )
     return {
         "attention_heads": _heads(args, width),
@@ -54,33 +54,29 @@ def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def check_sizes(args: Mapping[str, Any], found: Mapping[str, int]) -> None:
-    """Compare sizes of the tensors with the settings of the same names.
-
-    Raises:
-        UserError: they differ.
-    """
+    """Raise a UserError if a size of the tensors differs from the setting of the same name."""
     for name, size in found.items():
         if args.get(name, size) != size:
-            raise UserError(f"the tensors give {name} {size}, but args say {args[name]}.")
+            raise UserError(f"the tensors have {name} {size}, but args.{name} is {args[name]}.")
 
 
 def _heads(args: Mapping[str, Any], width: int) -> int:
     heads = args.get("decoder_attention_heads", _KNOWN_HEADS if width == _KNOWN_WIDTH else None)
     if heads is None:
         raise UserError(
-            f"no args.decoder_attention_heads in the checkpoint, and only {_KNOWN_WIDTH} columns "
-            f"are known to have {_KNOWN_HEADS}; here: {width}.\n"
+            f"args.decoder_attention_heads is missing; its default of {_KNOWN_HEADS} is for "
+            f"{_KNOWN_WIDTH} columns, here: {width}.\n"
             "Save it with {'args': argparse.Namespace(decoder_attention_heads=N), 'model': ...}."
         )
     if not isinstance(heads, int) or heads < 1 or width % heads:
-        raise UserError(f"args.decoder_attention_heads: {heads} do not share {width} columns.")
+        raise UserError(f"args.decoder_attention_heads: {heads} does not divide {width} columns.")
     return heads
 
 
 def _activation(args: Mapping[str, Any]) -> str:
     name = args.get("activation_fn", "gelu")
     if name not in _ACTIVATIONS:
-        raise UserError(f"args.activation_fn is {name!r}; hosted: {', '.join(_ACTIVATIONS)}.")
+        raise UserError(f"args.activation_fn is {name!r}; allowed: {', '.join(_ACTIVATIONS)}.")
     return _ACTIVATIONS[name]
 
 
@@ -89,11 +85,11 @@ def _positions(args: Mapping[str, Any]) -> int:
     return int(next((n for name in names if (n := _number(args, name, 0))), 1024))
 
 
-def _number(args: Mapping[str, Any], name: str, usual: float) -> float:
-    """Return a setting that is a number; the usual one where there is none."""
+def _number(args: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a setting that is a number, or the default if it is missing."""
     value = args.get(name)
     if value is None:
-        return float(usual)
+        return float(default)
     if not isinstance(value, int | float):
         raise UserError(f"args.{name} is {value!r}; expected a number.")
     return float(value)

@@ -1,11 +1,10 @@
-"""The files of a checkpoint as fairseq's model-parallel training saves it.
+"""The files of a checkpoint of fairseq's model-parallel training.
 
-    FOLDER/model-model_part-0.pt … model-model_part-7.pt, or FOLDER/model.pt once merged
+    FOLDER/model-model_part-0.pt … model-model_part-7.pt, or FOLDER/model.pt if merged
 
 Each holds `{args: argparse.Namespace, model: tensors}`.
 """
 
-import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -14,60 +13,52 @@ from torch import Tensor
 
 from ptrun.errors import UserError
 from ptrun.importing.opening import is_mapped, open_file
-from ptrun.importing.rank_files import in_order
+from ptrun.importing.rank_files import numbered
 
 MERGED = "model.pt"
-_FILE = re.compile(r"model-model_part-(\d+)\.pt")
 _KEYS, _KIND = ("args", "model"), "a fairseq checkpoint, {args, model}"
 
 
 class PartFiles:
-    """Parts 0, 1, … of one checkpoint, or the one file they were merged into.
+    """Parts 0, 1, … of one checkpoint, or their merged file.
 
     Raises:
-        UserError: no such files there, or a part is missing.
+        UserError: the folder has no such files, or a part is missing.
     """
 
     word = "part"
 
     def __init__(self, source: Path):
         self.files = _find(source)
-        self.mapped = all(is_mapped(file) for file in self.files)
+        self.mapped = all(map(is_mapped, self.files))
         self.args: list[dict[str, Any]] = []
 
     def open(self) -> list[dict[str, Tensor]]:
-        """Return the tensors of each part; `args` are the settings they were saved with.
+        """Return the tensors of each part; set `args` to their saved settings.
 
         Raises:
             UserError: a file cannot be opened, or parts are missing at the end.
         """
-        held = [open_file(file, _KEYS, _KIND) for file in self.files]
-        self.args = [_settings(one.get("args")) for one in held]
-        self._check_count()
-        return [one["model"] for one in held]
-
-    def _check_count(self) -> None:
-        saved, found = self.args[0].get("model_parallel_size"), len(self.files)
-        if saved and saved != found and self.files[0].name != MERGED:
-            raise UserError(
-                f"{self.files[0].parent}: {found} parts, but they were saved as {saved}."
-            )
+        parts = [open_file(file, _KEYS, _KIND) for file in self.files]
+        self.args = [_settings(part.get("args")) for part in parts]
+        saved, count = self.args[0].get("model_parallel_size"), len(parts)
+        if saved and saved != count and self.files[0].name != MERGED:
+            raise UserError(f"{self.files[0].parent}: {count} parts, but saved as {saved}.")
+        return [part["model"] for part in parts]
 
 
 def _settings(args: object) -> dict[str, Any]:
-    """Return settings by name, of a Namespace or a plain dict; none where they are neither."""
-    held = vars(args) if isinstance(args, Namespace) else args
-    return dict(held) if isinstance(held, dict) else {}
+    """Return the settings of a Namespace or a dict; an empty dict for any other object."""
+    settings = vars(args) if isinstance(args, Namespace) else args
+    return dict(settings) if isinstance(settings, dict) else {}
 
 
 def _find(source: Path) -> list[Path]:
-    found = (_FILE.fullmatch(file.name) for file in source.glob("model-model_part-*"))
-    parts = {int(match[1]): source / match[0] for match in found if match}
-    if parts:
-        return in_order(parts, source, "model-model_part-{}.pt")
+    if parts := numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt"):
+        return parts
     if (source / MERGED).is_file():
         return [source / MERGED]
     raise UserError(
-        f"{source}: no checkpoint there; expected fairseq's model-model_part-0.pt, "
-        f"model-model_part-1.pt, …\n(or {MERGED}, merged) and dict.txt in one folder."
+        f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
+        f"model-model_part-0.pt, model-model_part-1.pt, …, or {MERGED} if merged."
     )

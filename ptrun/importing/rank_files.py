@@ -1,4 +1,4 @@
-"""The files of a checkpoint as DeepSpeed saves it: one a rank, tensors under `module`."""
+"""The files of a DeepSpeed checkpoint: one per rank, with the tensors under `module`."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from ptrun.backbone.files import LATEST
 from ptrun.errors import UserError
 from ptrun.importing.opening import is_mapped, open_file
 
-_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 _SAME = ("iteration", "global_steps", "mp_world_size")
 
 
@@ -21,44 +20,41 @@ class RankFiles:
     Args:
         source: the folder with `latest_checkpointed_iteration.txt` or `latest`, or with the
             mp_rank files.
-        otherwise: what else would do, for the message that nothing is there.
+        otherwise: other accepted files, for the message that there is no checkpoint.
 
     Raises:
-        UserError: no such files there, or a rank is missing.
+        UserError: the folder has no such files, or a rank is missing.
     """
 
     word = "rank"
 
     def __init__(self, source: Path, otherwise: str = ""):
         self.files = _find(source, otherwise)
-        self.mapped = all(is_mapped(file) for file in self.files)
+        self.mapped = all(map(is_mapped, self.files))
 
     def open(self) -> list[dict[str, Tensor]]:
         """Return the tensors of each rank.
 
         Raises:
-            UserError: a file cannot be opened, or they are of different saves.
+            UserError: a file cannot be opened, or the files come from different saves.
         """
-        held = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
-        self._check_bookkeeping(held)
-        return [one["module"] for one in held]
+        ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
+        self._check_same_save(ranks)
+        return [rank["module"] for rank in ranks]
 
-    def _check_bookkeeping(self, held: Sequence[dict[str, Any]]) -> None:
+    def _check_same_save(self, ranks: Sequence[dict[str, Any]]) -> None:
+        folder = self.files[0].parent
         for key in _SAME:
-            values = [one[key] for one in held if key in one]
+            values = [rank[key] for rank in ranks if key in rank]
             if any(value != values[0] for value in values):
-                raise UserError(
-                    f"the ranks differ in {key}: {values}; they are of different saves."
-                )
-        expected = held[0].get("mp_world_size", len(held))
-        if expected != len(held):
-            raise UserError(
-                f"{self.files[0].parent}: {len(held)} ranks, but they were saved as {expected}."
-            )
+                raise UserError(f"{folder}: {key} differs between ranks: {values}; copy one save.")
+        saved = ranks[0].get("mp_world_size", len(ranks))
+        if saved != len(ranks):
+            raise UserError(f"{folder}: {len(ranks)} ranks, but saved as {saved}.")
 
 
 def folder_of(source: Path) -> Path:
-    """Return the folder of the latest checkpoint."""
+    """Return the folder of the latest checkpoint, or `source` without a file that names it."""
     for name in LATEST:
         if (source / name).is_file():
             return source / (source / name).read_text(encoding="utf-8").strip()
@@ -66,25 +62,25 @@ def folder_of(source: Path) -> Path:
 
 
 def _find(source: Path, otherwise: str) -> list[Path]:
-    folder = folder_of(source)
-    found = (_FILE.fullmatch(file.name) for file in folder.glob("mp_rank_*"))
-    ranks = {int(match[1]): folder / match[0] for match in found if match}
     name = "mp_rank_{:02d}_model_states.pt"
+    ranks = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
     if not ranks:
         raise UserError(
             f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
             f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
         )
-    return in_order(ranks, folder, name)
+    return ranks
 
 
-def in_order(found: dict[int, Path], folder: Path, name: str) -> list[Path]:
-    """Return files by their number, from 0.
+def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
+    """Return the files whose names match a pattern, in the order of their numbers from 0.
 
     Raises:
-        UserError: one is missing; `name` is what it would be called.
+        UserError: a number is missing; `name` is the format of the names.
     """
-    if absent := sorted(set(range(max(found) + 1)) - set(found)):
+    matches = (re.fullmatch(pattern, file.name) for file in folder.glob("*"))
+    files = {int(match[1]): folder / match[0] for match in matches if match}
+    if absent := sorted(set(range(max(files, default=0))) - set(files)):
         names = ", ".join(name.format(number) for number in absent)
-        raise UserError(f"{folder}: {names} missing; numbers there: {sorted(found)}.")
-    return [found[number] for number in sorted(found)]
+        raise UserError(f"{folder}: {names} missing; numbers there: {sorted(files)}.")
+    return [files[number] for number in sorted(files)]

@@ -1,5 +1,6 @@
-"""The parts of one checkpoint side by side: checked against each other, joined tensor by tensor."""
+"""The parts of one checkpoint: checked against each other, joined tensor by tensor."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -9,13 +10,13 @@ from torch import Tensor
 from ptrun.errors import UserError
 from ptrun.importing.target import Target
 
-_REOPEN_BYTES = 2**27  # pages that were read count as memory until the mapping is dropped
+_REOPEN_BYTES = 2**27  # pages read from a mapping count as memory until it is dropped
 
 
 class Files(Protocol):
     """The files of a checkpoint.
 
-    `word` is what messages call a part, `mapped` says whether tensors are read when used only.
+    `word` is the name of a part in messages; `mapped` says whether the files are memory-mapped.
     """
 
     word: str
@@ -50,17 +51,17 @@ class Shards:
         aliases: Mapping[str, str] | None = None,
         spare: Collection[str] = (),
     ) -> None:
-        """Compare the checkpoint with what the model needs.
+        """Compare the checkpoint with the tensors of a model.
 
         Args:
-            targets: its tensors.
-            model: its name, for messages.
-            aliases: second names of tensors, with the first; both must hold the same.
-            spare: names that may be there besides.
+            targets: the tensors.
+            model: the model's name, for messages.
+            aliases: second names of tensors, mapped to the first; both must hold the same values.
+            spare: names of further tensors that the checkpoint may hold.
 
         Raises:
-            UserError: tensors are missing, unknown or of another size, or differ where all parts
-                should hold the same.
+            UserError: tensors are missing, unknown or of another size, or differ between parts
+                that should hold the same values.
         """
         aliases = aliases or {}
         needed = {target.source for target in targets} | {*aliases, *aliases.values()}
@@ -72,11 +73,7 @@ class Shards:
         self._check_aliases(aliases)
 
     def check_equal(self, name: str) -> None:
-        """Make sure that all parts hold the same tensor.
-
-        Raises:
-            UserError: they do not.
-        """
+        """Raise a UserError if the parts hold different values of a tensor."""
         parts = self.read(name)
         if other := [i for i, part in enumerate(parts) if not torch.equal(part, parts[0])]:
             word = self._files.word
@@ -92,14 +89,14 @@ class Shards:
         else:
             cut = [part.chunk(target.pieces) for part in parts]
             wanted = range(target.pieces) if target.piece is None else [target.piece]
-            mine = [pieces[i] for i in wanted for pieces in cut]
-            whole = mine[0] if len(mine) == 1 else torch.cat(mine, dim=target.axis)
+            chosen = [pieces[i] for i in wanted for pieces in cut]
+            whole = chosen[0] if len(chosen) == 1 else torch.cat(chosen, dim=target.axis)
         return (whole.T if target.transposed else whole).detach()
 
     def read(self, name: str) -> list[Tensor]:
-        """Return each part's tensor, dropping earlier mappings now and then."""
+        """Return the tensor of each part; drop earlier mappings after `_REOPEN_BYTES`."""
         if self._read > _REOPEN_BYTES and self._files.mapped:
-            self._parts = []  # before the next is mapped
+            self._parts = []  # drop these before the next are mapped
             self._parts, self._read = self._files.open(), 0
         parts = [part[name] for part in self._parts]
         self._read += sum(part.nbytes for part in parts)
@@ -109,18 +106,16 @@ class Shards:
         word = self._files.word
         for i, tensors in enumerate(self._parts):
             for name in sorted(self.shapes.keys() ^ tensors.keys()):
-                raise UserError(f"{name} is in one of the {word}s 0 and {i}, not in both.")
+                raise UserError(f"{name} is in only one of {word}s 0 and {i}; expected it in both.")
             for name, tensor in tensors.items():
-                mine, first = (tensor.dtype, tuple(tensor.shape)), self._kind(name)
-                if mine != first:
-                    raise UserError(f"{name}: {word} 0 holds {first}, {word} {i} {mine}.")
-
-    def _kind(self, name: str) -> tuple[torch.dtype, tuple[int, ...]]:
-        return self.dtypes[name], self.shapes[name]
+                first = self.dtypes[name], self.shapes[name]
+                other = tensor.dtype, tuple(tensor.shape)
+                if other != first:
+                    raise UserError(f"{name}: {word} 0 holds {first}, but {word} {i} {other}.")
 
     def _check_names(self, needed: set[str], model: str, spare: Iterable[str]) -> None:
-        found = self.shapes.keys() - {*spare}
-        for problem, names in {"missing": needed - found, "unknown": found - needed}.items():
+        saved = self.shapes.keys() - {*spare}
+        for problem, names in {"missing": needed - saved, "unknown": saved - needed}.items():
             if names:
                 shown = ", ".join(sorted(names)[:3])
                 raise UserError(
@@ -128,18 +123,17 @@ class Shards:
                 )
 
     def _check_size(self, target: Target) -> None:
-        expected, found = list(target.held), list(self.shapes[target.source])
-        uneven = found[0] % target.pieces if found else 0
-        if target.axis is not None and len(found) == len(expected):
-            found[target.axis] *= self.count
-        if found != expected:
-            raise UserError(
-                f"{target.source}: {found} over all {self._files.word}s; expected {expected}."
-            )
+        word = self._files.word
+        expected, shape = list(target.saved_shape), list(self.shapes[target.source])
+        uneven = shape[0] % target.pieces if shape else 0
+        if target.axis is not None and len(shape) == len(expected):
+            shape[target.axis] *= self.count
+        if shape != expected:
+            raise UserError(f"{target.source}: {shape} over all {word}s; expected {expected}.")
         if uneven:
             raise UserError(
-                f"{target.source}: rows of one {self._files.word} do not make {target.pieces} "
-                f"equal pieces; {self.count} {self._files.word}s cannot share {expected}."
+                f"{target.source}: the rows of one {word} do not make {target.pieces} equal "
+                f"pieces; {self.count} {word}s cannot divide {expected}."
             )
 
     def _check_aliases(self, aliases: Mapping[str, str]) -> None:
@@ -151,3 +145,17 @@ class Shards:
                         f"{alias} and {name} differ on {self._files.word} {i}; the model has one "
                         "tensor for both."
                     )
+
+
+def check_matrices(
+    shapes: Mapping[str, tuple[int, ...]], names: Iterable[str], problem: str, layout: str
+) -> None:
+    """Raise a UserError if one of the matrices is missing that give the model's sizes."""
+    if absent := [name for name in names if len(shapes.get(name, ())) != 2]:
+        raise UserError(f"{problem}: no matrix {absent[0]}.\nExpected {layout}.")
+
+
+def layer_count(names: Iterable[str], stack: str) -> int:
+    """Return the number of layers, whose tensors are named `stack`.0.*, `stack`.1.*, ..."""
+    matches = (re.match(rf"{re.escape(stack)}\.(\d+)\.", name) for name in names)
+    return 1 + max((int(match[1]) for match in matches if match), default=-1)

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, and a bar that shows how far it is."""
+"""A folder that appears complete or not at all, and a progress bar."""
 
 import os
 import shutil
@@ -16,26 +16,27 @@ _SPARE_BYTES = 2**23  # configuration, index and tokenizer
 
 
 def check_new(out: Path) -> None:
-    """Make sure that nothing would be overwritten.
-
-    Raises:
-        UserError: `out` is a file, or a folder that is not empty.
-    """
+    """Raise a UserError if `out` is a file, or a folder that is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out}: exists and is not empty; name a new folder.")
+        raise UserError(f"{out}: exists and is not empty; give a new folder.")
 
 
 @contextmanager
 def staging(out: Path, nbytes: int) -> Iterator[Path]:
-    """Yield a folder beside `out` that takes its place at the end, or is removed.
+    """Yield a folder beside `out` that is renamed to `out` at the end, or removed after an error.
 
     Raises:
-        UserError: the disk has less than `nbytes` free, or nothing can be written there.
+        UserError: the disk has less than `nbytes` free, or `out` cannot be written.
     """
     out = out.absolute()
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        _check_room(out, nbytes)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(out.parent).free
+        if free < nbytes + _SPARE_BYTES:
+            raise UserError(
+                f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
+            )
         folder.mkdir()
         yield folder
         folder.replace(out)
@@ -45,18 +46,9 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_room(out: Path, nbytes: int) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(out.parent).free
-    if free < nbytes + _SPARE_BYTES:
-        raise UserError(
-            f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
-        )
-
-
 @contextmanager
 def progress(nbytes: int, doing: str = "importing") -> Iterator[Callable[[int], None]]:
-    """Yield what advances a bar on standard error, shown while that is a terminal."""
+    """Yield a function that advances a progress bar, shown if standard error is a terminal."""
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(
         *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()

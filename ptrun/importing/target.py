@@ -1,8 +1,8 @@
-"""One tensor of the model that is made, and where it is in a checkpoint of one part or more.
+"""One tensor of a model, and its place in a checkpoint of one or more parts.
 
-Query, key and value are often fused, and the fused tensor was split over the parts after the
-fusion: a part holds its queries, its keys, its values, one below the other. So each part's tensor
-is cut into pieces first, and only then are the parts' pieces put together.
+Query, key and value are often fused, and the fused tensor is split over the parts after the
+fusion: a part holds its queries, its keys and its values, one below the other. So each part's
+tensor is cut into pieces first, and then the pieces of all parts are joined.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,13 @@ class Target:
     """One tensor of the model.
 
     Args:
-        name: its name there; `source`: its name in the checkpoint.
-        shape: whole and as the checkpoint has it, all parts and the wanted pieces together.
-        axis: where the parts are joined; None if every part holds all of it.
-        pieces: how many equal pieces a part's tensor has, along the first axis.
-        piece: which one is wanted; None for all of them, one below the other.
-        transposed: whether the model holds it the other way round.
+        name: name in the model.
+        source: name in the checkpoint.
+        shape: shape in the checkpoint, with all parts and the wanted pieces joined.
+        axis: axis along which the parts are joined; None if every part holds the whole tensor.
+        pieces: number of equal pieces of a part's tensor, along the first axis.
+        piece: index of the wanted piece; None for all of them, one below the other.
+        transposed: whether the model holds the transposed tensor.
     """
 
     name: str
@@ -30,12 +31,12 @@ class Target:
     transposed: bool = False
 
     @property
-    def made(self) -> tuple[int, ...]:
+    def model_shape(self) -> tuple[int, ...]:
         """The shape in the model."""
         return self.shape[::-1] if self.transposed else self.shape
 
     @property
-    def held(self) -> tuple[int, ...]:
+    def saved_shape(self) -> tuple[int, ...]:
         """The shape in the checkpoint, all pieces together."""
         rows = self.shape[0] * (1 if self.piece is None else self.pieces)
         return (rows, *self.shape[1:])

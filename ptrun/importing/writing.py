@@ -1,6 +1,6 @@
-"""Writes a model as safetensors files, holding one tensor at a time.
+"""Writing of a model as safetensors files, with one tensor in memory at a time.
 
-The library's own `save_file` wants all tensors of a file in memory, and copies them once more.
+The library's `save_file` needs all tensors of a file in memory, and copies them.
 """
 
 import json
@@ -19,7 +19,7 @@ NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", tor
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor that will be written."""
+    """A tensor to write."""
 
     name: str
     shape: tuple[int, ...]
@@ -40,10 +40,10 @@ def write_model(
     """Write all tensors and the index; return the files.
 
     Args:
-        folder: where to.
-        entries: what there will be, in order.
-        read: gives a tensor; called once for each, when it is its turn.
-        file_bytes: the size of a file, at most; a larger tensor gets a file of its own.
+        folder: the folder of the files.
+        entries: the tensors, in order.
+        read: returns a tensor; called once for each, in order.
+        file_bytes: most bytes of a file; a larger tensor gets its own file.
     """
     parts = _split(entries, file_bytes)
     names = [f"model-{i:05d}-of-{len(parts):05d}.safetensors" for i in range(1, len(parts) + 1)]
@@ -68,7 +68,7 @@ def write_file(file: Path, entries: Iterable[Entry], read: Callable[[Entry], Ten
 
 
 def _split(entries: Sequence[Entry], file_bytes: int) -> list[list[Entry]]:
-    """Cut the list where the next tensor would make a file too large."""
+    """Divide the tensors into files of at most `file_bytes`."""
     parts: list[list[Entry]] = [[]]
     for entry in entries:
         if parts[-1] and sum(e.nbytes for e in parts[-1]) + entry.nbytes > file_bytes:
@@ -78,7 +78,7 @@ def _split(entries: Sequence[Entry], file_bytes: int) -> list[list[Entry]]:
 
 
 def _header(entries: Sequence[Entry]) -> bytes:
-    """Return length and table of a file: little-endian u64, then JSON, padded to 8 bytes."""
+    """Return the header of a file: its length as little-endian u64, then JSON, padded to 8."""
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for entry in entries:

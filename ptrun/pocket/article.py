@@ -1,4 +1,4 @@
-"""Short articles that state given facts, and the places where they name who and what takes part."""
+"""Short articles that state given facts, with the spans of the entities they name."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ptrun.pocket.facts import Fact
 from ptrun.pocket.lexicon import table
 from ptrun.pocket.template import Span, Text
 
-AGAIN = ("full", "short", "pronoun", "pronoun")  # how a sentence names the last one's subject
+AGAIN = ("full", "short", "pronoun", "pronoun")  # styles of a subject that is named again
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Article:
     spans: tuple[tuple[Span, ...], ...]
 
     def named(self, fact: Fact, role: str) -> Span:
-        """Return where the sentence of a fact names its subject (s) or object (o).
+        """Return the span that names the subject (s) or object (o) of a fact.
 
-        Where it has a pronoun only, return the place of the first mention in the article.
+        If the fact's sentence has only a pronoun, return the first mention in the article.
         """
         end = fact.subject if role == "s" else fact.object
         assert isinstance(end, Entity)
-        own = self.spans[self.facts.index(fact)]
-        every = [*own, *(span for sentence in self.spans for span in sentence)]
+        in_sentence = self.spans[self.facts.index(fact)]
+        every = [*in_sentence, *(span for sentence in self.spans for span in sentence)]
         return next(span for span in every if span.named and span.entity == end.id)
 
     def answer(self, *spans: Span) -> dict[str, list[str] | list[int]]:
@@ -38,7 +38,7 @@ class Article:
 
 
 def article(blocks: list[list[Fact]], draw: Draw) -> Article:
-    """Write facts, block after block; within a block one subject is named in full only at first."""
+    """Write facts block by block; a block names a repeated subject in full only the first time."""
     out, spans = Text(), []
     blocks = [draw.rng.sample(block, len(block)) for block in blocks if block]
     for block in draw.rng.sample(blocks, len(blocks)):
@@ -46,17 +46,18 @@ def article(blocks: list[list[Fact]], draw: Draw) -> Article:
             same = last is not None and last.subject is fact.subject
             style = draw.rng.choice(AGAIN) if same else "full"
             before = len(out.spans)
-            text = draw.tell(fact, style)
+            text = draw.sentence(fact, style)
             out = out.join(text) if out.text else text
             spans.append((fact, tuple(out.spans[before:])))
-    return Article(out.text, tuple(fact for fact, _ in spans), tuple(found for _, found in spans))
+    facts, of_sentences = zip(*spans, strict=True)
+    return Article(out.text, facts, of_sentences)
 
 
 def question(fact: Fact, wanted: str, draw: Draw) -> str:
     """Return a question for the `subject` or the `object` of a fact."""
     wordings = table("questions")[fact.relation]
     wording: str = draw.rng.choice(wordings[f"{wanted}_held" if draw.held() else wanted])
-    given, slot = (fact.object, "{o}") if wanted == "subject" else (fact.subject, "{s}")
-    assert isinstance(given, Entity)
-    text = wording.replace(slot, given.article + given.name)
+    other, slot = (fact.object, "{o}") if wanted == "subject" else (fact.subject, "{s}")
+    assert isinstance(other, Entity)
+    text = wording.replace(slot, other.article + other.name)
     return text[:1].upper() + text[1:]

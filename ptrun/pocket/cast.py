@@ -1,7 +1,7 @@
-"""Who plays in a document: the known entities of the world, or strangers in their places.
+"""The entities of a document: those of the world, or strangers in their places.
 
-Half of the documents speak of strangers. Nothing can be known about those beforehand, so what a
-name means there has to be read from the sentence around it.
+Half of the documents are about strangers. A model cannot know these in advance, so it has to read
+the sentence to learn what a name means.
 """
 
 import random
@@ -18,13 +18,13 @@ PLACES = ("town", "river", "region")
 
 
 class Cast:
-    """The entities of one document; a stranger keeps the part of one known entity throughout."""
+    """The entities of one document; a stranger replaces the same entity throughout."""
 
     def __init__(self, rng: random.Random) -> None:
-        """Decide by chance whether strangers play."""
+        """Draw whether the document is about strangers."""
         self.rng = rng
         self.strange = rng.random() < STRANGERS
-        self.players: dict[str, Entity] = {}
+        self.strangers: dict[str, Entity] = {}
 
     def play(self, fact: Fact) -> Fact:
         """Return the fact as it holds in this document."""
@@ -32,19 +32,19 @@ class Cast:
             return fact
         other = fact.object
         if isinstance(other, Entity):
-            other = self._player(other)
-        return replace(fact, subject=self._player(fact.subject), object=other)
+            other = self._stranger(other)
+        return replace(fact, subject=self._stranger(fact.subject), object=other)
 
-    def _player(self, part: Entity) -> Entity:
-        if part.id not in self.players:
-            towns, taken = _names()
-            free = set() if part.kind in PLACES else taken
-            self.players[part.id] = stranger(part.kind, towns, free, self.rng)
-        return self.players[part.id]
+    def _stranger(self, entity: Entity) -> Entity:
+        if entity.id not in self.strangers:
+            towns, names = _names()
+            taken = set() if entity.kind in PLACES else names
+            self.strangers[entity.id] = stranger(entity.kind, towns, taken, self.rng)
+        return self.strangers[entity.id]
 
 
 @cache
 def _names() -> tuple[list[str], set[str]]:
-    """Return the names of all towns, and of everything else, which no stranger may bear."""
+    """Return the names of all towns, and the other names that no stranger may have."""
     towns = [town.name for town in world().by_kind["town"]]
     return towns, {e.name for e in world().entities() if e.kind not in PLACES}

@@ -1,4 +1,4 @@
-"""The unlabelled corpus: documents as lists of sentences that follow from each other."""
+"""The unlabelled corpus: documents as lists of connected sentences."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Chance for the rows of a task: entities, facts and wordings for a split; no row comes twice.
+"""Random draws for the rows of a task: entities, facts and sentences of one split.
 
 Training rows use open entities and open paraphrases only; the other splits mix in reserved ones.
 """
@@ -10,14 +10,14 @@ from typing import Any
 
 from ptrun.pocket.entity import Entity
 from ptrun.pocket.facts import Fact, detailed
-from ptrun.pocket.lexicon import table, words
 from ptrun.pocket.phrase import Manner, state
 from ptrun.pocket.template import Text
 from ptrun.pocket.world import world
 
 Row = dict[str, Any]
 
-SIZES = {"train": 3000, "validation": 400, "test": 600}
+SPLITS = ("train", "validation", "test")
+SIZES = (3000, 400, 600)
 RESERVED = {"train": 0.0, "validation": 0.7, "test": 0.7}  # share of reserved entities
 HELD_OUT = {"train": 0.0, "validation": 0.1, "test": 0.1}  # share of held-out paraphrases
 
@@ -26,17 +26,17 @@ class Draw:
     """Random choices for one split; `turn` counts the rows made so far, for balanced labels."""
 
     def __init__(self, task: str, split: str) -> None:
-        """Start the split's own sequence of random numbers."""
+        """Start the random sequence of the split."""
         self.rng = random.Random(f"pocket {task} {split} 1")
         self.split = split
         self.turn = 0
 
     def held(self) -> bool:
-        """Decide whether the next wording is a held-out one."""
+        """Return whether the next wording is a held-out one."""
         return self.rng.random() < HELD_OUT[self.split]
 
-    def value(self, kind: str, *but: Entity | str) -> Entity | str:
-        """Return an entity (or a word) of a kind that shares no name with those in `but`."""
+    def entity(self, kind: str, *but: Entity) -> Entity:
+        """Return an entity of a kind that shares no name with those in `but`."""
         taken = set().union(*map(_names, but))
         while True:
             reserved = self.rng.random() < RESERVED[self.split]
@@ -44,74 +44,64 @@ class Draw:
             if not _names(chosen) & taken:
                 return chosen
 
-    def person(self, *but: Entity | str) -> Entity:
-        """Return a person who shares no name with those in `but`."""
-        found = self.value("person", *but)
-        assert isinstance(found, Entity)
-        return found
+    def entities(self, kind: str, count: int, *but: Entity) -> list[Entity]:
+        """Return entities of a kind that share no name with each other or with those in `but`."""
+        drawn: list[Entity] = []
+        while len(drawn) < count:
+            drawn.append(self.entity(kind, *but, *drawn))
+        return drawn
 
     def fact(self, relation: str, subject: Entity, target: Entity | str) -> Fact:
-        """Return a fact of the row's own, true in the row whatever the world says."""
+        """Return a fact that holds in the row, whether or not it holds in the world."""
         return detailed(relation, subject, target, self.rng)
 
-    def tell(self, fact: Fact, subject: str = "full") -> Text:
+    def sentence(self, fact: Fact, subject: str = "full") -> Text:
         """Return a sentence that states a fact; `subject` is full, short or pronoun."""
         return state(fact, Manner(self.held(), subject), self.rng)
 
-    def bare(self, fact: Fact) -> str:
-        """Return a sentence that states a fact and nothing else, neither year nor manner."""
+    def bare_sentence(self, fact: Fact) -> str:
+        """Return a sentence that states a fact without a year, a manner or another detail."""
         while True:
-            text = self.tell(fact)
+            text = self.sentence(fact)
             if all(span.role in ("s", "o", "predicate") for span in text.spans):
                 return text.text
 
 
 @cache
-def _pool(kind: str, reserved: bool) -> tuple[Entity | str, ...]:
-    if kind not in world().by_kind:
-        return words("lexicon", kind)
+def _pool(kind: str, reserved: bool) -> tuple[Entity, ...]:
     return tuple(e for e in world().by_kind[kind] if e.reserved == reserved)
 
 
-def _names(value: Entity | str) -> set[str]:
-    if isinstance(value, str):
-        return {value}
-    return {value.name, *value.short, value.given or value.name}
-
-
-def kind_of(relation: str, end: str) -> str:
-    """Return the first kind of entity that may be a relation's `subject` or `object`."""
-    kinds: str = table("relations")[relation][end]
-    return kinds.split()[0]
+def _names(entity: Entity) -> set[str]:
+    return {entity.name, *entity.short, entity.given or entity.name}
 
 
 @cache
 def splits(
-    task: str, make: Callable[[Draw], list[Row]], fields: tuple[str, ...]
+    task: str,
+    make: Callable[[Draw], list[Row]],
+    fields: tuple[str, ...],
+    sizes: tuple[int, ...] = SIZES,
+    shuffled: bool = True,
 ) -> dict[str, list[Row]]:
-    """Return the rows of all splits; the texts in `fields` occur once in the whole task.
+    """Return the rows of all splits; a value of one of the `fields` occurs once in the whole task.
 
-    `make` gives the rows of one text; rows are shuffled, since `make` may go by the turn.
+    `make` returns the rows of one text. They are shuffled because `make` may depend on the turn.
     """
     seen: set[str] = set()
-    found = {name: _fill(Draw(task, name), make, fields, seen) for name in SIZES}
-    return {
-        name: [{"id": f"{name}-{i}", **row} for i, row in enumerate(rows)]
-        for name, rows in found.items()
-    }
-
-
-def _fill(
-    draw: Draw, make: Callable[[Draw], list[Row]], fields: tuple[str, ...], seen: set[str]
-) -> list[Row]:
-    found: list[Row] = []
-    while len(found) < SIZES[draw.split]:
-        draw.turn = len(found)
-        made = make(draw)
-        texts = {str(made[0][field]) for field in fields}
-        if not texts & seen:
-            seen |= texts
-            found += made
-    del found[SIZES[draw.split] :]
-    draw.rng.shuffle(found)
-    return found
+    rows = {}
+    for split, size in zip(SPLITS, sizes, strict=True):
+        draw = Draw(task, split)
+        drawn: list[Row] = []
+        while len(drawn) < size:
+            draw.turn = len(drawn)
+            more = make(draw)
+            texts = {str(more[0][field]) for field in fields}
+            if not texts & seen:
+                seen |= texts
+                drawn += more
+        del drawn[size:]
+        if shuffled:
+            draw.rng.shuffle(drawn)
+        rows[split] = [{"id": f"{split}-{i}", **row} for i, row in enumerate(drawn)]
+    return rows

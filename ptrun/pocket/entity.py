@@ -1,4 +1,4 @@
-"""Entities of the pocket world and the ways a sentence can mention them."""
+"""Entities of the pocket world and the ways a sentence mentions them."""
 
 import random
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ TITLES = {"f": ("Mrs", "Miss", "Doctor", "Judge"), "m": ("Mr", "Captain", "Docto
 
 @dataclass(frozen=True)
 class Entity:
-    """Somebody or something with a name.
+    """A person, a place, an organisation or a work.
 
-    `short` are other surfaces in use (a family name, a club's town); `article` is written before
-    the name and is no part of it; `gender` is f, m or n; `given` is a person's first name.
-    `reserved` entities stay out of training rows of the tasks, `hidden` ones out of the corpus.
+    `short` holds short names (a family name, a club's town). `article` is written before the name
+    and is no part of it. `gender` is f, m or n; `given` is a person's first name. `reserved`
+    entities stay out of the training rows of the tasks, `hidden` ones out of the corpus.
     """
 
     id: str
@@ -36,11 +36,6 @@ class Entity:
     given: str = ""
     reserved: bool = False
     hidden: bool = False
-
-    @property
-    def tag(self) -> str:
-        """Return the entity's type as named-entity tags write it."""
-        return TAG_OF_KIND[self.kind]
 
 
 def mention(entity: Entity, form: str, style: str, rng: random.Random) -> Filler:

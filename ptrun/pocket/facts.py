@@ -1,8 +1,8 @@
-"""What is true in the pocket world: facts as records (subject, relation, object)."""
+"""The facts of the pocket world as records (subject, relation, object)."""
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptrun.pocket.entity import Entity
 from ptrun.pocket.lexicon import table, words
@@ -38,42 +38,6 @@ class Fact:
         return any(e.hidden for e in self.entities)
 
 
-# How many facts of a relation each subject gets: a number, or a chance below 1.
-PER_SUBJECT = {
-    "born_in": 1,
-    "lives_in": 1,
-    "has_job": 1,
-    "works_for": 0.5,
-    "studied_at": 0.6,
-    "teaches_at": 0.2,
-    "plays_for": 0.2,
-    "plays_instrument": 0.25,
-    "friend_of": 1,
-    "visited": 2,
-    "reviewed": 1,
-    "located_in": 1,
-    "near": 1,
-    "flows_through": 3,
-    "based_in": 1,
-    "sells": 1,
-    "supplies": 1,
-    "set_in": 1,
-    "praised": 4,
-    "beat": 4,
-}
-# Relations counted from the object's side: every book has one author, every film two actors.
-PER_OBJECT = {
-    "founded": 1,
-    "owns": 1,
-    "manages": 1,
-    "wrote": 1,
-    "directed": 1,
-    "recorded": 1,
-    "painted": 1,
-    "acted_in": 2,
-    "published": 1,
-    "capital_of": 1,
-}
 COUPLES = 80
 SAME_HALF = 0.3  # chance that both ends of a fact are open, or both reserved
 
@@ -90,28 +54,24 @@ def facts(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
 
 
 def _drawn(by_kind: ByKind, rng: random.Random) -> Iterator[Fact]:
-    for relation, count in PER_SUBJECT.items():
-        for subject in _candidates(relation, "subject", by_kind):
-            for _ in range(_times(count, rng)):
-                yield detailed(
-                    relation, subject, _partner(relation, "object", subject, by_kind, rng), rng
-                )
-    for relation, count in PER_OBJECT.items():
-        for target in _candidates(relation, "object", by_kind):
-            for _ in range(_times(count, rng)):
-                yield detailed(
-                    relation, _partner(relation, "subject", target, by_kind, rng), target, rng
-                )
+    for relation, count in table("world")["per_subject"].items():
+        for subject in _repeated(relation, "subject", count, by_kind, rng):
+            partner = _partner(relation, "object", subject, by_kind, rng)
+            yield detailed(relation, subject, partner, rng)
+    for relation, count in table("world")["per_object"].items():
+        for target in _repeated(relation, "object", count, by_kind, rng):
+            partner = _partner(relation, "subject", target, by_kind, rng)
+            yield detailed(relation, partner, target, rng)
     yield from _families(by_kind["person"], rng)
 
 
-def _times(count: float, rng: random.Random) -> int:
-    return int(count) if count >= 1 else int(rng.random() < count)
-
-
-def _candidates(relation: str, end: str, by_kind: ByKind) -> list[Entity]:
-    kinds = table("relations")[relation][end].split()
-    return [e for kind in kinds for e in by_kind[kind]]
+def _repeated(
+    relation: str, end: str, count: float, by_kind: ByKind, rng: random.Random
+) -> Iterator[Entity]:
+    """Yield each entity that can be an end of a relation, once for each of its facts."""
+    for kind in table("relations")[relation][end].split():
+        for entity in by_kind[kind]:
+            yield from [entity] * (int(count) if count >= 1 else int(rng.random() < count))
 
 
 def _partner(
@@ -128,14 +88,11 @@ def _partner(
 def detailed(
     relation: str, subject: Entity | str, target: Entity | str, rng: random.Random
 ) -> Fact:
-    """Return a fact whose details are drawn."""
+    """Return a fact with drawn details."""
     assert isinstance(subject, Entity)
-    details = {
-        "year": str(rng.randrange(1920, 2000)),
-        "subject_taught": rng.choice(words("lexicon", "subject_taught")),
-        "product": rng.choice(words("lexicon", "product")),
-        "score": rng.choice(words("lexicon", "score")),
-    }
+    details = {"year": str(rng.randrange(1920, 2000))}
+    for name in ("subject_taught", "product", "score"):
+        details[name] = rng.choice(words("lexicon", name))
     return Fact(relation, subject, target, details)
 
 
@@ -145,8 +102,7 @@ def _families(people: Sequence[Entity], rng: random.Random) -> Iterator[Fact]:
     men = [p for p in people if p.gender == "m"]
     for wife, husband in zip(rng.sample(women, COUPLES), rng.sample(men, COUPLES), strict=True):
         fact = detailed("married_to", wife, husband, rng)
-        yield fact
-        yield Fact("married_to", husband, wife, fact.details)
+        yield from (fact, replace(fact, subject=husband, object=wife))
     for child in people:
         parents = [p for p in people if p.short == child.short and p is not child]
         if parents and rng.random() < 0.5:

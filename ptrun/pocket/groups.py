@@ -1,19 +1,16 @@
-"""Relations between the same kinds of things, so that only their words tell them apart."""
+"""Groups of relations between the same kinds of entities: only their words tell them apart."""
 
 from dataclasses import dataclass
-
-from ptrun.pocket.draw import Draw
-from ptrun.pocket.entity import Entity
 
 OBJECT, SUBJECT = "object", "subject"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Relations between a person and a thing of one `kind`.
+    """Relations between a person and an entity of one `kind`.
 
-    `unique` names the end that can be filled only once: a person is born in one town, a firm has
-    one founder. `others` may hold any number of times.
+    `unique` maps a relation to the end that can be filled only once: a person is born in one town,
+    a firm has one founder. The relations in `others` may hold any number of times.
     """
 
     kind: str
@@ -44,19 +41,3 @@ GROUPS = (
     Group("painting", {"painted": SUBJECT}, ("reviewed",)),
     Group("person", {"married_to": OBJECT}, ("friend_of",)),
 )
-
-
-def people(count: int, draw: Draw, *but: Entity | str) -> list[Entity]:
-    """Return people no two of whom share a name."""
-    found: list[Entity] = []
-    while len(found) < count:
-        found.append(draw.person(*but, *found))
-    return found
-
-
-def things(kind: str, count: int, draw: Draw, *but: Entity | str) -> list[Entity | str]:
-    """Return things of a kind no two of which share a name."""
-    found: list[Entity | str] = []
-    while len(found) < count:
-        found.append(draw.value(kind, *but, *found))
-    return found

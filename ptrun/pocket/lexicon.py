@@ -1,4 +1,4 @@
-"""Read the word lists and sentence patterns that the pocket world is written in."""
+"""The word lists and sentence patterns of the pocket world."""
 
 import tomllib
 from functools import cache

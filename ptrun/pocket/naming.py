@@ -1,9 +1,10 @@
-"""Draw names: families called like towns, firms like people, books like any of them.
+"""Names of entities: families are called like towns, firms like people, books like any of them.
 
-Each drawn name says whether it uses a reserved part (see names.toml).
+Names of the reserved half of the world prefer reserved parts (see names.toml).
 """
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -21,57 +22,42 @@ class Pools:
     """Name parts of one half of the world: open to training rows, or reserved."""
 
     reserved: bool
-    plain: tuple[str, ...]
     compound: tuple[str, ...]
+    plain: tuple[str, ...]
     women: tuple[str, ...]
     men: tuple[str, ...]
-    nouns: tuple[str, ...]
+    noun: tuple[str, ...]
     rivers: tuple[str, ...]
     regions: tuple[str, ...]
 
 
 def pools(rng: random.Random) -> tuple[Pools, Pools]:
-    """Return the open and the reserved name parts; compound names are dealt out by `rng`."""
-    heads, tails = words("names", "heads"), words("names", "tails")
-    compounds = [head + tail for head in heads for tail in tails]
+    """Return the open and the reserved name parts; `rng` divides the compound names."""
+    compounds = _compounds()
     rng.shuffle(compounds)
     cut = SHARE_OF_COMPOUNDS + RESERVED_COMPOUNDS
     opened, kept = compounds[:SHARE_OF_COMPOUNDS], compounds[SHARE_OF_COMPOUNDS:cut]
-    return _pools("", tuple(opened)), _pools("_reserved", tuple(kept))
+    return (
+        _pools(False, opened, lambda key: words("names", key)),
+        _pools(True, kept, lambda k: words("names", f"{k}_reserved") * REPEATS + words("names", k)),
+    )
 
 
 @cache
 def everything() -> Pools:
-    """Return all name parts together, for people and places that only one document knows."""
-    compounds = tuple(h + t for h in words("names", "heads") for t in words("names", "tails"))
-    opened = _pools("", compounds)
-    return Pools(
-        False,
-        opened.plain + words("names", "plain_reserved"),
-        compounds,
-        opened.women + words("names", "women_reserved"),
-        opened.men + words("names", "men_reserved"),
-        opened.nouns + words("names", "noun_reserved"),
-        opened.rivers + words("names", "rivers_reserved"),
-        opened.regions + words("names", "regions_reserved"),
+    """Return all name parts together, for people and places of a single document."""
+    return _pools(
+        False, _compounds(), lambda k: words("names", k) + words("names", f"{k}_reserved")
     )
 
 
-def _pools(suffix: str, compounds: tuple[str, ...]) -> Pools:
-    def part(key: str) -> tuple[str, ...]:
-        own = words("names", key + suffix)
-        return own * REPEATS + words("names", key) if suffix else own
+def _compounds() -> list[str]:
+    return [head + tail for head in words("names", "heads") for tail in words("names", "tails")]
 
-    return Pools(
-        bool(suffix),
-        part("plain"),
-        compounds,
-        part("women"),
-        part("men"),
-        part("noun"),
-        part("rivers"),
-        part("regions"),
-    )
+
+def _pools(reserved: bool, compounds: list[str], part: Callable[[str], tuple[str, ...]]) -> Pools:
+    names = ("plain", "women", "men", "noun", "rivers", "regions")
+    return Pools(reserved, tuple(compounds), *map(part, names))
 
 
 def family(pool: Pools, rng: random.Random) -> str:
@@ -82,46 +68,35 @@ def family(pool: Pools, rng: random.Random) -> str:
 def from_pattern(kind: str, pool: Pools, towns: list[str], rng: random.Random) -> tuple[str, str]:
     """Return a name made from one of the kind's patterns, and the short form it allows.
 
-    The short form is the family, town or noun that carries the name, such as Marlow in
-    "Marlow & Sons", or the name itself.
+    The short form is the first family or town in the name, such as Marlow in "Marlow & Sons", or
+    the name itself.
     """
-    pattern = rng.choice(table("names")[kind])
-    parts = {"F": family, "P": _any_family}
-    out: list[str] = []
+    parts: list[str] = []
     carrier = ""
-    for token in pattern.split():
-        word = token
-        if token in parts:
-            word = parts[token](pool, rng)
-        elif token == "T":
-            word = rng.choice(towns)
-        elif token in _LISTS:
-            word = _from_list(token, pool, rng) + (
-                "s" if token == "N" and out and out[0] in PLURAL else ""
-            )
-        if token in ("F", "T") and not carrier:
-            carrier = word
-        out.append(word)
-    return _with_article(out), carrier or " ".join(out)
-
-
-def _any_family(pool: Pools, rng: random.Random) -> str:
-    return rng.choice(pool.plain + pool.compound)
-
-
-_LISTS = ("G", "C", "N", "D")
-
-
-def _from_list(token: str, pool: Pools, rng: random.Random) -> str:
-    if token == "G":
-        return rng.choice(pool.women + pool.men)
-    if token == "N":
-        return rng.choice(pool.nouns)
-    return rng.choice(words("names", "common" if token == "C" else "day"))
-
-
-def _with_article(parts: list[str]) -> str:
+    for letter in rng.choice(table("names")[kind]).split():
+        part = _part(letter, pool, towns, rng)
+        if letter == "N" and parts and parts[0] in PLURAL:
+            part += "s"
+        if letter in ("F", "T") and not carrier:
+            carrier = part
+        parts.append(part)
     for i, (part, following) in enumerate(pairwise(parts)):
         if part in ("A", "a") and following[0] in "AEIOU":
             parts[i] = part + "n"
-    return " ".join(parts)
+    name = " ".join(parts)
+    return name, carrier or name
+
+
+def _part(letter: str, pool: Pools, towns: list[str], rng: random.Random) -> str:
+    """Return the words for a letter of a pattern; any other part stands for itself."""
+    if letter == "F":
+        return family(pool, rng)
+    lists: dict[str, Sequence[str]] = {
+        "P": pool.plain + pool.compound,
+        "T": towns,
+        "G": pool.women + pool.men,
+        "N": pool.noun,
+        "C": words("names", "common"),
+        "D": words("names", "day"),
+    }
+    return rng.choice(lists[letter]) if letter in lists else letter

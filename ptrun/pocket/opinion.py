@@ -1,4 +1,4 @@
-"""Opinions with a computed sign: words, negation, contrast and expectation compose as in speech.
+"""Opinions with a computed sign, composed of words, negation, contrast and expectation.
 
 A predicate has a sign; a frame keeps or flips it; of two contrasted clauses the main one decides.
 The words of `*_held` lists are drawn with probability `held`, 0 in training rows.
@@ -30,7 +30,7 @@ class Clause:
 
     @property
     def value(self) -> int:
-        """The sign of the whole clause, 1 or -1."""
+        """The sign of the clause, 1 or -1."""
         return self.predicate_sign * self.polarity
 
 
@@ -53,9 +53,9 @@ class Opinion:
 class Speaker:
     """Draws opinions about one thing.
 
-    `held` is the chance of drawing from a held-out list; `kept` is the share of frames that keep
-    the sign of their predicate, `shares` weighs the forms of an opinion (one clause, contrast,
-    despite, said twice). A `plain` speaker neither negates nor weighs one thing against another.
+    `held` is the chance of drawing from a held-out list. `kept` is the share of frames that keep
+    the sign of their predicate. `shares` weighs the forms of an opinion (one clause, contrast,
+    despite, two agreeing clauses). A `plain` speaker uses no negation and no contrast.
     """
 
     thing: str
@@ -66,29 +66,28 @@ class Speaker:
     shares: tuple[int, int, int, int] = SHARES
 
     def opinion(self, sign: int) -> Opinion:
-        """Return an opinion of the given sign: plain, contrasted, or said twice."""
+        """Return an opinion of the given sign, in one or two clauses."""
         shares = (80, 0, 0, 20) if self.plain else self.shares
         kind = self.rng.choices(("one", "contrast", "despite", "both"), shares)[0]
         main = self._clause(sign, "")
         if kind == "one":
-            return self._sentence(main.text, main, None)
+            return self._sentence("{y}", main)
         if kind == "despite":
             return self._despite(main)
         other = self._clause(sign if kind == "both" else -sign, main.aspect)
         group = table("opinions")["agreement" if kind == "both" else "contrast"]
         frame = self._pick(group, "frames")
-        text = frame.replace("{x}", other.text).replace("{y}", main.text)
-        return self._sentence(text, main, other)
+        return self._sentence(frame, main, other)
 
     def _despite(self, main: Clause) -> Opinion:
         aspect = self._aspect(main.aspect)
         adjective = self._adjective(aspect, -main.value)
         other = Clause(f"the {adjective} {aspect}", -main.value, 1, aspect)
         frame = self._pick(table("opinions")["contrast"], "despite")
-        text = frame.replace("{x}", other.text).replace("{y}", main.text)
-        return self._sentence(text, main, other)
+        return self._sentence(frame, main, other)
 
-    def _sentence(self, text: str, main: Clause, other: Clause | None) -> Opinion:
+    def _sentence(self, frame: str, main: Clause, other: Clause | None = None) -> Opinion:
+        text = frame.replace("{x}", other.text if other else "").replace("{y}", main.text)
         lead = self._fill(self.rng.choice(table("opinions")["leads"]["all"]))
         return Opinion(_capitals(f"{lead}{text}."), self.thing, main, other)
 
@@ -99,23 +98,24 @@ class Speaker:
 
     def _judged(self, sign: int, aspect: str) -> Clause:
         polarity, frame = self._frame("frames")
-        own = sign * polarity
-        words = {"p": self._predicate(aspect, own)}
+        of_predicate = sign * polarity
+        words = {"p": self._predicate(aspect, of_predicate)}
         if "{m}" in frame or "{n}" in frame:
-            words |= {"m": self._adjective(aspect, own), "n": self._adjective(aspect, -own)}
-        return self._made(frame, aspect, own, polarity, words)
+            words["m"] = self._adjective(aspect, of_predicate)
+            words["n"] = self._adjective(aspect, -of_predicate)
+        return self._filled(frame, aspect, of_predicate, polarity, words)
 
     def _felt(self, sign: int, aspect: str) -> Clause:
         polarity, frame = self._frame("verb_frames")
         past, base = self._signed("verbs", sign * polarity).split(":")
-        return self._made(frame, aspect, sign * polarity, polarity, {"v": past, "b": base})
+        return self._filled(frame, aspect, sign * polarity, polarity, {"v": past, "b": base})
 
     def _quality(self, sign: int, aspect: str) -> Clause:
         polarity, frame = self._frame("quality_frames")
         quality = self._signed("qualities", sign * polarity)
-        return self._made(frame, aspect, sign * polarity, polarity, {"q": quality})
+        return self._filled(frame, aspect, sign * polarity, polarity, {"q": quality})
 
-    def _made(
+    def _filled(
         self, frame: str, aspect: str, sign: int, polarity: int, words: dict[str, str]
     ) -> Clause:
         text = self._fill(frame, words | {"a": f"the {aspect}"})
@@ -143,8 +143,7 @@ class Speaker:
 
     def _aspect(self, other_than: str) -> str:
         aspects: dict[str, Any] = table("opinions")["things"][self.thing]
-        names = [a for a in (*aspects, self.thing) if a != other_than]
-        return self.rng.choice(names)
+        return self.rng.choice([a for a in (*aspects, self.thing) if a != other_than])
 
     def _pick(self, group: dict[str, Any], key: str) -> str:
         chosen = group[f"{key}_held"] if self._unseen() else group[key]
@@ -154,10 +153,10 @@ class Speaker:
         return self.rng.random() < self.held
 
     def _fill(self, template: str, words: dict[str, str] | None = None) -> str:
-        given = {"thing_name": self.thing} | (words or {})
+        fixed = {"thing_name": self.thing} | (words or {})
 
         def fill(slot: Slot) -> str:
-            return given[slot.role] if slot.role in given else word(slot, self.rng)
+            return fixed[slot.role] if slot.role in fixed else word(slot, self.rng)
 
         return render(template, fill, self.rng, capital=False).text
 

@@ -1,4 +1,4 @@
-"""Put facts into words: pick a paraphrase, fill its slots, keep the spans of the arguments."""
+"""Sentences for facts: a paraphrase with its slots filled, and the spans of the arguments."""
 
 import random
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def paraphrases(relation: str, held_out: bool | None) -> list[str]:
 
 
 def word(slot: Slot, rng: random.Random, fixed: dict[str, str] | None = None) -> str:
-    """Return words of the class that a slot names; `fixed` says which classes are decided."""
+    """Return words of the class that a slot names; `fixed` has the words of decided classes."""
     if fixed and slot.role in fixed:
         chosen = fixed[slot.role]
     elif slot.role == "year":
@@ -68,6 +68,6 @@ def word(slot: Slot, rng: random.Random, fixed: dict[str, str] | None = None) ->
 
 
 def _other_work(fact: Fact, rng: random.Random) -> Entity:
-    """Return another work of the same half of the world as the fact."""
+    """Return a work other than the fact's, reserved if the fact is."""
     group = world().by_kind[rng.choice(WORKS)]
     return rng.choice([w for w in group if w.reserved == fact.reserved and w is not fact.object])

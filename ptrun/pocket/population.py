@@ -1,26 +1,12 @@
-"""Who and what lives in the pocket world: all entities, drawn from the name pools."""
+"""The entities of the pocket world, drawn from the name pools."""
 
 import random
 from typing import Any
 
 from ptrun.pocket import naming
 from ptrun.pocket.entity import Entity
+from ptrun.pocket.lexicon import table
 
-COUNTS = {
-    "region": 16,
-    "river": 24,
-    "town": 100,
-    "person": 260,
-    "firm": 80,
-    "paper": 24,
-    "school": 30,
-    "club": 30,
-    "book": 60,
-    "song": 40,
-    "film": 40,
-    "play": 30,
-    "painting": 30,
-}
 RESERVED_SHARE = 0.4
 HIDDEN_SHARE = 0.15  # of the reserved entities
 TOWN_PATTERNS = ("{}",) * 7 + ("Port {}", "Upper {}", "New {}")
@@ -30,44 +16,44 @@ def entities(rng: random.Random) -> dict[str, tuple[Entity, ...]]:
     """Return every entity by kind; names are unique within a kind, never between kinds."""
     opened, kept = naming.pools(rng)
     by_kind: dict[str, tuple[Entity, ...]] = {}
-    for kind, count in COUNTS.items():
+    for kind, count in table("world")["entities"].items():
         reserved = round(count * RESERVED_SHARE)
-        found: dict[str, Entity] = {}
-        _add(found, kind, count - reserved, opened, by_kind, rng)
-        _add(found, kind, count, kept, by_kind, rng)
-        by_kind[kind] = tuple(found.values())
+        by_name: dict[str, Entity] = {}
+        _add(by_name, kind, count - reserved, opened, by_kind, rng)
+        _add(by_name, kind, count, kept, by_kind, rng)
+        by_kind[kind] = tuple(by_name.values())
     return by_kind
 
 
 def _add(
-    found: dict[str, Entity],
+    by_name: dict[str, Entity],
     kind: str,
     upto: int,
     pool: naming.Pools,
     by_kind: dict[str, tuple[Entity, ...]],
     rng: random.Random,
 ) -> None:
-    """Add new names from a pool until there are `upto`, or the pool seems empty."""
+    """Add entities with new names until there are `upto`, or the pool seems empty."""
     towns = [t.name for t in by_kind.get("town", ()) if t.reserved == pool.reserved]
     for _ in range(20 * upto):
-        if len(found) == upto:
+        if len(by_name) == upto:
             return
-        looks = _looks(kind, pool, towns, rng)
+        fields = _fields(kind, pool, towns, rng)
         hidden = pool.reserved and rng.random() < HIDDEN_SHARE
-        name = f"{kind}-{len(found)}"
-        entity = Entity(name, kind, reserved=pool.reserved, hidden=hidden, **looks)
-        found.setdefault(entity.name, entity)
+        name = f"{kind}-{len(by_name)}"
+        entity = Entity(name, kind, reserved=pool.reserved, hidden=hidden, **fields)
+        by_name.setdefault(entity.name, entity)
 
 
 def stranger(kind: str, towns: list[str], taken: set[str], rng: random.Random) -> Entity:
-    """Return a new entity of a kind, named from all name parts but unlike any in `taken`."""
+    """Return a new entity of a kind whose name is not in `taken`."""
     while True:
-        looks = _looks(kind, naming.everything(), towns, rng)
-        if looks["name"] not in taken:
-            return Entity(f"{kind}-x", kind, **looks)
+        fields = _fields(kind, naming.everything(), towns, rng)
+        if fields["name"] not in taken:
+            return Entity(f"{kind}-x", kind, **fields)
 
 
-def _looks(kind: str, pool: naming.Pools, towns: list[str], rng: random.Random) -> dict[str, Any]:
+def _fields(kind: str, pool: naming.Pools, towns: list[str], rng: random.Random) -> dict[str, Any]:
     if kind == "person":
         return _person(pool, rng)
     if kind == "region":

@@ -1,4 +1,4 @@
-"""Connected paragraphs about one entity: what is true of it, told in an order that reads on."""
+"""Connected paragraphs about one entity: its facts, in an order that reads well."""
 
 import random
 from functools import cache
@@ -6,27 +6,10 @@ from functools import cache
 from ptrun.pocket.cast import Cast
 from ptrun.pocket.entity import Entity
 from ptrun.pocket.facts import Fact
+from ptrun.pocket.lexicon import table
 from ptrun.pocket.phrase import Manner, state
 from ptrun.pocket.world import world
 
-# What a text about each kind of entity tells, in this order.
-ORDER = {
-    "person": """born_in child_of has_job studied_at works_for teaches_at plays_for founded owns
-        manages wrote directed recorded painted acted_in married_to friend_of plays_instrument
-        lives_in visited reviewed""",
-    "town": "located_in capital_of flows_through near based_in born_in lives_in set_in visited",
-    "region": "capital_of located_in visited",
-    "river": "flows_through visited",
-    "firm": "founded based_in sells works_for supplies published owns manages",
-    "paper": "founded based_in works_for praised owns manages",
-    "school": "based_in manages studied_at teaches_at supplies",
-    "club": "founded based_in plays_for beat manages owns",
-    "book": "wrote set_in published praised reviewed",
-    "song": "recorded set_in published praised reviewed",
-    "film": "directed set_in acted_in praised reviewed",
-    "play": "wrote directed set_in acted_in praised reviewed",
-    "painting": "painted reviewed",
-}
 LONGEST = 7  # sentences
 PRONOUN_SHARE = 0.6
 CHAIN = 5  # sentences
@@ -47,10 +30,10 @@ def chain(rng: random.Random) -> list[str]:
     entity, last, cast = rng.choice(topics()), None, Cast(rng)
     sentences: list[str] = []
     for _ in range(CHAIN):
-        known = [f for f in told(entity) if f is not last]
-        if not known:
+        facts = [fact for fact in facts_about(entity) if fact is not last]
+        if not facts:
             break
-        last = rng.choice(known)
+        last = rng.choice(facts)
         manner = Manner(subject=rng.choice(STYLES), object=rng.choice(STYLES))
         sentences.append(state(cast.play(last), manner, rng).text)
         entity = rng.choice(last.entities)
@@ -60,18 +43,18 @@ def chain(rng: random.Random) -> list[str]:
 @cache
 def topics() -> tuple[Entity, ...]:
     """Return the entities that the corpus writes about."""
-    return tuple(e for e in world().entities() if not e.hidden and told(e))
+    return tuple(e for e in world().entities() if not e.hidden and facts_about(e))
 
 
-def told(entity: Entity) -> list[Fact]:
-    """Return the facts about an entity that the corpus may tell."""
+def facts_about(entity: Entity) -> list[Fact]:
+    """Return the facts about an entity that the corpus may state."""
     return [f for f in world().about.get(entity.id, ()) if not f.hidden]
 
 
 def _chosen(entity: Entity, rng: random.Random) -> list[Fact]:
-    order = ORDER[entity.kind].split()
-    known = told(entity)
-    picked = rng.sample(known, min(len(known), rng.randint(3, LONGEST)))
+    order = table("world")["order"][entity.kind].split()
+    facts = facts_about(entity)
+    picked = rng.sample(facts, min(len(facts), rng.randint(3, LONGEST)))
     return sorted(picked, key=lambda fact: order.index(fact.relation))
 
 

@@ -1,28 +1,24 @@
-"""Questions answered by one span of a context, or by nothing: every fourth has no answer in it.
+"""Questions with one answer span in the context; every fourth has none.
 
-A context speaks of two people in the same relations. A question without an answer asks of one what
-is only said of the other.
+A context states the same relation of two people. An unanswerable question is about the fact of one
+person that the context leaves out.
 """
 
 from ptrun.pocket.article import article, question
-from ptrun.pocket.draw import Draw, Row, splits
+from ptrun.pocket.draw import Draw, Row
 from ptrun.pocket.facts import Fact
-from ptrun.pocket.groups import GROUPS, SUBJECT, Group, people, things
+from ptrun.pocket.groups import GROUPS, SUBJECT, Group
 
 UNANSWERABLE_EVERY = 4
 
 
-def rows(split: str) -> list[Row]:
-    """Return the rows of a split: three quarters with one answer, one quarter with none."""
-    return splits("qa", _make, ("context",))[split]
-
-
-def _make(draw: Draw) -> list[Row]:
+def make(draw: Draw) -> list[Row]:
+    """Return one row; three quarters have one answer, one quarter has none."""
     group: Group = draw.rng.choice(GROUPS)
     relation = draw.rng.choice(list(group.unique))
-    person, other = people(2, draw)
-    mine, theirs, third = things(group.kind, 3, draw, person, other)
-    asked, rival = draw.fact(relation, person, mine), draw.fact(relation, other, theirs)
+    person, other = draw.entities("person", 2)
+    mine, theirs, third = draw.entities(group.kind, 3, person, other)
+    fact, rival = draw.fact(relation, person, mine), draw.fact(relation, other, theirs)
     decoy = draw.fact(draw.rng.choice(group.besides(relation)), person, third)
     answerable = draw.turn % UNANSWERABLE_EVERY > 0
     wanted = draw.rng.choice(("subject", "object", "object"))
@@ -30,10 +26,10 @@ def _make(draw: Draw) -> list[Row]:
         decoy = draw.fact(decoy.relation, person, mine)
     blocks = [[decoy, *_more(group, decoy, draw)], [rival, *_more(group, rival, draw, most=1)]]
     if answerable:
-        blocks[0].append(asked)
+        blocks[0].append(fact)
     text = article(blocks, draw)
-    spans = [text.named(asked, wanted[0])] if answerable else []
-    row = {"title": person.name, "context": text.text, "question": question(asked, wanted, draw)}
+    spans = [text.named(fact, wanted[0])] if answerable else []
+    row = {"title": person.name, "context": text.text, "question": question(fact, wanted, draw)}
     return [{**row, "answers": text.answer(*spans)}]
 
 
@@ -41,8 +37,7 @@ def _more(group: Group, fact: Fact, draw: Draw, most: int = 2) -> list[Fact]:
     """Return facts about the same person in other groups of relations."""
     count = draw.rng.randint(0 if most == 1 else 1, most)
     groups = draw.rng.sample([g for g in GROUPS if not {*g.relations} & {*group.relations}], count)
-    subject = fact.subject
     return [
-        draw.fact(draw.rng.choice(g.relations), subject, draw.value(g.kind, *fact.entities))
+        draw.fact(draw.rng.choice(g.relations), fact.subject, draw.entity(g.kind, *fact.entities))
         for g in groups
     ]

@@ -1,4 +1,4 @@
-"""Reviews: a few opinions of one sign, then a verdict or what the writer did about it."""
+"""Reviews: a few opinions of one sign, then a verdict or a consequence."""
 
 import random
 
@@ -8,7 +8,7 @@ from ptrun.pocket.phrase import word
 from ptrun.pocket.template import Slot, render
 
 HELD = 0.2  # the corpus knows all words and frames
-PLAIN = 0.4  # share of writers who say what they mean: without them negation is not learned
+PLAIN = 0.4  # share of plain writers; without them a model does not learn negation
 
 
 def things() -> tuple[str, ...]:
@@ -19,8 +19,8 @@ def things() -> tuple[str, ...]:
 def review(rng: random.Random) -> list[str]:
     """Return the sentences of a review.
 
-    Most reviews are one opinion and one verdict of which a single word carries the sign, so that
-    neither can be guessed without reading the other.
+    Most reviews are one opinion and one verdict. A single word of the verdict carries the sign, so
+    neither can be guessed without the other.
     """
     thing = rng.choice(things())
     sign = rng.choice((1, -1))
@@ -46,11 +46,11 @@ def verdict(thing: str, sign: int, rng: random.Random) -> str:
 
 
 def _filled(template: str, thing: str, polar: tuple[str, ...], rng: random.Random) -> str:
-    given = {"thing_name": thing}
-    given |= dict(zip("vw", rng.sample(polar, min(2, len(polar))), strict=False))
+    fixed = {"thing_name": thing}
+    fixed |= dict(zip("vw", rng.sample(polar, min(2, len(polar))), strict=False))
 
     def fill(slot: Slot) -> str:
-        chosen = given[slot.role] if slot.role in given else word(slot, rng)
+        chosen = fixed[slot.role] if slot.role in fixed else word(slot, rng)
         if slot.form == "a":
             return ("an " if chosen[0] in "aeiou" else "a ") + chosen
         return chosen

@@ -1,16 +1,15 @@
 """Semantic roles: who did what to whom, where and when; one row for each predicate of a sentence.
 
-Half of the sentences have two predicates, which share some words and give them other roles.
+Some sentences have two predicates, which share words and give them different roles.
 """
 
 from dataclasses import dataclass, field
 
-from ptrun.pocket.draw import Draw, Row, splits
-from ptrun.pocket.entity import Entity
-from ptrun.pocket.lexicon import items, table, words
+from ptrun.pocket.draw import Draw, Row
+from ptrun.pocket.lexicon import items, table
 from ptrun.pocket.phrase import word
-from ptrun.pocket.tagging import WORD
 from ptrun.pocket.template import Filler, Slot, render
+from ptrun.pocket.vocabulary import WORD
 
 KINDS = {"thing": 50, "person": 20, "work": 15, "give": 15}  # what verbs act on, a share of each
 TWO = 0.35  # share of sentences with two predicates
@@ -33,12 +32,8 @@ class Sentence:
         self.tokens += tokens
 
 
-def rows(split: str) -> list[Row]:
-    """Return the rows of a split; the rows of one sentence are all in the same split."""
-    return splits("srl", _make, ("tokens",))[split]
-
-
-def _make(draw: Draw) -> list[Row]:
+def make(draw: Draw) -> list[Row]:
+    """Return the rows of one sentence."""
     kind = draw.rng.choices(list(KINDS), list(KINDS.values()))[0]
     name = "give" if kind == "give" else "two" if draw.rng.random() < TWO else "one"
     second = draw.rng.choice(["thing", "person", "work"])
@@ -46,19 +41,19 @@ def _make(draw: Draw) -> list[Row]:
     if "that:+" in frame or "done2" in frame:
         second = kind
     verbs = [_verb(kind, draw), _verb(second, draw)]
-    made = Sentence()
+    sentence = Sentence()
     for part in frame.split():
         phrase, _, roles = part.partition(":")
-        made.add(_phrase(phrase, (kind, second), verbs, draw), [*roles.split("/"), ""][:2])
-    made.add(".", ["", ""])
-    made.tokens[0] = made.tokens[0][:1].upper() + made.tokens[0][1:]
-    return [_row(made, i, verbs[i]) for i in range(2 if name == "two" else 1)]
+        sentence.add(_phrase(phrase, (kind, second), verbs, draw), [*roles.split("/"), ""][:2])
+    sentence.add(".", ["", ""])
+    sentence.tokens[0] = sentence.tokens[0][:1].upper() + sentence.tokens[0][1:]
+    return [_row(sentence, i, verbs[i]) for i in range(2 if name == "two" else 1)]
 
 
-def _row(made: Sentence, number: int, verb: str) -> Row:
-    tags = made.tags[number]
+def _row(sentence: Sentence, number: int, verb: str) -> Row:
+    tags = sentence.tags[number]
     return {
-        "tokens": list(made.tokens),
+        "tokens": list(sentence.tokens),
         "predicate_index": tags.index("B-V"),
         "predicate": verb.split(":")[2] + ".01",
         "srl_tags": tags,
@@ -88,11 +83,8 @@ def _phrase(name: str, kinds: tuple[str, str], verbs: list[str], draw: Draw) -> 
 
 def _fill(slot: Slot, draw: Draw) -> Filler | str:
     if slot.role == "family":
-        return draw.person().short[0]
+        return draw.entity("person").short[0]
     if slot.role in ("person", "town", "firm", "book", "film", "song", "painting"):
-        found = draw.value(slot.role)
-        assert isinstance(found, Entity)
-        return Filler(found.name, found.id, found.article)
-    if slot.role == "title":
-        return draw.rng.choice(words("lexicon", "title"))
+        entity = draw.entity(slot.role)
+        return Filler(entity.name, entity.id, entity.article)
     return word(slot, draw.rng)

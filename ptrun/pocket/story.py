@@ -1,4 +1,4 @@
-"""Small stories: a schema of sentences, told about a person, a friend and a town."""
+"""Small stories: a schema of sentences about a person, a friend and a town."""
 
 import random
 
@@ -6,14 +6,14 @@ from ptrun.pocket.entity import Entity, mention
 from ptrun.pocket.lexicon import table
 from ptrun.pocket.phrase import word
 from ptrun.pocket.template import Filler, Slot, render
-from ptrun.pocket.world import World, world
+from ptrun.pocket.world import world
 
 PRONOUN_SHARE = 0.6
 
 
 def story(rng: random.Random) -> list[str]:
     """Return the sentences of a story; a word class keeps its first word to the end."""
-    cast = _cast(world(), rng)
+    cast = _cast(rng)
     kept: dict[str, str] = {}
     met: set[str] = set()
 
@@ -28,12 +28,13 @@ def story(rng: random.Random) -> list[str]:
     return [render(sentence, fill, rng).text for sentence in schema]
 
 
-def _cast(known: World, rng: random.Random) -> dict[str, Entity]:
-    """Return a person, the friend they really have, and the town where they live."""
+def _cast(rng: random.Random) -> dict[str, Entity]:
+    """Return a person, the friend they have in the world, and the town where they live."""
     while True:
-        person = rng.choice(known.by_kind["person"])
-        friends = [f.object for f in known.find(person, "friend_of") if f.subject is person]
-        homes = [f.object for f in known.find(person, "lives_in")]
+        person = rng.choice(world().by_kind["person"])
+        about = world().about[person.id]
+        friends = [f.object for f in about if f.relation == "friend_of" and f.subject is person]
+        homes = [f.object for f in about if f.relation == "lives_in"]
         cast = {"s": person, "o": friends[0] if friends else person, "t": homes[0]}
         real = {role: e for role, e in cast.items() if isinstance(e, Entity) and not e.hidden}
         if friends and len(real) == len(cast):

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
-from typing import Any
+from functools import partial
 
 from ptrun.pocket import (
     choice,
@@ -17,25 +16,27 @@ from ptrun.pocket import (
     srl,
     topics,
 )
+from ptrun.pocket.draw import SPLITS, Row, splits
 
 VERSION = 2  # raise it when any generated text changes
 
-TASKS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
-    "pocket_ner": ner.rows,
-    "pocket_sentiment": sentiment.rows,
-    "pocket_topics": topics.rows,
-    "pocket_pairs": pairs.rows,
-    "pocket_similarity": similarity.rows,
-    "pocket_choice": choice.rows,
-    "pocket_srl": srl.rows,
-    "pocket_qa": qa.rows,
-    "pocket_multispan": multispan.rows,
-    "pocket_facts": probe.rows,
+TASKS: dict[str, Callable[[], dict[str, list[Row]]]] = {
+    "pocket_ner": partial(splits, "ner", ner.make, ("tokens",), shuffled=False),
+    "pocket_sentiment": partial(
+        splits, "sentiment", sentiment.make, ("sentence",), sentiment.SIZES
+    ),
+    "pocket_topics": partial(splits, "topics", topics.make, ("text",)),
+    "pocket_pairs": partial(splits, "pairs", pairs.make, ("premise", "hypothesis")),
+    "pocket_similarity": partial(splits, "similarity", similarity.make, ("sentence1", "sentence2")),
+    "pocket_choice": partial(splits, "choice", choice.make, ("article",)),
+    "pocket_srl": partial(splits, "srl", srl.make, ("tokens",)),
+    "pocket_qa": partial(splits, "qa", qa.make, ("context",)),
+    "pocket_multispan": partial(splits, "multispan", multispan.make, ("context",)),
+    "pocket_facts": probe.splits,
 }
-SPLITS = ("train", "validation", "test")
 
 
-def rows(task: str, split: str) -> list[dict[str, Any]]:
+def rows(task: str, split: str) -> list[Row]:
     """Return the labelled rows of a task's split, the same in every process.
 
     Raises ValueError for an unknown task or split, naming those allowed.
@@ -44,9 +45,4 @@ def rows(task: str, split: str) -> list[dict[str, Any]]:
         raise ValueError(f"task is {task!r}; allowed are {', '.join(TASKS)}")
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}; allowed are {', '.join(SPLITS)}")
-    return deepcopy(_rows(task, split))
-
-
-@cache
-def _rows(task: str, split: str) -> list[dict[str, Any]]:
-    return TASKS[task](split)
+    return deepcopy(TASKS[task]()[split])

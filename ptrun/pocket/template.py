@@ -1,4 +1,4 @@
-"""A small template language: text with slots, choices and a marked predicate, rendered with spans.
+"""A small template language: text with slots, choices and a marked predicate.
 
 `{role}` or `{role:form}` is a slot, `[a|b|]` picks one branch, `<words>` marks the predicate.
 """
@@ -51,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Filler:
-    """Text for a slot; `before` and `after` are written around it but stay outside its span."""
+    """Text for a slot; `before` and `after` are written around it, outside its span."""
 
     text: str
     entity: str | None = None
@@ -68,7 +68,7 @@ class Text:
     spans: list[Span] = field(default_factory=list)
 
     def add(self, filler: Filler, role: str) -> None:
-        """Append a filler and remember where its own words stand."""
+        """Append a filler and the span of its words."""
         start = len(self.text) + len(filler.before)
         self.text += filler.before + filler.text + filler.after
         end = start + len(filler.text)
@@ -81,54 +81,38 @@ class Text:
         moved = [replace(s, start=s.start + shift, end=s.end + shift) for s in other.spans]
         return Text(self.text + between + other.text, self.spans + moved)
 
-    def capitalized(self) -> "Text":
-        """Return the text with its first letter as a capital."""
-        return Text(self.text[:1].upper() + self.text[1:], self.spans)
 
-
-TOKEN = re.compile(r"\{(\w+)(?::(\w+))?\}|([\[\]|<>])")
+_TOKEN = re.compile(r"(\{\w+(?::\w+)?\}|[\[\]|<>])")
 
 
 @cache
 def parse(template: str) -> tuple[Part, ...]:
-    """Parse a template. Raises ValueError where brackets do not match."""
-    pieces: list[Part] = []
-    position = 0
-    for match in TOKEN.finditer(template):
-        if match.start() > position:
-            pieces.append(template[position : match.start()])
-        pieces.append(Slot(match[1], match[2] or "") if match[1] else f"\0{match[3]}")
-        position = match.end()
-    pieces.append(template[position:])
-    body, rest = _sequence(pieces, 0)
-    if rest != len(pieces):
+    """Parse a template. Raises ValueError if brackets do not match."""
+    branches: list[list[Part]] = [[]]
+    outer: list[tuple[str, list[list[Part]]]] = []  # open brackets, and the branches around them
+    for token in _TOKEN.split(template):
+        opened = outer[-1][0] if outer else ""
+        if token in ("[", "<"):
+            outer.append((token, branches))
+            branches = [[]]
+        elif opened + token in ("[]", "<>"):
+            inner = tuple(map(tuple, branches))
+            branches = outer.pop()[1]
+            branches[-1].append(Choice(inner) if token == "]" else Predicate(inner[0]))
+        elif opened + token == "[|":
+            branches.append([])
+        elif token in ("]", ">", "|"):
+            raise ValueError(f"unmatched bracket in template {template!r}")
+        elif token:
+            branches[-1].append(_slot(token) if token[0] == "{" else token)
+    if outer:
         raise ValueError(f"unmatched bracket in template {template!r}")
-    return body
+    return tuple(branches[0])
 
 
-def _sequence(pieces: list[Part], at: int) -> tuple[tuple[Part, ...], int]:
-    body: list[Part] = []
-    while at < len(pieces) and pieces[at] not in ("\0|", "\0]", "\0>"):
-        if pieces[at] == "\0[":
-            choice, at = _choice(pieces, at + 1)
-            body.append(choice)
-        elif pieces[at] == "\0<":
-            inner, at = _sequence(pieces, at + 1)
-            body.append(Predicate(inner))
-        elif pieces[at]:
-            body.append(pieces[at])
-        at += 1
-    return tuple(body), at
-
-
-def _choice(pieces: list[Part], at: int) -> tuple[Choice, int]:
-    branches = []
-    while True:
-        body, at = _sequence(pieces, at)
-        branches.append(body)
-        if at >= len(pieces) or pieces[at] != "\0|":
-            return Choice(tuple(branches)), at
-        at += 1
+def _slot(token: str) -> Slot:
+    role, _, form = token[1:-1].partition(":")
+    return Slot(role, form)
 
 
 def render(
@@ -137,14 +121,13 @@ def render(
     """Render a template; `fill` gives each slot its words (a plain string gets a span too)."""
     out = Text()
     _write(parse(template), fill, rng, out)
-    return out.capitalized() if capital else out
+    if capital:
+        out.text = out.text[:1].upper() + out.text[1:]
+    return out
 
 
 def _write(
-    parts: tuple[Part, ...],
-    fill: Callable[[Slot], Filler | str],
-    rng: random.Random,
-    out: Text,
+    parts: tuple[Part, ...], fill: Callable[[Slot], Filler | str], rng: random.Random, out: Text
 ) -> None:
     for part in parts:
         if isinstance(part, str):

@@ -24,19 +24,15 @@ class World:
         """Return every entity, kind after kind."""
         return tuple(e for group in self.by_kind.values() for e in group)
 
-    def find(self, entity: Entity, *relations: str) -> list[Fact]:
-        """Return the facts about an entity, in either role, with one of the given relations."""
-        return [f for f in self.about.get(entity.id, ()) if f.relation in relations]
-
 
 @cache
 def world() -> World:
     """Build the world, or return the one already built."""
     rng = random.Random(SEED)
     by_kind = entities(rng)
-    found = tuple(facts(by_kind, rng))
+    drawn = tuple(facts(by_kind, rng))
     about: dict[str, list[Fact]] = defaultdict(list)
-    for fact in found:
+    for fact in drawn:
         for entity in fact.entities:
             about[entity.id].append(fact)
-    return World(by_kind, found, {key: tuple(value) for key, value in about.items()})
+    return World(by_kind, drawn, {key: tuple(value) for key, value in about.items()})

@@ -1,8 +1,8 @@
-"""Everything a pre-training run needs, made from its recipe: tokenizer, rows, model, objective."""
+"""The parts of pre-training, built from a recipe: tokenizer, rows, model, objective."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,18 @@ _TOKENIZERS = {
     "denoising": vocabulary.unigram,
     "infilling": vocabulary.blanks,
 }
-_CLASSES = {  # the automatic class of transformers that has the objective's head
+_CLASSES = {  # the auto class of transformers with the head of the objective
     "masked": "AutoModelForMaskedLM",
     "replaced": "AutoModelForPreTraining",
     "causal": "AutoModelForCausalLM",
     "denoising": "AutoModelForSeq2SeqLM",
 }
+_SPLITS = ("train", "validation")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A trainer, what it reads, and the tokenizer that goes into the folder."""
+    """A trainer, its rows, and the tokenizer for the output folder."""
 
     trainer: Trainer
     tokenizer: Any
@@ -47,10 +48,10 @@ class Prepared:
 
 
 def prepare(recipe: Recipe) -> Prepared:
-    """Return all parts of a run, the model on its device, the vocabulary's real size filled in.
+    """Return the parts of a run, with the model on its device and the actual vocabulary size.
 
     Raises:
-        UserError: the corpus or the generator is not there, or the configuration does not fit.
+        UserError: the corpus or the generator is missing, or the configuration does not fit.
     """
     generator = _generator(recipe)
     tokenizer = _tokenizer(recipe)
@@ -58,48 +59,39 @@ def prepare(recipe: Recipe) -> Prepared:
     marks = vocabulary.marks(tokenizer)
     encoder = tokenizer.backend_tokenizer
     packed = {s: rows(encoder, documents(recipe.corpus, s), recipe.length) for s in _SPLITS}
-    for split, found in packed.items():
-        if not found:
-            raise UserError(f"corpus={recipe.corpus}: {split} holds no text.")
+    for split in _SPLITS:
+        if not packed[split]:
+            raise UserError(f"corpus={recipe.corpus}: the {split} split holds no text.")
     model = _model(recipe, tokenizer)
     if generator is None:
         start(model, packed["train"], marks.stop, recipe.start_scale)
     else:
-        _start_from(model, generator)
+        _copy_encoder(generator, model)
     positions = positions_of(model, recipe)
     if recipe.length > positions:
         raise UserError(
-            f"pretrain.length is {recipe.length}, but the model has {positions} positions."
+            f"pretrain.length is {recipe.length}, but the model has {positions} positions; "
+            f"use {positions} or less."
         )
     trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
-    made = [
-        stream(packed[s], recipe, marks, positions, e)
-        for s, e in zip(_SPLITS, (recipe.evenness, 0.0), strict=True)
-    ]
-    return Prepared(trainer, tokenizer, *made)
-
-
-_SPLITS = ("train", "validation")
+    train = stream(packed["train"], recipe, marks, positions, recipe.evenness)
+    validation = stream(packed["validation"], recipe, marks, positions, 0.0)
+    return Prepared(trainer, tokenizer, train, validation)
 
 
 def _tokenizer(recipe: Recipe) -> Any:
-    """Return a tokenizer made from the corpus, or the generator's own."""
+    """Return a tokenizer made from the corpus, or the tokenizer of the generator."""
     if recipe.generator is not None:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(_generator_folder(recipe))
-    return _TOKENIZERS[recipe.objective](_sentences(recipe.corpus), recipe.vocabulary)
+        return AutoTokenizer.from_pretrained(_folder_of(recipe.generator))
+    sentences = chain.from_iterable(documents(recipe.corpus, "train"))
+    return _TOKENIZERS[recipe.objective](sentences, recipe.vocabulary)
 
 
-def _sentences(corpus: str) -> Iterator[str]:
-    return (sentence for document in documents(corpus, "train") for sentence in document)
-
-
-def _generator_folder(recipe: Recipe) -> Path:
-    shipped = (files.SHIPPED / str(recipe.generator)).is_dir()
-    folder = (
-        files.locate(recipe.generator, None) if shipped else files.locate(None, recipe.generator)
-    )
+def _folder_of(generator: str) -> Path:
+    shipped = (files.SHIPPED / generator).is_dir()
+    folder = files.locate(generator, None) if shipped else files.locate(None, generator)
     assert folder is not None
     return folder
 
@@ -110,32 +102,34 @@ def _generator(recipe: Recipe) -> Any:
 
     if recipe.generator is None:
         return None
-    folder = _generator_folder(recipe)
-    made = AutoModelForMaskedLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", use_safetensors=True
+    model = AutoModelForMaskedLM.from_pretrained(
+        _folder_of(recipe.generator),
+        dtype=torch.float32,
+        attn_implementation="eager",
+        use_safetensors=True,
     )
-    return made.requires_grad_(False).eval().to(recipe.device)
+    return model.requires_grad_(False).eval().to(recipe.device)
 
 
 def _model(recipe: Recipe, tokenizer: Any) -> Any:
-    """Return an untrained model; plain attention is the fastest for so small a one on a CPU."""
+    """Return an untrained model; eager attention is the fastest for a small one on a CPU."""
     content = {"vocab_size": recipe.vocabulary, **_ids(tokenizer), **recipe.model}
     try:
         config = _config(content.pop("model_type", ""), content)
         check_keys(config, recipe.model)
         config._attn_implementation = "eager"
-        made = class_of(recipe.objective)
-        model = made(config) if issubclass(made, nn.Module) else made.from_config(config)
+        kind = class_of(recipe.objective)
+        model = kind(config) if issubclass(kind, nn.Module) else kind.from_config(config)
     except ValueError as error:
         raise UserError(f"pretrain.model: {str(error).splitlines()[0][:160]}") from error
-    if recipe.objective == "denoising":  # v1.1 has an output matrix of its own
+    if recipe.objective == "denoising":  # T5 v1.1 does not tie its output matrix
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
         model.config.scale_decoder_outputs = False
     return model
 
 
 def _ids(tokenizer: Any) -> dict[str, int | None]:
-    """Return the ids that a configuration names; a blank infiller's answer begins with its own."""
+    """Return the special ids of a configuration; a blank infiller has its own start of answers."""
     ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_token_id") for r in ("pad", "bos", "eos")}
     piece = vocabulary.marks(tokenizer).piece
     if piece is None:
@@ -148,8 +142,8 @@ def _config(kind: str, content: dict[str, Any]) -> Any:
 
     from ptrun.backbone.blocklm import BlockConfig
 
-    own = kind == BlockConfig.model_type
-    return BlockConfig(**content) if own else AutoConfig.for_model(kind, **content)
+    is_block = kind == BlockConfig.model_type
+    return BlockConfig(**content) if is_block else AutoConfig.for_model(kind, **content)
 
 
 def class_of(objective: str) -> Any:
@@ -161,29 +155,29 @@ def class_of(objective: str) -> Any:
     return BlockLM if objective == "infilling" else getattr(transformers, _CLASSES[objective])
 
 
-def check_keys(config: Any, given: dict[str, Any]) -> None:
-    """Refuse keys that the library would keep and not read."""
+def check_keys(config: Any, overrides: dict[str, Any]) -> None:
+    """Raise a UserError for unknown keys, which the library would store without using them."""
     known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
-    for key in given.keys() - known - {"model_type"}:
+    for key in overrides.keys() - known - {"model_type"}:
         raise UserError(f"pretrain.model.{key}: unknown{did_you_mean(key, known)}")
 
 
-def _start_from(model: Any, generator: Any) -> None:
-    """Give the discriminator's encoder the generator's weights; they have the same names."""
-    own = dict(model.base_model.named_parameters())
+def _copy_encoder(generator: Any, model: Any) -> None:
+    """Copy the generator's weights to the discriminator's encoder; they have the same names."""
+    parameters = dict(model.base_model.named_parameters())
     with torch.no_grad():
         for name, value in generator.base_model.named_parameters():
-            own[name].copy_(value)
+            parameters[name].copy_(value)
 
 
 def positions_of(model: Any, recipe: Recipe) -> int:
-    """Return how many positions can be numbered; T5 numbers none, so its rows never move."""
+    """Return the number of positions; T5 has no position table, so its rows are never shifted."""
     limit = getattr(model.config, "max_position_embeddings", None)
     return limit if isinstance(limit, int) else recipe.length
 
 
 def objective_of(recipe: Recipe, generator: Any) -> objectives.Objective:
-    """Return what a recipe trains for; `replaced` draws from the generator."""
+    """Return the objective of a recipe; `replaced` needs the generator."""
     if recipe.objective == "replaced":
         return objectives.replaced(generator, recipe.unseen)
     if recipe.objective == "denoising":
@@ -196,7 +190,7 @@ def objective_of(recipe: Recipe, generator: Any) -> objectives.Objective:
 def stream(
     packed: list[Row], recipe: Recipe, marks: Marks, positions: int, evenness: float
 ) -> Stream:
-    """Return the batches of a recipe, always the same ones."""
+    """Return the batches of a recipe, the same in every process."""
     dice = torch.Generator().manual_seed(recipe.seed)
     chances = mask_chances(packed, marks, recipe, evenness)
     return Stream(packed, recipe, marks, positions, chances, random.Random(recipe.seed), dice)

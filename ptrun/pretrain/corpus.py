@@ -1,4 +1,4 @@
-"""Unlabelled text: documents as lists of sentences, from the pocket world or a local folder."""
+"""Unlabelled documents as lists of sentences, from the pocket world or a local folder."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The folder of a pre-trained backbone: configuration, weights, tokenizer, figures, log."""
+"""The folder of a pre-trained backbone: configuration, weights, tokenizer, scores and log."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def save(
     result: dict[str, Any],
     log: list[Line],
 ) -> None:
-    """Write the folder, whole or not at all, the weights as they are."""
+    """Write the folder, complete or not at all, with the weights in their dtype."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -30,7 +30,7 @@ def save(
     part.mkdir(parents=True)
     model.cpu().save_pretrained(part)
     write_tokenizer(part)
-    (part / "generation_config.json").unlink(missing_ok=True)  # nothing reads it
+    (part / "generation_config.json").unlink(missing_ok=True)  # no code reads it
     if log:
         with (part / "train_log.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, list(log[0]), lineterminator="\n")
@@ -43,7 +43,7 @@ def save(
 
 
 def result(recipe: Recipe, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what the folder says about its making: no paths, only names."""
+    """Return the content of result.json; it has names instead of paths."""
     plan = asdict(recipe) | {"corpus": Path(recipe.corpus).name}
     plan.pop("out")
     if recipe.generator is not None:
@@ -58,7 +58,7 @@ def result(recipe: Recipe, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide the weights."""
+    """Return the versions of Python and of the packages that affect the weights."""
     import tokenizers
     import torch
     import transformers

@@ -1,12 +1,12 @@
-"""Blank infilling (Du et al. 2022, §2.1): spans are cut out of the text and written after it.
+"""Blank infilling (Du et al. 2022, §2.1): spans are cut out of the text and appended to it.
 
     [CLS] A film by [MASK] , and [MASK] one . <|endoftext|> | <sop> a good | <sop> Ann Lee
       0   1  2   3    4    5  6     7    8   9      10      |   7    7   7 |   4    4   4
       0   0  0   0    0    0  0     0    0   0       0      |   1    2   3 |   1    2   3
 
-Below are both positions: of a span, the place of its [MASK], and 1, 2, ... inside. The text is seen
-by all and sees itself; a span also sees those before it, in an order that is drawn. What is said:
-`a good <eop> Ann Lee <eop>`.
+The two lines below the tokens are their positions. A token of a span has the place of its [MASK],
+and its number 1, 2, ... in the span. All tokens attend to the text; a span also attends to the
+spans before it, whose order is random. The targets are `a good <eop> Ann Lee <eop>`.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.infilling import both_ways
-from ptrun.pretrain.objective import Chance, Objective, Scored, padded, spans, top1
-from ptrun.pretrain.rows import Batch
-from ptrun.pretrain.vocabulary import Marks
-
-_IGNORED = -100
+from ptrun.pretrain.objective import IGNORED, Chance, Objective, Scored, generated, spans
+from ptrun.pretrain.rows import Batch, padded
 
 
 @dataclass(frozen=True)
 class Blanked:
-    """A row with blanks: `text`, and of what is written behind it four lists of one length."""
+    """A row with blanks: its `text`, and four lists of equal length for the appended spans."""
 
     text: list[int]
     answer: list[int]
@@ -36,42 +33,36 @@ class Blanked:
 
 
 def infilling(joined: float) -> Objective:
-    """Write what stood in the blanks (GLM).
+    """Restore the spans behind the blanks (GLM).
 
-    A span is one word, and with the chance `joined` also the next; a row with none hides a word.
+    A span is one word, and with probability `joined` also the next. Each row hides at least a word.
     """
 
     def objective(model: Any, batch: Batch, chance: Chance) -> Scored:
         gone = at_least_one(spans(batch, joined, chance), batch, chance)
         every = zip(batch.ids.tolist(), gone.tolist(), batch.mask.sum(1).tolist(), strict=True)
-        made = [blanked(ids[:size], out, chance) for ids, out, size in every]
-        hidden = read(model, made, batch.positions[:, 0], chance.marks.pad)
-        labels = padded([row.targets for row in made], _IGNORED).to(hidden.device)
-        real = labels != _IGNORED
-        logits, targets = model.lm_head(hidden[real]), labels[real]
-        special = torch.tensor(chance.marks.special, device=targets.device)
-        words = ~torch.isin(targets, special)  # the end is easy, and not reported
-        told = top1(logits[words], targets[words])
-        loss = functional.cross_entropy(logits, targets)
-        return Scored(loss, told.loss, told.score, told.targets)
+        rows = [blanked(ids[:size], out, chance) for ids, out, size in every]
+        hidden = read(model, rows, batch.positions[:, 0], chance.marks.pad)
+        labels = padded([row.targets for row in rows], IGNORED).to(hidden.device)
+        real = labels != IGNORED
+        return generated(model.lm_head(hidden[real]), labels[real], chance)
 
     return objective
 
 
 def at_least_one(gone: Tensor, batch: Batch, chance: Chance) -> Tensor:
-    """Return what is cut out, `[B, T]`: in rows with nothing, any one word."""
-    special = torch.tensor(chance.marks.special, device=gone.device)
-    drawn = chance.below(batch.ids).masked_fill(torch.isin(batch.ids, special), -1.0).argmax(1)
+    """Return the cut-out tokens `[B, T]`, with one random word in rows that have none."""
+    drawn = chance.below(batch.ids).masked_fill(~chance.ordinary(batch.ids), -1.0).argmax(1)
     one = functional.one_hot(drawn, gone.shape[1]).bool()
     return gone | (one & ~gone.any(1, keepdim=True))
 
 
 def blanked(ids: list[int], out: list[bool], chance: Chance) -> Blanked:
-    """Return a row with its spans cut out, and behind it these in an order that is drawn."""
+    """Return a row with its spans cut out and appended in random order."""
     marks = chance.marks
-    assert marks.mask is not None
+    assert marks.mask is not None and marks.piece is not None
     text: list[int] = []
-    cut: list[tuple[int, list[int]]] = []  # places of the blanks, and what stood there
+    cut: list[tuple[int, list[int]]] = []  # places of the blanks, and their words
     for word, hidden, before in zip(ids, out, [False, *out], strict=False):
         if not hidden:
             text.append(word)
@@ -81,11 +72,7 @@ def blanked(ids: list[int], out: list[bool], chance: Chance) -> Blanked:
             cut.append((len(text), [word]))
             text.append(marks.mask)
     order = torch.randperm(len(cut), generator=chance.dice).tolist()
-    return _written(text, [cut[i] for i in order], marks)
-
-
-def _written(text: list[int], cut: list[tuple[int, list[int]]], marks: Marks) -> Blanked:
-    assert marks.piece is not None
+    cut = [cut[i] for i in order]
     begin, end = marks.piece
     return Blanked(
         text,
@@ -97,7 +84,7 @@ def _written(text: list[int], cut: list[tuple[int, list[int]]], marks: Marks) ->
 
 
 def read(model: Any, rows: list[Blanked], first: Tensor, pad: int) -> Tensor:
-    """Return the last hidden states of the answers `[B, S, H]`; texts begin at `first` `[B]`."""
+    """Return the last hidden states of the answers `[B, S, H]`; texts start at `first` `[B]`."""
     device = first.device
     text = padded([row.text for row in rows], pad).to(device)
     answer = padded([row.answer for row in rows], pad).to(device)
@@ -105,18 +92,13 @@ def read(model: Any, rows: list[Blanked], first: Tensor, pad: int) -> Tensor:
     inside = padded([row.inside for row in rows], 0).to(device)
     length = torch.tensor([len(row.text) for row in rows], device=device)
     places = torch.cat([torch.arange(text.shape[1], device=device).expand_as(text), places], 1)
-    told = torch.arange(text.shape[1], device=device) < length[:, None]
-    seen = both_ways(torch.cat([told, inside > 0], 1), text.shape[1])
+    is_text = torch.arange(text.shape[1], device=device) < length[:, None]
+    seen = both_ways(torch.cat([is_text, inside > 0], 1), text.shape[1])
     hidden: Tensor = model.hidden(
         model.get_input_embeddings()(torch.cat([text, answer], 1)),
         places + first[:, None],
         torch.cat([torch.zeros_like(text), inside], 1),
-        attention_mask=_added(seen),
+        attention_mask=torch.zeros(seen.shape, device=device).masked_fill(~seen, -1e9),
         use_cache=False,
     ).last_hidden_state
     return hidden[:, text.shape[1] :]
-
-
-def _added(seen: Tensor) -> Tensor:
-    """Return what is added to the scores of attention, which is plain here."""
-    return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, -1e9)

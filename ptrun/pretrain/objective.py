@@ -1,28 +1,28 @@
-"""What a model is trained to do: fill in, tell original from replaced, go on, restore spans.
+"""Objectives: masked words, replaced tokens, the next token, and cut-out spans.
 
-An objective returns its loss and score on a batch, and the targets it was scored on, so that the
-best constant answer can stand beside the model's.
+An objective returns its loss, its score and its targets on a batch. The targets give the score of
+the best constant prediction.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.pretrain.rows import Batch
+from ptrun.pretrain.rows import Batch, padded
 from ptrun.pretrain.vocabulary import Marks
 
-_IGNORED = -100
+IGNORED = -100
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What is trained on and what is reported, `[]` each, and the targets `[K]` of the report.
+    """The training `loss`, the `reported` loss and its `score` (accuracy or AUC), all `[]`.
 
-    `loss` is trained on; `reported` and `score` (accuracy, or AUC) are over the targets alone.
+    `reported` and `score` are over the `targets` `[K]` only.
     """
 
     loss: Tensor
@@ -33,7 +33,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Chance:
-    """What an objective draws with, and the ids it may not draw."""
+    """The random numbers of an objective; special ids are never drawn."""
 
     dice: torch.Generator
     marks: Marks
@@ -49,34 +49,43 @@ class Chance:
         drawn = torch.randint(low, self.words, ids.shape, generator=self.dice)
         return drawn.to(ids.device)
 
+    def ordinary(self, ids: Tensor) -> Tensor:
+        """Return which ids are not special."""
+        return ~torch.isin(ids, torch.tensor(self.marks.special, device=ids.device))
+
 
 Objective = Callable[[Any, Batch, Chance], Scored]
 
 
 def masked(model: Any, batch: Batch, chance: Chance) -> Scored:
-    """Fill in chosen words: 80 % shown as the mask, 10 % as another word (BERT)."""
+    """Predict the chosen words: 80 % are masked, 10 % are replaced by another word (BERT)."""
     assert chance.marks.mask is not None
     fate, other = chance.below(batch.ids), chance.words_like(batch.ids)
     shown = torch.where(batch.chosen & (fate < 0.8), chance.marks.mask, batch.ids)
     shown = torch.where(batch.chosen & (fate > 0.9), other, shown)
+    return top1(_predictions(model, shown, batch), batch.ids[batch.chosen])
+
+
+def _predictions(model: Any, shown: Tensor, batch: Batch) -> Tensor:
+    """Return the logits of a masked model for the chosen tokens `[K, words]`."""
     hidden = model.base_model(
         input_ids=shown,
         attention_mask=batch.mask,
         token_type_ids=batch.types,
         position_ids=batch.positions,
     ).last_hidden_state
-    return top1(model.cls(hidden[batch.chosen]), batch.ids[batch.chosen])
+    logits: Tensor = model.cls(hidden[batch.chosen])
+    return logits
 
 
 def replaced(generator: nn.Module, unseen: float) -> Objective:
-    """Tell words that a frozen masked model wrote from those of the text (ELECTRA)."""
+    """Detect the words that a frozen masked model has replaced (ELECTRA)."""
 
     def objective(model: Any, batch: Batch, chance: Chance) -> Scored:
         shown = _replace(generator, unseen, batch, chance)
-        given = {"token_type_ids": batch.types, "position_ids": batch.positions}
-        scores = model(input_ids=shown, attention_mask=batch.mask, **given).logits
-        special = torch.tensor(chance.marks.special, device=shown.device)
-        counted = batch.mask.bool() & ~torch.isin(batch.ids, special)
+        places = {"token_type_ids": batch.types, "position_ids": batch.positions}
+        scores = model(input_ids=shown, attention_mask=batch.mask, **places).logits
+        counted = batch.mask.bool() & chance.ordinary(batch.ids)
         targets = (shown != batch.ids)[counted]
         loss = functional.binary_cross_entropy_with_logits(scores[counted], targets.float())
         return Scored(loss, loss, auc(scores[counted], targets), targets.long())
@@ -86,17 +95,11 @@ def replaced(generator: nn.Module, unseen: float) -> Objective:
 
 @torch.no_grad()
 def _replace(generator: Any, unseen: float, batch: Batch, chance: Chance) -> Tensor:
-    """Return ids with the chosen words drawn from what the generator thinks stands there."""
+    """Return ids with the chosen words drawn from the generator's predictions."""
     assert chance.marks.mask is not None
-    special = torch.tensor(chance.marks.special, device=batch.ids.device)
-    dark = (chance.below(batch.ids) < unseen) & ~torch.isin(batch.ids, special)
-    hidden = generator.base_model(
-        input_ids=torch.where(batch.chosen | dark, chance.marks.mask, batch.ids),
-        attention_mask=batch.mask,
-        token_type_ids=batch.types,
-        position_ids=batch.positions,
-    ).last_hidden_state
-    logits = generator.cls(hidden[batch.chosen]).float()
+    dark = (chance.below(batch.ids) < unseen) & chance.ordinary(batch.ids)
+    seen = torch.where(batch.chosen | dark, chance.marks.mask, batch.ids)
+    logits = _predictions(generator, seen, batch).float()
     noise = -torch.log(-torch.log(chance.below(logits).clamp(1e-9, 1 - 1e-7)))  # Gumbel
     shown = batch.ids.clone()
     shown[batch.chosen] = (logits + noise).argmax(-1)
@@ -104,7 +107,7 @@ def _replace(generator: Any, unseen: float, batch: Batch, chance: Chance) -> Ten
 
 
 def causal(model: Any, batch: Batch, chance: Chance) -> Scored:
-    """Say each next word (GPT-2)."""
+    """Predict each next token (GPT-2)."""
     hidden = model.base_model(
         input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions
     ).last_hidden_state
@@ -113,51 +116,48 @@ def causal(model: Any, batch: Batch, chance: Chance) -> Scored:
 
 
 def denoising(joined: float) -> Objective:
-    """Restore what was cut out, span by span, each behind its sentinel (T5).
+    """Restore the spans that were cut out, each after its sentinel (T5).
 
-    A span is one word, and with the chance `joined` also the next; a row with none ends in one.
+    A span is one word, and with probability `joined` also the next. A row without a span gets a
+    sentinel at its end.
     """
 
     def objective(model: Any, batch: Batch, chance: Chance) -> Scored:
         gone = spans(batch, joined, chance)
-        pairs = [
-            cut_spans(ids[: int(size)], out, chance.marks)
-            for ids, out, size in zip(
-                batch.ids.tolist(), gone.tolist(), batch.mask.sum(1), strict=True
-            )
-        ]
-        device, pad = str(batch.ids.device), chance.marks.pad
-        given, labels = padded([g for g, _ in pairs], pad), padded([t for _, t in pairs], _IGNORED)
-        given, labels = given.to(device), labels.to(device)
-        real = labels != _IGNORED
+        every = zip(batch.ids.tolist(), gone.tolist(), batch.mask.sum(1).tolist(), strict=True)
+        pairs = [cut_spans(ids[:size], out, chance.marks) for ids, out, size in every]
+        device, pad = batch.ids.device, chance.marks.pad
+        text = padded([left for left, _ in pairs], pad).to(device)
+        labels = padded([answer for _, answer in pairs], IGNORED).to(device)
+        real = labels != IGNORED
         before = functional.pad(labels.masked_fill(~real, pad), (1, 0), value=pad)[:, :-1]
         hidden = model.decoder(
             input_ids=before,
             encoder_hidden_states=model.encoder(
-                input_ids=given, attention_mask=given != pad
+                input_ids=text, attention_mask=text != pad
             ).last_hidden_state,
-            encoder_attention_mask=given != pad,
+            encoder_attention_mask=text != pad,
         ).last_hidden_state
-        logits, targets = model.lm_head(hidden[real]), labels[real]
-        special = torch.tensor(chance.marks.special, device=targets.device)
-        words = ~torch.isin(targets, special)  # sentinels and the stop are easy, and not reported
-        told = top1(logits[words], targets[words])
-        return Scored(
-            functional.cross_entropy(logits, targets), told.loss, told.score, told.targets
-        )
+        return generated(model.lm_head(hidden[real]), labels[real], chance)
 
     return objective
 
 
+def generated(logits: Tensor, targets: Tensor, chance: Chance) -> Scored:
+    """Train on all targets, but report only ordinary words: special tokens are easy."""
+    words = chance.ordinary(targets)
+    scored = top1(logits[words], targets[words])
+    return replace(scored, loss=functional.cross_entropy(logits, targets))
+
+
 def spans(batch: Batch, joined: float, chance: Chance) -> Tensor:
-    """Return what is cut out, `[B, T]`: the chosen words, and with a chance the next ones too."""
+    """Return the cut-out tokens `[B, T]`: the chosen ones, and some of their next ones."""
     follows = functional.pad(batch.chosen, (1, 0))[:, :-1] & (chance.below(batch.ids) < joined)
-    special = torch.tensor(chance.marks.special, device=batch.ids.device)
-    return (batch.chosen | follows) & batch.mask.bool() & ~torch.isin(batch.ids, special)
+    return (batch.chosen | follows) & batch.mask.bool() & chance.ordinary(batch.ids)
 
 
 def cut_spans(ids: list[int], out: list[bool], marks: Marks) -> tuple[list[int], list[int]]:
-    """Return what is left of a row, sentinels for its gaps, and the gaps behind their sentinels."""
+    """Return the rest of a row with sentinels for its gaps, and the gaps after their sentinels."""
     left: list[int] = []
     answer: list[int] = []
     gaps = 0
@@ -174,14 +174,8 @@ def cut_spans(ids: list[int], out: list[bool], marks: Marks) -> tuple[list[int],
     return left, [*answer, marks.stop]
 
 
-def padded(lists: list[list[int]], value: int) -> Tensor:
-    """Return rows `[B, T]` filled up on the right."""
-    width = max(map(len, lists))
-    return torch.tensor([row + [value] * (width - len(row)) for row in lists])
-
-
 def auc(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return the chance that a true target scores above a false one, ties counted half."""
+    """Return the area under the ROC curve; ties count half."""
     _, places, counts = torch.unique(scores.float(), return_inverse=True, return_counts=True)
     ranks = counts.cumsum(0) - (counts - 1) / 2
     positive = targets.sum()

@@ -1,4 +1,4 @@
-"""What a pre-training run is made of: `conf/pretrain/<backbone>.yaml`, every field an override."""
+"""The settings of pre-training: `conf/pretrain/<backbone>.yaml`, every field an override."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,26 +13,32 @@ class Recipe:
     """One pre-training run; lengths and batches in tokens, rates per step.
 
     Args:
-        name: of the backbone that is made.
+        name: name of the new backbone.
         objective: `masked` words (BERT), `replaced` tokens (ELECTRA), `causal` next token (GPT-2),
             `denoising` of spans behind sentinels (T5), `infilling` of blanks (GLM).
         model: the transformers configuration; the vocabulary size is filled in.
-        vocabulary: most entries the tokenizer may have.
+        vocabulary: most entries of the tokenizer.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
             or a folder. The discriminator has its tokenizer and starts from its weights.
-        unseen: share of the other words that the generator does not see, for `replaced`. One that
-            is as good as the discriminator writes words that fit, and none that contradicts the
-            text is ever seen; ELECTRA's own generators are a quarter to half its size.
+        unseen: for `replaced`, the share of the other words that the generator does not see. A
+            generator as good as the discriminator writes only words that fit, and the discriminator
+            never sees a contradiction. ELECTRA's generators have 1/4 to 1/2 of its size.
         corpus: `pocket`, or a folder with `{train,validation}.jsonl[.gz]` of `{"doc": text}`.
-        out: the folder that is written; null is `outputs/pretrain/<name>`.
-        device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
-        steps, batch, length, rate, warmup, decay, seed: the usual; warm-up as a share of steps.
+        out: output folder; null is `outputs/pretrain/<name>`.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        steps: number of optimizer steps.
+        batch: tokens per step, with padding.
+        length: most tokens of a row.
+        rate: peak learning rate.
+        warmup: share of the steps with a rising rate.
+        decay: weight decay.
+        seed: random seed.
         masked: share of the tokens that are masked, replaced or cut out.
-        evenness: 0 masks every word alike; the higher, the likelier are rare words.
-        joined: chance that a masked token takes the next one with it (`denoising`, `infilling`).
-        answer_length: every second batch holds rows up to this length and hides words of their
-            last sentence only; 0 for no such batches.
-        answer_batch: the size of those batches.
+        evenness: 0 masks all words equally often; higher values mask rare words more often.
+        joined: chance that a masked token includes the next one (`denoising`, `infilling`).
+        answer_length: most tokens of a row in every second batch, which hides words of the last
+            sentences only; 0 for no such batches.
+        answer_batch: tokens of such a batch.
         start_scale: deviation of the word embeddings at the start; T5 does not normalise them.
         log_every: steps between lines of the log.
     """
@@ -62,7 +68,7 @@ class Recipe:
     log_every: int = 100
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no training can have."""
+        """Check the ranges of the numbers, and the generator."""
         for name in ("steps", "batch", "length", "log_every", "vocabulary", "answer_batch"):
             if getattr(self, name) < 1:
                 raise UserError(f"pretrain.{name} is {getattr(self, name)}; use 1 or more.")
@@ -76,5 +82,5 @@ class Recipe:
         if self.corpus != "pocket" and self.generator == "pocket_bert":
             raise UserError(
                 f"corpus={self.corpus}: {self.name} needs generator=FOLDER, a masked model of that "
-                "corpus;\ntype `ptrun pretrain backbone=pocket_bert corpus=... out=FOLDER` first."
+                "corpus.\nType `ptrun pretrain backbone=pocket_bert corpus=... out=FOLDER` first."
             )

@@ -1,7 +1,7 @@
-"""From documents to endless batches of rows: one document a row, rows of like length together."""
+"""Endless batches of documents: one document per row, rows of like length together."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,10 +17,7 @@ _MARKS = 3  # most marks in a row
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a step, all `[B, T]`.
-
-    `chosen` are those that objectives which hide something hide.
-    """
+    """The rows of a step, all `[B, T]`; `chosen` marks the tokens that an objective may hide."""
 
     ids: Tensor
     mask: Tensor
@@ -36,28 +33,34 @@ class Batch:
 def rows(encode: object, documents: Iterable[list[str]], length: int) -> list[Row]:
     """Return one row for each document: its sentences, as token ids.
 
-    A document of more than `length` tokens goes on in another row. Rows stay short so that a
-    verdict sees its own review only; packed rows hid what belongs together from so small a model.
+    A document of more than `length` tokens continues in another row. Documents are not packed into
+    one row: a model this small does not learn which sentences belong together then.
     """
-    found: list[Row] = []
+    packed: list[Row] = []
     for document in documents:
-        found.append([])
+        packed.append([])
         for coded in encode.encode_batch(document, add_special_tokens=False):  # type: ignore[attr-defined]
-            if sum(map(len, found[-1])) + len(coded.ids) + _MARKS > length:
-                found.append([])
-            found[-1].append(coded.ids[: length - _MARKS])
-    return [row for row in found if row]
+            if sum(map(len, packed[-1])) + len(coded.ids) + _MARKS > length:
+                packed.append([])
+            packed[-1].append(coded.ids[: length - _MARKS])
+    return [row for row in packed if row]
+
+
+def padded(lists: Sequence[Sequence[float]], value: float) -> Tensor:
+    """Return lists as one tensor `[B, T]`, padded on the right."""
+    width = max(map(len, lists))
+    return torch.tensor([[*row, *[value] * (width - len(row))] for row in lists])
 
 
 def flattened(packed: list[Row], stop: int) -> Tensor:
-    """Return all tokens of all rows, a stop after each row."""
+    """Return the tokens of all rows, with a stop token after each row."""
     return torch.tensor([t for row in packed for t in (*chain.from_iterable(row), stop)])
 
 
 def mask_chances(packed: list[Row], marks: Marks, recipe: Recipe, evenness: float) -> Tensor:
-    """Return the chance `[words]` of each entry to be masked: 15 % of all, rare words more often.
+    """Return the probability `[words]` of masking each entry; rare words have a higher one.
 
-    Templates make function words easy; what an opinion or a name means is in the rarer words.
+    Templates make function words easy; opinions and names are in the rarer words.
     """
     counts = torch.bincount(flattened(packed, marks.stop), minlength=recipe.vocabulary)
     counts[marks.special] = 0
@@ -70,25 +73,25 @@ def mask_chances(packed: list[Row], marks: Marks, recipe: Recipe, evenness: floa
 
 @dataclass(frozen=True)
 class Stream:
-    """Endless batches from rows, with the two sources of chance that decide them."""
+    """Endless batches of rows; `rng` and `dice` decide them."""
 
     rows: list[Row]
     recipe: Recipe
     marks: Marks
     positions: int
-    """How many positions the model can number; half of the rows start anywhere among them."""
+    """Number of positions of the model; half of the rows start at a random one."""
     chances: Tensor
     rng: random.Random
     dice: torch.Generator
 
     def has_answers(self) -> bool:
-        """Return whether there are rows short enough for batches of answers."""
+        """Return whether any row is short enough for batches of answers."""
         return any(sum(map(len, row)) + _MARKS <= self.recipe.answer_length for row in self.rows)
 
     def batches(self, *, answers: bool = False) -> Iterator[Batch]:
-        """Yield batches of rows of like length, every row once before any comes again.
+        """Yield batches of rows of like length; each row occurs once per epoch.
 
-        Batches of `answers` hold short rows, and hide words of their last sentences only.
+        Batches of `answers` hold short rows and hide words of their last sentences only.
         """
         recipe = self.recipe
         longest = recipe.answer_length if answers else recipe.length
@@ -107,23 +110,21 @@ class Stream:
 
     def batch(self, chosen: list[Row], answers: bool) -> Batch:
         """Return a batch; every second row starts at a random position."""
-        made = [laid_out(row, self.marks, answers, self.rng) for row in chosen]
-        width = max(len(row.ids) for row in made)
-        pad = self.marks.pad
-        ids = torch.tensor([row.ids + [pad] * (width - len(row.ids)) for row in made])
-        types = torch.tensor([row.types + [0] * (width - len(row.ids)) for row in made])
-        focus = torch.tensor([row.focus + [0.0] * (width - len(row.ids)) for row in made])
-        mask = torch.tensor([[1] * len(r.ids) + [0] * (width - len(r.ids)) for r in made])
-        spare = self.positions - width
-        shifts = [self.rng.randint(0, spare) * self.rng.randint(0, 1) for _ in made]
-        positions = torch.arange(width) + torch.tensor(shifts)[:, None]
+        laid = [laid_out(row, self.marks, answers, self.rng) for row in chosen]
+        ids = padded([row.ids for row in laid], self.marks.pad)
+        types = padded([row.types for row in laid], 0)
+        focus = padded([row.focus for row in laid], 0.0)
+        mask = padded([[1] * len(row.ids) for row in laid], 0)
+        spare = self.positions - ids.shape[1]
+        shifts = [self.rng.randint(0, spare) * self.rng.randint(0, 1) for _ in laid]
+        positions = torch.arange(ids.shape[1]) + torch.tensor(shifts)[:, None]
         picked = torch.rand(ids.shape, generator=self.dice) < self.chances[ids] * focus
         return Batch(ids, mask, types, positions, picked)
 
 
 @dataclass
 class Laid:
-    """A row as the model reads it: ids, token types, and how much likelier each is to be masked."""
+    """A row as model input: ids, token types, and factors of the masking probability."""
 
     ids: list[int]
     types: list[int]
@@ -131,21 +132,21 @@ class Laid:
 
 
 def laid_out(row: Row, marks: Marks, answers: bool, rng: random.Random) -> Laid:
-    """Return a row with its marks; of models of pairs, half of the rows are cut in two.
+    """Return a row with its special tokens; for models of pairs, half of the rows are cut in two.
 
-    For `answers` only the last sentence is masked; else, in half of the rows, one sentence is
-    masked more and the others less. What is hidden must then be read from other sentences.
+    With `answers`, only the last sentence is masked. Otherwise half of the rows mask one sentence
+    more and the others less, so the model has to read the hidden words from other sentences.
     """
     many = len(row) > 1
     cut = rng.randrange(1, len(row)) if many and marks.pairs and rng.random() < 0.5 else len(row)
     focused = rng.randrange(len(row)) if many and rng.random() < 0.5 else None
-    made = Laid([*marks.begin], [0] * len(marks.begin), [0.0] * len(marks.begin))
+    laid = Laid([*marks.begin], [0] * len(marks.begin), [0.0] * len(marks.begin))
     for i, sentence in enumerate(row):
         weight = 1.0 if focused is None else 2.5 if i == focused else 0.5
         if answers:
             weight = 2.5 if i == len(row) - 1 else 0.0
         end = marks.end if i + 1 in (cut, len(row)) else []
-        made.ids += sentence + end
-        made.types += [int(i >= cut)] * len(sentence + end)
-        made.focus += [weight] * len(sentence + end)
-    return made
+        laid.ids += sentence + end
+        laid.types += [int(i >= cut)] * len(sentence + end)
+        laid.focus += [weight] * len(sentence + end)
+    return laid

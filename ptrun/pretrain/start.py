@@ -1,9 +1,9 @@
-"""Where a small model starts: word vectors from counts, positions from sinusoids.
+"""Initial weights of a small model: word vectors from counts, positions from sinusoids.
 
-Neighbours (up to 4 words away) tell what kind of word it is; words further off in the same
-document tell what it speaks of, such as praise or blame. From random embeddings a model of this
-size sits on a plateau for most of its training and never learns the second. T5, which has no
-position vectors, starts by looking at neighbours, and from a sentinel at its gap.
+Neighbours (up to 4 words away) give the kind of a word; words further away in the same document
+give its topic, such as praise or blame. From random embeddings a model of this size stays on a
+plateau for most of the training and never learns topics. T5 has no position vectors: its encoder
+starts with attention to neighbours, its decoder with attention from a sentinel to its gap.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from ptrun.pretrain.rows import Row, flattened
 
 _OUTPUT_SCALE = 0.05
 _FAR_SHARE = 0.3125  # of the numbers of a word at the start
-_NEIGHBOUR, _SAME = 3.0, 5.0  # what a start adds to scores of attention
+_NEIGHBOUR, _SAME = 3.0, 5.0  # added to the initial attention scores
 _WHOLE = 4096  # words up to which the decomposition is exact
 _NEAR, _FAR = range(1, 5), range(5, 31)
 
 
 def start(model: Any, packed: list[Row], stop: int, scale: float) -> None:
-    """Set word embeddings and learned positions at a scale, and an output matrix of its own."""
+    """Set word embeddings, learned positions and an untied output matrix."""
     words = model.get_input_embeddings().weight
     count, width = words.shape
     far_width = round(width * _FAR_SHARE)
@@ -43,7 +43,7 @@ def start(model: Any, packed: list[Row], stop: int, scale: float) -> None:
 
 
 def look_around(attention: Any) -> None:
-    """Let each head of T5's encoder start at one neighbour: the words to the left and right."""
+    """Let each head of T5's encoder start with attention to one neighbour, left or right."""
     table, far = attention.relative_attention_bias.weight, attention.relative_attention_num_buckets
     for head in range(table.shape[1]):
         distance, right = head // 2 + 1, head % 2
@@ -51,16 +51,16 @@ def look_around(attention: Any) -> None:
 
 
 def look_up(attention: Any) -> None:
-    """Let T5's cross-attention start at the encoder's own place of the decoder's token.
+    """Let T5's cross-attention start with attention to the same token in the encoder.
 
-    So a sentinel finds its gap. Equal query and key matrices give a token that meets itself a
-    score of about the head size; it is scaled to `_SAME`.
+    So a sentinel finds its gap. With equal query and key matrices, a token has a score of about the
+    head size with itself; it is scaled to `_SAME`.
     """
     attention.q.weight.copy_(attention.k.weight * (_SAME / attention.key_value_proj_dim))
 
 
 def _positions(model: nn.Module) -> list[Tensor]:
-    """Return the tables of learned absolute positions: one, or none."""
+    """Return the table of learned absolute positions, if there is one."""
     names = ("position_embeddings.weight", "wpe.weight")
     return [p for name, p in model.named_parameters() if name.endswith(names)]
 
@@ -77,8 +77,8 @@ def count_vectors(
 ) -> tuple[Tensor, Tensor]:
     """Return word vectors `[words, width]` of deviation 1 from the SVD of log co-occurrence.
 
-    Words count as seen together at these distances within a row; nearer ones count more. The
-    second answer says which words occur at all `[words]`.
+    Words co-occur at these distances within a row; nearer ones count more. The second tensor marks
+    the words that occur at all `[words]`.
     """
     flat = flattened(packed, stop)
     row = torch.repeat_interleave(torch.tensor([sum(map(len, r)) + 1 for r in packed]))

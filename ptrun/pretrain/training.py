@@ -1,4 +1,4 @@
-"""The loop: batches, rates, a log; then the held-out figures beside the best constant answer."""
+"""The training loop and the evaluation, which compares with the best constant prediction."""
 
 import math
 import time
@@ -19,7 +19,7 @@ Line = dict[str, float]
 
 @dataclass(frozen=True)
 class Trainer:
-    """A model, what it is trained to do, and by which recipe."""
+    """A model, its objective and its recipe."""
 
     model: Any
     objective: Objective
@@ -27,22 +27,22 @@ class Trainer:
 
     @property
     def score(self) -> str:
-        """The name of the score that stands beside the loss."""
+        """The name of the score."""
         return "auc" if self.recipe.objective == "replaced" else "top1"
 
     def train(self, source: Stream) -> list[Line]:
-        """Train in place; return the log, a line for every `log_every` steps."""
+        """Train in place; return the log, one line every `log_every` steps."""
         recipe = self.recipe
         optimizer = _optimizer(self.model, recipe)
         chance = Chance(source.dice, source.marks, recipe.vocabulary)
         log: list[Line] = []
         began, loss, score = time.perf_counter(), 0.0, 0.0
         self.model.train()
-        for step, made in zip(range(recipe.steps), _batches(source), strict=False):
+        for step, batch in zip(range(recipe.steps), _batches(source), strict=False):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate * group["share"] * share(step, recipe)
             with torch.autocast(recipe.device, torch.bfloat16):
-                scored = self.objective(self.model, made.to(recipe.device), chance)
+                scored = self.objective(self.model, batch.to(recipe.device), chance)
             optimizer.zero_grad()
             scored.loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -56,29 +56,29 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, source: Stream) -> Line:
-        """Return loss and score on held-out rows, and what the best constant answer would get."""
+        """Return loss and score on held-out rows, and those of the best constant prediction."""
         self.model.eval()
         chance = Chance(source.dice, source.marks, self.recipe.vocabulary)
         tokens = sum(sum(map(len, row)) for row in source.rows)
         count = max(1, tokens // self.recipe.batch)
         scored = [
-            self.objective(self.model, made.to(self.recipe.device), chance)
-            for made in islice(source.batches(), count)
+            self.objective(self.model, batch.to(self.recipe.device), chance)
+            for batch in islice(source.batches(), count)
         ]
         loss = sum(s.reported.item() for s in scored) / count
         score = sum(s.score.item() for s in scored) / count
         shares = torch.cat([s.targets for s in scored]).bincount().double()
         shares = shares[shares > 0] / shares.sum()
         constant = -(shares * shares.log()).sum().item()
-        found = {"loss": loss, "constant_loss": constant, self.score: score}
+        figures = {"loss": loss, "constant_loss": constant, self.score: score}
         if self.score == "top1":
-            found["constant_top1"] = shares.max().item()
+            figures["constant_top1"] = shares.max().item()
         if self.recipe.objective in ("causal", "denoising", "infilling"):
-            found |= {"perplexity": math.exp(loss), "constant_perplexity": math.exp(constant)}
-        return {name: round(value, 4) for name, value in found.items()}
+            figures |= {"perplexity": math.exp(loss), "constant_perplexity": math.exp(constant)}
+        return {name: round(value, 4) for name, value in figures.items()}
 
     def _line(self, step: int, loss: float, score: float, seconds: float) -> Line:
-        """Return one line of the training log, and show it."""
+        """Print and return one line of the training log."""
         line = {"step": step, "loss": round(loss, 4), self.score: round(score, 4)}
         line["seconds"] = round(seconds, 1)
         print(line, flush=True)
@@ -86,13 +86,13 @@ class Trainer:
 
 
 def share(step: int, recipe: Recipe) -> float:
-    """Return the share of the peak rate: a linear rise, then a linear fall to zero."""
+    """Return the share of the peak rate: linear warm-up, then linear decay to zero."""
     rise = max(1.0, recipe.warmup * recipe.steps)
     return min((step + 1) / rise, (recipe.steps - step) / max(1.0, recipe.steps - rise))
 
 
 def _batches(source: Stream) -> Iterator[Batch]:
-    """Yield batches, every second one of answers: rare in text, but meaning is learned there."""
+    """Yield batches, every second one of answers: they teach meaning, but are rare in text."""
     plain = source.batches()
     if not source.has_answers():
         return plain
@@ -100,7 +100,7 @@ def _batches(source: Stream) -> Iterator[Batch]:
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Return AdamW; T5's queries carry the scale of attention, so their rates are that smaller."""
+    """Return AdamW; T5's query matrices include the attention scale, so their rate is smaller."""
     named = list(model.named_parameters())
     queries = [p for n, p in named if n.endswith("Attention.q.weight")]
     decayed = [p for n, p in named if p.ndim > 1 and not n.endswith("Attention.q.weight")]

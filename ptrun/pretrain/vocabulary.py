@@ -1,12 +1,12 @@
-"""Tokenizers made from a corpus: WordPiece (BERT), byte-level BPE (GPT-2, GLM), Unigram (T5).
+"""Tokenizers from a corpus: WordPiece (BERT), byte-level BPE (GPT-2, GLM), Unigram (T5).
 
-All write common words as one token and any ASCII text without an unknown one.
+All encode common words as one token and any ASCII text without unknown tokens.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import (
@@ -31,9 +31,9 @@ _END = "<|endoftext|>"
 
 @dataclass(frozen=True)
 class Marks:
-    """What a row is written with, as token ids.
+    """The special token ids of a row.
 
-    `special` ids are never masked; `stop` ends a row, or an answer.
+    `special` ids are never masked; `stop` ends a row or an answer.
     """
 
     pad: int
@@ -43,7 +43,7 @@ class Marks:
     stop: int
     mask: int | None = None
     piece: tuple[int, int] | None = None
-    """What a span behind the text begins and ends with."""
+    """First and last token of a span after the text (blank infilling)."""
     sentinels: tuple[int, ...] = ()
     pairs: bool = False
 
@@ -56,35 +56,35 @@ def wordpiece(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
         unk_token="[UNK]",
         max_input_chars_per_word=_LONGEST_WORD,
     )
-    made = Tokenizer(pieces)
-    made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    made.decoder = decoders.WordPiece()
+    tokenizer = Tokenizer(pieces)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.decoder = decoders.WordPiece()
     names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-    return _wrapped(made, {f"{role}_token": token for role, token in names.items()})
+    return _wrapped(tokenizer, {f"{role}_token": token for role, token in names.items()})
 
 
 def byte_pairs(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer; a text starts as if a space stood before it."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    made.decoder = decoders.ByteLevel()
+    """Return a byte-level BPE tokenizer that adds a space before a text."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=[_END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator(sentences, trainer)
-    return _wrapped(made, {"bos_token": _END, "eos_token": _END, "pad_token": _END})
+    tokenizer.train_from_iterator(sentences, trainer)
+    return _wrapped(tokenizer, {"bos_token": _END, "eos_token": _END, "pad_token": _END})
 
 
 def blanks(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer with GLM's special tokens and frame."""
-    made = byte_pairs(sentences, size - len(glm.SPECIAL)).backend_tokenizer
-    glm.add_special(made)
-    return _wrapped(made, glm.ROLES)
+    tokenizer = byte_pairs(sentences, size - len(glm.SPECIAL)).backend_tokenizer
+    glm.add_special(tokenizer)
+    return _wrapped(tokenizer, glm.ROLES)
 
 
 def unigram(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
@@ -103,38 +103,31 @@ def unigram(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     pieces = [(piece, 0.0) for piece in specials]
     pieces += [*worth.items(), ("▁", least), *((c, least) for c in characters)]
     pieces += [(sentinel, 0.0) for sentinel in sentinels]
-    made = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
-    made.normalizer = normalizers.NFKC()
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    made.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    return _wrapped(made, {**names, "additional_special_tokens": sentinels[::-1]})
+    return _wrapped(tokenizer, {**names, "additional_special_tokens": sentinels[::-1]})
 
 
 def marks(tokenizer: PreTrainedTokenizerFast) -> Marks:
-    """Return how a tokenizer's rows begin and end, by the marks it has."""
+    """Return the special tokens of a row, according to the roles that a tokenizer has."""
     special = sorted(tokenizer.all_special_ids)
-    pad = tokenizer.pad_token_id
+    pad, stop, mask = tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.mask_token_id
     if (last := answer_end(tokenizer)) is not None:
-        return _of_blanks(tokenizer, special, last)
-    if tokenizer.mask_token_id is not None:
+        piece = tokenizer.convert_tokens_to_ids(glm.START_OF_PIECE), last
+        begin = [tokenizer.cls_token_id]
+        return Marks(pad, begin, [stop], special, stop, mask=mask, piece=piece)
+    if mask is not None:
         begin, end = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
-        mask = tokenizer.mask_token_id
         return Marks(pad, begin, end, special, end[0], mask=mask, pairs=True)
-    stop = tokenizer.eos_token_id
     if tokenizer.bos_token_id is not None:
         return Marks(pad, [tokenizer.bos_token_id], [stop], special, stop)
     sentinels = tokenizer.convert_tokens_to_ids([f"<extra_id_{i}>" for i in range(_SENTINELS)])
     return Marks(pad, [], [], special, stop, sentinels=tuple(sentinels))
 
 
-def _of_blanks(tokenizer: PreTrainedTokenizerFast, special: list[int], last: int) -> Marks:
-    begin = tokenizer.convert_tokens_to_ids(glm.START_OF_PIECE)
-    end, mask = tokenizer.eos_token_id, tokenizer.mask_token_id
-    row = Marks(tokenizer.pad_token_id, [tokenizer.cls_token_id], [end], special, end, mask=mask)
-    return replace(row, piece=(begin, last))
-
-
-def _wrapped(made: Tokenizer, names: Mapping[str, Any]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer as transformers loads it back: as it is, no class rebuilds it."""
-    return PreTrainedTokenizerFast(tokenizer_object=made, **names)
+def _wrapped(tokenizer: Tokenizer, names: Mapping[str, Any]) -> PreTrainedTokenizerFast:
+    """Return a transformers tokenizer of the generic class, which loads back unchanged."""
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)

@@ -160,7 +160,7 @@ def test_a_trained_prompt_goes_to_a_file_of_its_own(original, tmp_path):
         state["encoder.prompt_embeds.weight"] = prompt
 
     source = write_shards(original, tmp_path / "s", 2, add)
-    assert import_cpm2(source, tmp_path / "hf").has_prompt
+    assert import_cpm2(source, tmp_path / "hf").notes == ("a prompt",)
     assert torch.equal(load_file(tmp_path / "hf" / "prompt.safetensors")["prompt"], prompt)
     assert torch.equal(run(loaded(tmp_path / "hf")).logits, run(original).logits)
     import_cpm2(source, tmp_path / "t5", unscale=True)

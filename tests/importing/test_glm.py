@@ -134,7 +134,7 @@ def test_the_configuration_is_that_of_a_gpt2_with_blocks(state, words, tmp_path)
 def test_the_published_models_have_their_size(layers, width, parameters):
     sizes = Sizes(50304, width, layers)
     wanted = targets(sizes)
-    assert sum(torch.Size(target.made).numel() for target in wanted) == parameters
+    assert sum(torch.Size(target.model_shape).numel() for target in wanted) == parameters
     config = model_config(sizes, "float16", 50256, 50257)
     assert (config["n_head"], config["decoder_start_token_id"]) == (width // 64, 50257)
 

@@ -111,7 +111,7 @@ def test_heads_are_known_for_the_published_width():
 @pytest.mark.parametrize(("final_norm", "more"), [(False, 0), (True, 6144)])
 def test_the_published_model_has_its_size(final_norm, more):
     wanted = targets(Sizes(51200, 3072, 18432, 72, final_norm))
-    counts = [torch.Size(target.made).numel() for target in wanted]
+    counts = [torch.Size(target.model_shape).numel() for target in wanted]
     assert sum(counts) == 11_032_240_128 + more
     shares = [1 if target.axis is None else 8 for target in wanted]
     part = sum(count // share for count, share in zip(counts, shares, strict=True))

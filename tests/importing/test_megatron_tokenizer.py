@@ -97,7 +97,7 @@ def refused(given, source, words, rows=320):
 
 
 BAD = {
-    "twice": (lambda names: [*names, "7"], "there twice"),
+    "twice": (lambda names: [*names, "7"], "occurs twice"),
     "lacking": (lambda names: [n for n in names if n != "8"], "1 of GPT-2's tokens missing"),
     "word": (lambda names: ["the", *names], "line 1: 'the"),
     "beyond": (lambda names: [*names, "99999"], "99999"),
@@ -129,7 +129,7 @@ def test_other_vocabularies_are_refused(source, tmp_path):
     refused(write_files(tmp_path / "u", {"a": 0}), source, "256 bytes")
     refused(tmp_path / "absent", source, "tokenizer.json")
     (tmp_path / "t" / "tokenizer.json").write_text("{}")
-    refused(tmp_path / "t", source, "not those of a BPE")
+    refused(tmp_path / "t", source, "do not hold a BPE")
 
 
 def test_the_small_files_are_ordered_as_gpt2s(shared):

@@ -35,7 +35,7 @@ def test_a_transposed_target_is_joined_first():
     shards = Shards(Held(left, left + 10))
     target = Target("y", "x", (3, 4), axis=1, transposed=True)
     shards.check([target], model="this")
-    assert target.made == (4, 3)
+    assert target.model_shape == (4, 3)
     assert torch.equal(shards.join(target), torch.cat([left, left + 10], 1).T)
     assert Shards(Held(right)).join(Target("y", "x", (3, 1))).shape == (3, 1)
 

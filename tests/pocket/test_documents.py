@@ -3,7 +3,7 @@
 import random
 
 from ptrun.pocket.cast import Cast
-from ptrun.pocket.profile import chain, profile, told, topics
+from ptrun.pocket.profile import chain, facts_about, profile, topics
 from ptrun.pocket.story import story
 from ptrun.pocket.world import world
 
@@ -41,7 +41,7 @@ def test_documents_have_several_sentences():
 
 def test_hidden_entities_are_no_topics():
     assert not any(entity.hidden for entity in topics())
-    assert not any(fact.hidden for entity in topics() for fact in told(entity))
+    assert not any(fact.hidden for entity in topics() for fact in facts_about(entity))
 
 
 def test_a_story_keeps_its_town():

@@ -1,4 +1,4 @@
-"""What LM adaptation is made of; every field is an override of `ptrun adapt`."""
+"""The settings of LM adaptation; every field is an override of `ptrun adapt`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,25 +10,27 @@ from ptrun.errors import UserError
 class Adaptation:
     """Continued training of an encoder-decoder as a prefix language model.
 
-    Lester et al. 2021 adapt T5 for up to 100,000 steps; PPT prints 10,000, and 1e-3 is the rate of
-    its code. How many texts a step has is not printed: `batch` is ours.
+    Lester et al. 2021 adapt T5 for up to 100,000 steps. PPT reports 10,000 steps, and its code uses
+    a rate of 1e-3. Neither reports the batch size; the default of `batch` is our choice.
 
     Args:
         corpus: `pocket`, or a file or folder of documents: JSON lines or text, of any size.
-        field: where a JSON line has its text.
-        out: the folder that is written; null is `outputs/adapt/<backbone>_lm`.
+        field: key of the text in a JSON line.
+        out: output folder; null is `outputs/adapt/<backbone>_lm`.
         sentinel: end the text with the first sentinel and begin its continuation with it (CPM-2 in
             PPT's code); false adds none (Lester et al.).
-        length: most tokens of a text and its continuation together; the cut between them is
-            anywhere.
-        steps, batch, rate, seed: the usual; batch in texts, the rate constant.
+        length: most tokens of a text and its continuation together; the cut is random.
+        steps: number of optimizer steps.
+        batch: texts per step.
+        rate: constant learning rate.
+        seed: random seed.
         optimizer: T5's `adafactor`, whose rates are relative to the weights, or `adamw`.
-        held_out: texts of documents kept apart, on which the loss is told before and after.
-        token_budget: padded tokens of one pass, at most; bounds memory.
+        held_out: number of held-out texts for the loss before and after training.
+        token_budget: most padded tokens of one forward pass; limits memory.
         precision: `bf16` computes in bf16 with weights in fp32.
-        device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
         log_every: steps between lines of the log.
-        save_every: seconds between saves to go on from.
+        save_every: seconds between saved states.
     """
 
     corpus: str = "pocket"
@@ -49,7 +51,7 @@ class Adaptation:
     save_every: float = 300.0
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no training can have."""
+        """Check the ranges of the numbers."""
         least = {"steps": 1, "batch": 1, "length": 2, "held_out": 1, "log_every": 1}
         for name, smallest in {**least, "token_budget": 1}.items():
             if getattr(self, name) < smallest:

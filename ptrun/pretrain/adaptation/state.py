@@ -1,4 +1,4 @@
-"""The file from which an interrupted adaptation goes on: tensors, and the rest in its header."""
+"""The saved state of an interrupted adaptation: tensors, and plain data in the file's header."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from ptrun.errors import UserError
 def write(
     file: Path, plan: Mapping[str, Any], tensors: Mapping[str, Tensor], plain: Mapping[str, Any]
 ) -> None:
-    """Replace the file in one step; `plan` is what the state belongs to."""
+    """Replace the file atomically; `plan` holds the settings of the adaptation."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(kept, draft, {"plan": json.dumps(plan), "state": json.dumps(plain)})
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(on_cpu, draft, {"plan": json.dumps(plan), "state": json.dumps(plain)})
     draft.replace(file)
 
 
@@ -28,7 +28,7 @@ def read(file: Path, plan: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[s
     """Return tensors and plain data, or None if nothing was saved.
 
     Raises:
-        UserError: the file is damaged, or belongs to another plan.
+        UserError: the file is damaged, or was saved with another plan.
     """
     if not file.is_file():
         return None
@@ -37,12 +37,12 @@ def read(file: Path, plan: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[s
             header: dict[str, str] = opened.metadata()
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{file}: damaged ({error}); remove it to start again.") from error
+        raise UserError(f"{file}: damaged ({error}); remove it to start over.") from error
     before: dict[str, Any] = json.loads(header["plan"])
     if changed := [key for key in plan if before.get(key) != plan[key]]:
-        told = ", ".join(f"{key} was {before.get(key)}, is {plan[key]}" for key in changed)
+        changes = ", ".join(f"{key} was {before.get(key)}, is {plan[key]}" for key in changed)
         raise UserError(
-            f"{file}: begun with other settings ({told}).\nType those to go on, another out=DIR, "
-            "or remove the file to start again."
+            f"{file}: saved with other settings ({changes}).\nUse those to resume, use another "
+            "out=DIR, or remove the file to start over."
         )
     return tensors, json.loads(header["state"])

@@ -1,4 +1,4 @@
-"""The loop of LM adaptation: passes of a few texts, one step of the optimizer, a log, saves."""
+"""The training loop of LM adaptation: forward passes, optimizer steps, a log, saved states."""
 
 import logging
 import math
@@ -25,12 +25,12 @@ Line = dict[str, float]
 
 
 class Trainer:
-    """A backbone in training: all of it, without dropout, as T5 v1.1 was pre-trained.
+    """Training of a whole backbone, without dropout like the pre-training of T5 v1.1.
 
     Args:
-        backbone: loaded, in fp32.
-        recipe: how it is trained.
-        source: what it reads.
+        backbone: a loaded backbone in fp32.
+        recipe: the settings.
+        source: the texts.
         device: `cpu` or `cuda`.
     """
 
@@ -48,7 +48,7 @@ class Trainer:
         self._losses: list[float] = []
 
     def train(self, save: Callable[[], None]) -> None:
-        """Train to the end; `save` is called from time to time.
+        """Train to the last step; call `save` every `save_every` seconds.
 
         Raises:
             RunFailed: the loss is not finite.
@@ -69,23 +69,23 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, texts: Sequence[Features]) -> dict[str, float]:
-        """Return the mean loss of a token, and the perplexity."""
+        """Return the mean loss per token, and the perplexity."""
         total = sum(float(self._losses_of(part).sum()) for part in self._passes(texts))
         loss = total / sum(len(text.targets) for text in texts)
         return {"loss": round(loss, 4), "perplexity": round(math.exp(loss), 4)}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return all that the next step depends on: tensors, and plain data."""
+        """Return the state that the next step depends on: tensors, and plain data."""
         tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
         names = list(self.learned)
-        for number, own in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{key}.{names[number]}": value for key, value in own.items()}
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{key}.{names[number]}": value for key, value in moments.items()}
         plain = {"step": self.step, "place": asdict(self.place), "seconds": self.seconds}
         return tensors, {**plain, "log": self.log, "losses": self._losses}
 
     @torch.no_grad()
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.step, self.seconds = plain["step"], plain["seconds"]
         self.place, self.log = Place(**plain["place"]), list(plain["log"])
         self._losses = list(plain["losses"])
@@ -100,37 +100,37 @@ class Trainer:
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
     def _update(self, texts: Sequence[Features]) -> tuple[float, int]:
-        """Take one step; return the mean loss of a token, and how many tokens were read."""
+        """Take one step; return the mean loss per token, and the number of tokens."""
         total = sum(len(text.targets) for text in texts)
         loss = 0.0
         for part in self._passes(texts):
-            own = self._losses_of(part).sum() / total
-            own.backward()  # type: ignore[no-untyped-call]
-            loss += float(own.detach())
+            share = self._losses_of(part).sum() / total
+            share.backward()  # type: ignore[no-untyped-call]
+            loss += float(share.detach())
         if not math.isfinite(loss):
-            raise RunFailed(f"loss is {loss} at step {self.step + 1}; try a smaller rate=.")
+            raise RunFailed(f"loss is {loss} at step {self.step + 1}; try a smaller rate=NUMBER.")
         nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss, total + sum(text.tokens for text in texts)
 
     def _losses_of(self, texts: Sequence[Features]) -> Tensor:
-        """Return the loss of each token to be said, `[K]`, in fp32."""
+        """Return the loss of each target token, `[K]`, in fp32."""
         batch = collate(texts, None, torch.device(self.device))
         assert batch.decoder_mask is not None
-        given = BackboneInput(
+        inputs = BackboneInput(
             mask=batch.mask,
             ids=batch.ids,
             decoder=DecoderInput(mask=batch.decoder_mask, ids=batch.decoder),
             logits_at=batch.reads,
         )
         with torch.autocast(self.device, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
-            logits = self.backbone.forward(given).logits
+            logits = self.backbone.forward(inputs).logits
         assert logits is not None
         return functional.cross_entropy(logits.float(), batch.targets, reduction="none")
 
     def _passes(self, texts: Sequence[Features]) -> list[list[Features]]:
-        """Cut texts into passes of at most `token_budget` padded tokens, alike texts together."""
+        """Group texts of like length into passes of at most `token_budget` padded tokens."""
         parts: list[list[Features]] = []
         for text in sorted(texts, key=lambda text: (text.tokens, len(text.targets))):
             if not parts or _padded([*parts[-1], text]) > self.recipe.token_budget:
@@ -139,7 +139,7 @@ class Trainer:
         return parts
 
     def _note(self, loss: float) -> None:
-        """Add a line to the log every `log_every` steps: the mean loss since the last one."""
+        """Log the mean loss since the last line every `log_every` steps."""
         self._losses.append(loss)
         if self.step % self.recipe.log_every == 0:
             mean = sum(self._losses) / len(self._losses)
@@ -151,7 +151,7 @@ class Trainer:
 
 
 def _padded(texts: Sequence[Features]) -> int:
-    """Return how many tokens a pass computes, of both stacks."""
+    """Return the number of padded tokens of a pass, in encoder and decoder."""
     longest = max(text.tokens for text in texts) + max(len(text.targets) for text in texts)
     return len(texts) * longest
 

@@ -1,6 +1,6 @@
-"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a full shape without its weights.
+"""`ptrun pretrain --random backbone=t5_xxl_lm_adapt out=DIR`: a model with random weights.
 
-For what needs a model of that size and not what it knows: memory, speed, engines, formats.
+It serves tests of memory, speed, engines and formats, which need a model of full size only.
 """
 
 import json
@@ -25,36 +25,37 @@ def main(arguments: Sequence[str]) -> None:
     """Write one model folder and print its size.
 
     Raises:
-        UserError: a name, key or value is wrong, `out` is taken, or the disk is too full.
+        UserError: a name, key or value is wrong, `out` is not empty, or the disk is too full.
     """
     config, recipe = read(arguments)
     from ptrun.pretrain.synthetic.folder import write  # torch starts here, not with --help
 
     began = time.perf_counter()
     parameters, nbytes = write(Path(recipe.out).expanduser(), config, recipe)
-    told = {"folder": recipe.out, "parameters": parameters, "gigabytes": round(nbytes / 1e9, 3)}
-    print(json.dumps({**told, "seconds": round(time.perf_counter() - began, 1)}))
+    size = {"parameters": parameters, "gigabytes": round(nbytes / 1e9, 3)}
+    seconds = round(time.perf_counter() - began, 1)
+    print(json.dumps({"folder": recipe.out, **size, "seconds": seconds}))
 
 
 def read(arguments: Sequence[str]) -> tuple[dict[str, Any], Synthetic]:
-    """Return a model's configuration, and the rest of what a command line says.
+    """Return the model's configuration and the recipe of a command line.
 
     Raises:
         UserError: a name, key or value is wrong.
     """
     named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
     try:
-        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
+        overrides = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
     except OmegaConfBaseException as error:
         raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
-    node = {"_target_": _TARGET, **build.plain(given)}
+    node = {"_target_": _TARGET, **build.plain(overrides)}
     build.check({"pretrain": node})
     recipe: Synthetic = build.build("pretrain", node)
     return {**(_published(named[-1]) if named else {}), **recipe.model}, recipe
 
 
 def _published(name: str) -> dict[str, Any]:
-    """Return the configuration that a backbone's file gives, or its folder in the package."""
+    """Return the configuration from a backbone's YAML file, or from its folder in the package."""
     from ptrun.backbone import files
 
     if name not in (known := options("backbone")):

@@ -1,4 +1,4 @@
-"""What a random model is made of: every field is typed on the command line."""
+"""The settings of a random model; every field is an override of `ptrun pretrain --random`."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """One model folder whose weights nobody trained.
+    """One model folder with random weights.
 
     Args:
-        out: the folder that is written, new or empty.
-        dtype: of the weights on disk: `bf16`, `fp16` or `fp32`.
-        seed: the same one gives the same bits, on every machine.
-        model: configuration keys in place of the backbone's own, as in model.num_layers=2; without
-            backbone=NAME the whole configuration, its `model_type` included.
+        out: a new or empty output folder.
+        dtype: dtype of the weights on disk: `bf16`, `fp16` or `fp32`.
+        seed: random seed; the same seed gives the same bits on every machine.
+        model: configuration keys that replace those of the backbone, as in model.num_layers=2;
+            without backbone=NAME the whole configuration with its `model_type`.
         tokenizer: a folder whose tokenizer is copied; null is that of the pocket world, which
-            knows the words of the pocket tasks.
+            has the words of the pocket tasks.
     """
 
     out: str

@@ -1,8 +1,8 @@
-"""Random weights of a full shape: what tensors a configuration has, and how each one begins.
+"""Random weights: the tensors of a configuration, and the initial values of each.
 
-Deviations are those of the architecture's own initialization. Values are a scaled sum of four
-random bytes: nearly normal, and made with whole numbers and one rounding, so that every machine
-gets the same bits; the normal numbers of torch follow the instructions a processor has.
+Standard deviations are those of the architecture's initialization. A value is a scaled sum of four
+random bytes: it is nearly normal, and integers with one rounding give the same bits on every
+machine. torch's normal numbers depend on the instructions of the processor.
 """
 
 import hashlib
@@ -19,73 +19,61 @@ from ptrun.importing.writing import Entry
 
 _BYTES = 4  # per weight
 _MEAN, _VARIANCE = _BYTES * 255 / 2, _BYTES * (256**2 - 1) / 12
-_CHUNK = 2**22  # weights that are drawn at once; even
+_CHUNK = 2**22  # weights drawn at once; even
 _T5 = ("t5", "mt5")
 _WHOLE = {"bert": "BertForPreTraining", "albert": "AlbertForPreTraining"}
-"""Classes that have all a published checkpoint holds, the pooler too."""
+"""Classes with all tensors of a published checkpoint, including the pooler."""
 
 
 def empty_model(family: Family, config: Any) -> Any:
-    """Return a model without weights; of T5 v1.1 with an output matrix of its own."""
+    """Return a model without weights; T5 v1.1 gets an untied output matrix."""
     import transformers
 
     with torch.device("meta"):
         whole = _WHOLE.get(config.model_type)
         model = (getattr(transformers, whole) if whole else model_class(family))(config)
-        if config.model_type in _T5 and not _scales(config):
+        if config.model_type in _T5 and not getattr(config, "scale_decoder_outputs", False):
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
     return model
 
 
-def _scales(config: Any) -> bool:
-    """Return whether states are scaled before a tied output matrix, as in the first T5."""
-    return bool(getattr(config, "scale_decoder_outputs", False))
-
-
-def entries(model: Any, dtype: torch.dtype) -> list[Entry]:
-    """Return the tensors a model folder holds; tied ones once."""
-    return [Entry(name, tuple(p.shape), dtype) for name, p in model.named_parameters()]
-
-
 def draw(entry: Entry, config: Any, seed: int) -> Tensor:
-    """Return a tensor as training would begin with it; vectors are biases, or norms."""
+    """Return the initial values of a tensor; vectors are biases or norms."""
     if len(entry.shape) == 1:
         return torch.full(entry.shape, float(not entry.name.endswith("bias")), dtype=entry.dtype)
-    made = torch.empty(entry.shape, dtype=entry.dtype)
+    tensor = torch.empty(entry.shape, dtype=entry.dtype)
     scale = numpy.float32(deviation(entry.name, config) / sqrt(_VARIANCE))
     bits = _stream(entry.name, seed)
-    flat = made.view(-1)
+    flat = tensor.view(-1)
     for start in range(0, len(flat), _CHUNK):
         part = flat[start : start + _CHUNK]
         part.copy_(torch.from_numpy(_sums(bits, part.numel()) * scale))
-    return made
+    return tensor
 
 
 def deviation(name: str, config: Any) -> float:
-    """Return the standard deviation of a matrix where training begins."""
+    """Return the initial standard deviation of a matrix."""
     if config.model_type in _T5:
         return _t5_deviation(name, config)
-    own: float = getattr(config, "initializer_range", None) or config.init_std
+    std: float = getattr(config, "initializer_range", None) or config.init_std
     if config.model_type in ("gpt2", "blocklm") and name.endswith("c_proj.weight"):
-        return own / sqrt(2 * config.n_layer)  # what is added to the sum over layers
-    return own
+        return std / sqrt(2 * config.n_layer)  # its output is added to the residual stream
+    return std
 
 
 def _t5_deviation(name: str, config: Any) -> float:
     """Return T5's: activations keep their size without a division in the attention.
 
-    An output matrix of its own gets one too (transformers draws it so large that logits are in
-    the hundreds).
+    It also applies to an untied output matrix, for which transformers gives logits in the hundreds.
     """
     inner = config.num_heads * config.d_kv
     rows = {"q": config.d_model * config.d_kv, "o": inner, "wo": config.d_ff, "shared": 1}
     part = name.removesuffix(".weight").rpartition(".")[2]
-    own: float = config.initializer_factor / sqrt(rows.get(part, config.d_model))
-    return own
+    return float(config.initializer_factor / sqrt(rows.get(part, config.d_model)))
 
 
 def _stream(name: str, seed: int) -> numpy.random.SFC64:
-    """Return the random bits of one tensor, whatever is drawn before it."""
+    """Return the random bits of one tensor, independent of earlier draws."""
     digest = hashlib.sha256(name.encode()).digest()
     words = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
     return numpy.random.SFC64(numpy.random.SeedSequence([seed, *words]))
