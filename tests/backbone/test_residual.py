@@ -215,5 +215,7 @@ def test_scaling_is_for_frozen_backbones(tiny, data_dir, make):
         backbone, device="cpu", precision="fp16", token_budget=9, checkpointing=False,
         fp16_scaling=True,
     )  # fmt: skip
-    with pytest.raises(UserError, match=r"fp16_scaling=true needs a frozen backbone, but .* tunes or changes it"):
+    with pytest.raises(
+        UserError, match=r"fp16_scaling=true needs a frozen backbone, but .* tunes or changes it"
+    ):
         fit.place([make(backbone, sst2(data_dir))])

@@ -7,7 +7,9 @@ from ptrun.hardware.ranks import ALONE, Ranks
 
 def test_alone_nothing_is_shared():
     assert ALONE.main and ALONE.data_parallel == 1 and ALONE.division("cpu") is None
-    assert ALONE.broadcast(3) == 3 and ALONE.total([1.0]) == [1.0] and ALONE.merged({1: 2}) == {1: 2}
+    assert (
+        ALONE.broadcast(3) == 3 and ALONE.total([1.0]) == [1.0] and ALONE.merged({1: 2}) == {1: 2}
+    )
     ALONE.wait()
     ALONE.check_same(7, 1)
 
