@@ -21,7 +21,7 @@ def test_a_joint_prompt_is_learned_resumed_and_learned_on(ptrun):
     assert {"mean", "sst2_accuracy", "conll03_f1"} <= set(first["metrics"]["test"])
     file.unlink()  # as if it had been killed before its end: the same command goes on
     again = ptrun(*joint)
-    assert "going on from step 4 of 4" in again.stderr
+    assert "resuming from step 4 of 4" in again.stderr
     assert json.loads(file.read_text())["metrics"] == first["metrics"]
     alone = [*few[:-1], "task=sst2", f"start=run:{first['run_id']}"]
     done = ptrun(*alone)
