@@ -1,4 +1,4 @@
-"""What the papers say of their methods, as rows to run: see `learning.py`."""
+"""The papers' claims as rows to run; `learning.py` runs them."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ FIVE = "1,2,3,4,5"
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of some rows: each better than the first.
+    """A paper's claim about some rows: each is better than the first.
 
-    `needs` is a backbone of --models in the place of the one in `common`; `first` a run that is
-    done before, whose folder is {first} in the rows.
+    `needs` names a folder of --models that replaces the backbone in `common`. `first` is a
+    prerequisite run; its folder replaces {first} in the rows.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Claim:
 
 
 def methods(prompt: str, deep: str) -> dict[str, tuple[str, ...]]:
-    """Return prompt tuning, P-tuning v2 and fine-tuning, with what prompts need."""
+    """Return prompt tuning and P-tuning v2 with their overrides, and fine-tuning."""
     return {
         "PT": ("method=prompt_tuning", *prompt.split()),
         "P-tuning v2": ("method=ptuning_v2", *deep.split()),
@@ -37,7 +37,7 @@ FACTS = {
     "manual": ("method=manual_prompt",),
     "P-tuning": ("method=ptuning", "train.epochs=20", "train.batch_size=8"),
 }
-# mini_electra_weak: as mini_electra, from a generator that sees half the words. In the folder of
+# mini_electra_weak is mini_electra with a generator that sees half the words. In the folder of
 # the models: ptrun pretrain backbone=pocket_electra generator=mini_bert corpus=corpus_en_large
 # unseen=0.5 steps=1600 vocabulary=8192 model.embedding_size=256 model.hidden_size=256
 # model.intermediate_size=1024 model.max_position_embeddings=512 answer_length=0 rate=5e-4
@@ -46,11 +46,11 @@ REAL = {"SST-2": "sst2", "SST-5": "sst5", "TREC": "trec", "AG News, 638 texts": 
 
 
 def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
-    """Return DPT's main claim and its ablation, on 10 % of a task; the data of AG News is less."""
+    """Return DPT's main claim and its ablation on 10 % of a task, or on the small AG News."""
     share = "full" if task == "ag_news" else "low_resource"
     common = (f"task={task}", f"setting={share}", f"train.lr={rate}", "train.batch_size=16")
     rows = {"FT": ("method=fine_tuning",)}
-    if task != "ag_news":  # its test is long
+    if task != "ag_news":  # its test split is large
         rows["DPT(sigma)"] = ("method=dpt", "method.score_direction=sigma")
     rows["DPT"] = ("method=dpt",)
     return Claim(
@@ -71,7 +71,7 @@ IDPG = {
 }
 SHOTS = ("setting=few_shot_32", "backbone=pocket_t5", "method.length=20")
 STEPS = ("pretraining.train.max_steps=200", "pretraining.train.batch_size=32")
-LETTERS = (  # at the paper's rate the prompt forgets to answer with a letter at all
+LETTERS = (  # at the paper's rate the prompt stops answering with a letter
     "pretraining.train.max_steps=600",
     "pretraining.train.batch_size=32",
     "pretraining.train.lr=2e-2",
@@ -81,7 +81,7 @@ LABELLED = (*STEPS, "pretraining.task.source.labeller=run:{first}")
 
 
 def ppt(task: str, first: tuple[str, ...], pretraining: tuple[str, ...]) -> Claim:
-    """Return PPT's claim at 32 shots, with the hybrid and the unified form."""
+    """Return PPT's claim at 32 shots, with its hybrid and unified forms."""
     return Claim(
         f"32 shots, {task.removeprefix('pocket_')}",
         "PPT T4: PT < PPT, with less spread",

@@ -1,10 +1,10 @@
-"""Peak host memory of each rank while a model is loaded in parts: hardware=zero1_mp4.
+"""Measure each rank's peak host memory while a model is loaded in parts (hardware=zero1_mp4).
 
     python benchmarks/divided_memory.py [--ranks 4] [--folder DIR]
 
-Writes a synthetic T5 of T5-XXL's width with 2 + 2 layers (2.3 GB in bf16) unless DIR holds one, and
-loads it in as many processes as there are ranks. No rank may hold the whole: allowed is 0.6 GB for
-Python and its libraries, plus the rank's own part.
+Writes a synthetic T5 of T5-XXL's width with 2 + 2 layers (2.3 GB in bf16), unless DIR has one.
+Then loads it with one process per rank. No rank may hold the whole model. The limit is 0.6 GB for
+Python and its libraries plus the rank's own part.
 """
 
 import argparse
@@ -23,12 +23,12 @@ SHAPE = ["backbone=t5_v1_1_xxl", "model.num_layers=2", "model.num_decoder_layers
 
 
 def peak() -> int:
-    """Return the most bytes this process ever held."""
+    """Return this process's peak memory in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def rank(folder: str, ranks: int) -> None:
-    """Load this rank's part, and print what that took."""
+    """Load this rank's part and print the memory it took."""
     import torch
 
     from ptrun.backbone.pretrained import PretrainedBackbone
@@ -48,7 +48,7 @@ def rank(folder: str, ranks: int) -> None:
 
 
 def main() -> None:
-    """Write the model, load it in parts, and keep the figures."""
+    """Write the model, load it in parts and save the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--folder", type=Path)
@@ -67,18 +67,18 @@ def main() -> None:
 
 
 def load(folder: Path, ranks: int) -> list[dict]:
-    """Return what each rank said."""
+    """Return the figures that each rank printed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = []
     for index in range(ranks):
-        told = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": ranks, "MASTER_PORT": port}
-        env = {**os.environ, **{k: str(v) for k, v in told.items()}, "MASTER_ADDR": "127.0.0.1"}
+        world = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": ranks, "MASTER_PORT": port}
+        env = {**os.environ, **{k: str(v) for k, v in world.items()}, "MASTER_ADDR": "127.0.0.1"}
         line = [sys.executable, __file__, "rank", str(folder), str(ranks)]
         processes.append(subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True))
-    said = [process.communicate()[0] for process in processes]
-    return [json.loads(text.splitlines()[-1]) for text in said]
+    printed = [process.communicate()[0] for process in processes]
+    return [json.loads(text.splitlines()[-1]) for text in printed]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a blank infiller learns by each method, on the pocket world: `python benchmarks/glm.py`.
+"""Compare methods on a blank infiller, in the pocket world: `python benchmarks/glm.py`.
 
-P-tuning v2's Table 2 has GLM without a new head: [MASK] in a pattern, answered with label words.
-So here, on the shipped `pocket_glm`; offline, honest protocol, three seeds, about ten minutes of
-one core. Chance is 50 for sentiment, 7 for topics, 25 for options of several tokens, whose wrong
-ones the text has too: pocket_glm has not learned them, nor pocket_t5 in one run of 150 steps.
-Written to results/glm.{md,json}; finished runs in --outputs are kept.
+P-tuning v2's Table 2 has GLM with a verbalizer and no head. This benchmark does the same on the
+shipped `pocket_glm`: offline, honest protocol, three seeds, about ten minutes on one core. Chance
+is 50 for sentiment, 7 for topics and 25 for options. Options have several tokens, and the text has
+the wrong ones too. pocket_glm has not learned them, nor has pocket_t5 in one run of 150 steps.
+Writes results/glm.{md,json}. Finished runs in --outputs are not repeated.
 """
 
 import argparse
@@ -27,12 +27,12 @@ ROWS = {
     "FT": ("method=fine_tuning", LABELS),
 }
 TEXTS = MANUAL | {"FT": ROWS["FT"]}
-OPTIONS = ("task=pocket_choice", "method.pattern=texts")  # of several tokens
+OPTIONS = ("task=pocket_choice", "method.pattern=texts")  # options of several tokens
 TABLE, FIRST = "P-tuning v2 T2: PT < P-tuning v2, FT", "P-tuning T2: manual < P-tuning"
 
 
 def of_labels(name: str) -> tuple[Claim, Claim]:
-    """Return what a pattern tells as it is and with learned vectors, and prompts beside it."""
+    """Return a claim about patterns, manual and learned, and one about prompts."""
     common = (f"task=pocket_{name}", *BACKBONE, *SHORT)
     pattern = MANUAL | {"P-tuning": ("method=ptuning",)}
     return Claim(f"{name}, pattern", FIRST, common, pattern), Claim(name, TABLE, common, ROWS)
@@ -47,14 +47,14 @@ CLAIMS = (
 
 
 def main() -> None:
-    """Run what is not finished, and write."""
+    """Run what is not finished and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", help="default: 1,2,3")
     parser.add_argument("--outputs", type=Path, default=Path("outputs/glm"))
     parser.add_argument("--results", type=Path, default=learning.RESULTS)
     given = parser.parse_args()
     given.data = given.models = None
-    rows = [row for claim in CLAIMS for row in learning.told(claim, given)]
+    rows = [row for claim in CLAIMS for row in learning.results(claim, given)]
     figures, page = (given.results / name for name in NAMES)
     figures.write_text(json.dumps(rows, indent=1) + "\n")
     page.write_text(learning.table(rows))

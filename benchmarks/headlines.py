@@ -1,12 +1,12 @@
-"""The headline claim of each paper in miniature, five seeds, offline: a page that says what holds.
+"""Test each paper's headline claim in miniature, with five seeds, offline, and write a page.
 
     make claims                                     # or: python benchmarks/headlines.py
     python benchmarks/headlines.py --estimate       # seconds, from stored runs; runs nothing
     python benchmarks/headlines.py --page           # the page from stored results; runs nothing
     python benchmarks/headlines.py --only facts --seeds 1,2 --outputs DIR --results DIR
 
-Every claim is rows of `claims.py`, run as `learning.py` runs them: finished runs in --outputs are
-kept, an interrupted one goes on. Written to results/learning.{md,json} and results/claims.md, whose
+Every claim is rows of `claims.py`, which `learning.py` runs. Finished runs in --outputs are not
+repeated; an interrupted one resumes. Writes results/learning.{md,json} and results/claims.md, whose
 date is that of the newest result.
 """
 
@@ -27,20 +27,20 @@ from claims import CLAIMS
 from ptrun.ledger.statistics import interval, paired, verdict
 
 SEEDS, NEAR = "1,2,3,4,5", 2.0
-START_UP = 10  # seconds a row: imports, weights, the sweep
-FIRST = {  # seconds of runs that rows begin as or are labelled by; stored nowhere else
-    "32 shots, sentiment": 17 + 14 + 182,  # the labeller, its prompt, the letters' (shared)
+START_UP = 10  # seconds per row: imports, weights, the sweep
+FIRST = {  # seconds of prerequisite runs, which learning.json does not have
+    "32 shots, sentiment": 17 + 14 + 182,  # labeller, prompt, prompt of the unified form (shared)
     "32 shots, pairs": 14,
 }
 
 
 @dataclass(frozen=True)
 class Headline:
-    """What a paper says of two rows of a claim.
+    """A paper's statement about two rows of a claim.
 
-    `kind`: `above`, the second row beats the first; `close`, it is at most two points behind;
-    `steady`, its scores lie nearer to their median. `done` says what was tried where it does not
-    hold.
+    `kind` is `above` (the second row beats the first), `close` (it is at most two points behind)
+    or `steady` (its scores are closer to their median). `done` reports what was tried if the
+    statement does not hold.
     """
 
     paper: str
@@ -55,37 +55,37 @@ class Headline:
 PTV2, PTUNING, DPT = "P-tuning v2, Tables 2 and 3", "P-tuning, Table 2", "DPT, Table 1"
 PPT, DEEP = "PPT, Table 4", "P-tuning v2, Figure 3"
 NER = (
-    "Checked: the deep prompt equals PEFT's prefix tuning to 1e-5 in the tests, and `lora`, "
-    "with fewer parameters, reaches 97.26 ± 0.38 on the same task and model (CHANGELOG), so "
-    "the model can be tuned. Tried: CoNLL-2003 on a 5 M encoder, where deep and input prompt "
-    "are level, both far behind fine-tuning. Not explained further; left as it is."
+    "Checked: in the tests the deep prompt equals PEFT's prefix tuning to 1e-5. `lora` reaches "
+    "97.26 ± 0.38 on the same task and model with fewer parameters (CHANGELOG), so the model "
+    "can be tuned. Tried: CoNLL-2003 on a 5 M encoder. There deep and input prompts are level, "
+    "and both are far behind fine-tuning. The reason is not known."
 )
 OPINIONS = (
-    "DPT is ahead in the mean and steady; fine-tuning (or the other direction) falls to chance on "
-    "some of five seeds: the interval is as wide as those falls. More seeds were not run."
+    "DPT has the higher mean and little spread. Fine-tuning (or the other direction) falls to "
+    "chance on some of five seeds, which makes the interval wide. More seeds were not run."
 )
 TOPICS = (
-    "ELECTRA's head must tell fitting class words from others. `pocket_electra` was trained "
-    "anew, from a generator that sees half the words (`unseen=0.5`): on opinions from chance "
-    "to ahead of fine-tuning; the same change took TREC from 70 to 78 on a larger one (two "
-    "seeds). Among 14 topics it is still far behind, as on real data (learning.md); left as "
-    "it is."
+    "DPT needs an ELECTRA head that separates fitting class words from others. `pocket_electra` "
+    "was trained again with a generator that sees half the words (`unseen=0.5`). On opinions "
+    "DPT rose from chance to above fine-tuning. On a larger ELECTRA, the same change raised "
+    "TREC from 70 to 78 (two seeds). Among 14 topics DPT is still far behind, as on real data "
+    "(learning.md)."
 )
 SHOTS = (
-    "Lines are labelled by a fine-tuned classifier, prompts pre-trained for 200 steps by "
-    "PPT's recipe, letters for 600 at a rate of their own (at the paper's the prompt forgets "
-    "to answer with a letter). Pairs stay at chance on the pocket T5 under every form "
-    "(learning.md), so they tell nothing of the claim; left as it is."
+    "A fine-tuned classifier labels the lines. Prompts are pre-trained for 200 steps by PPT's "
+    "recipe; the unified form has 600 steps and a lower rate, because at the paper's rate the "
+    "prompt stops answering with a letter. Pairs stay at chance on the pocket T5 in every form "
+    "(learning.md), so they do not test the claim."
 )
 IDPG = (
-    "Tried again on Subj with 1,000 texts and a larger encoder (learning.md): no clear "
-    "difference either. The plain prompt is here within 2 points of fine-tuning (92.54 ± "
-    "0.31, CHANGELOG); left as it is."
+    "Also tried on Subj with 1,000 texts and a larger encoder (learning.md): no clear "
+    "difference. Here the plain prompt is within 2 points of fine-tuning (92.54 ± 0.31, "
+    "CHANGELOG)."
 )
 DEPTH = (
-    "NER: the halves of this model of four layers are level. Opinions: the upper half is 17 points "
-    "ahead in the mean and the lower one unstable, but the interval of five seeds still has 0 in "
-    "it; more seeds were not run."
+    "NER: both halves of this model of four layers are level. Opinions: the upper half is 17 "
+    "points better in the mean, and the lower half is unstable. The interval of five seeds still "
+    "contains 0. More seeds were not run."
 )
 HEADLINES = (
     Headline(PTV2, "above prompt tuning on tagging", "NER", "PT", "P-tuning v2", done=NER),
@@ -133,7 +133,7 @@ WANTED = dict.fromkeys(headline.claim for headline in HEADLINES)
 
 
 def judged(headline: Headline, first: dict, second: dict) -> tuple[list[float], str]:
-    """Return the differences seed by seed, and what they say."""
+    """Return the differences seed by seed and their verdict."""
     pairs = [dict(zip(row["seeds"], row["test"], strict=True)) for row in (first, second)]
     seeds = [seed for seed in pairs[0] if seed in pairs[1]]
     own, other = ([scores[seed] for seed in seeds] for scores in pairs)
@@ -144,21 +144,21 @@ def judged(headline: Headline, first: dict, second: dict) -> tuple[list[float], 
     shift = NEAR if headline.kind == "close" else 0.0
     found = interval([gap + shift for gap in apart], "mean", 0.0, None, 0)
     words = {"above": "holds", "below": "DOES NOT HOLD", "within": "no clear difference"}
-    return apart, words.get(verdict(found), "one seed tells nothing")
+    return apart, words.get(verdict(found), "one seed, no verdict")
 
 
 def line(headline: Headline, rows: dict[tuple[str, str], dict]) -> tuple[str, str]:
-    """Return a headline's row of the page, and its verdict."""
+    """Return a headline's row of the page and its verdict."""
     both = [rows.get((headline.claim, name)) for name in (headline.first, headline.second)]
     if None in both:
         return f"| {headline.paper} | {headline.says} |  |  |  |  |  | not run |", "not run"
     apart, here = judged(headline, *both)
     gap = interval(apart, "mean", 0.0, None, 0)
-    told = f"{fmean(apart):+.2f}" + (f" ({gap.low:+.2f} to {gap.high:+.2f})" if gap else "")
+    mean = f"{fmean(apart):+.2f}" + (f" ({gap.low:+.2f} to {gap.high:+.2f})" if gap else "")
     chance = paired(apart, [0.0] * len(apart))
     scores = [f"{row['row']} {spread(row['test'])}" for row in both]
     return (
-        f"| {headline.paper} | {headline.says} | {' | '.join(scores)} | {told} | "
+        f"| {headline.paper} | {headline.says} | {' | '.join(scores)} | {mean} | "
         f"{'-' if chance is None else f'{chance:.3f}'} | {len(apart)} | {here} |"
     ), here
 
@@ -169,49 +169,49 @@ def spread(scores: list[float]) -> str:
 
 
 def page(stored: list[dict]) -> str:
-    """Return the page."""
+    """Return the page as Markdown."""
     rows = {(row["claim"], row["row"]): row for row in stored}
-    told = [line(headline, rows) for headline in HEADLINES]
+    verdicts = [line(headline, rows) for headline in HEADLINES]
     own = [row for row in stored if row["claim"] in WANTED]
     few = sorted({row["claim"] for row in own if len(row["seeds"]) < len(SEEDS.split(","))})
     day = max((row["date"] for row in own), default="no day")
     minutes = sum(seconds(own).values()) / 60
-    counts = ", ".join(f"{word}: {n}" for word, n in Counter(here for _, here in told).items())
+    counts = ", ".join(f"{word}: {n}" for word, n in Counter(here for _, here in verdicts).items())
     lines = [
         "# What the papers claim, in miniature",
         "",
         f"Results of {day}: pocket backbones and tasks, honest protocol, test scores.",
-        f"{len(told)} claims. {counts}.",
-        f"`make claims` runs all of it offline: {minutes:.0f} minutes of one core by the seconds",
-        "of these runs (five seeds each), two claims at a time.",
+        f"{len(verdicts)} claims. {counts}.",
+        "`make claims` runs all claims offline, two at a time. By the seconds of these runs, five",
+        f"seeds each take {minutes:.0f} minutes on one core.",
         "",
-        "The difference is the second row's to the first's, seed by seed, with the 95 % interval",
-        "of its mean (bootstrap over seeds, widened for few; Student's below five). `holds`: the",
-        f"interval is above 0, for `close to` above -{NEAR:g}; for `less variance` the difference",
-        "is by how much less a seed lies off its row's median. p: sign flips, two-sided; five",
-        "seeds cannot give less than 0.062, three nothing. A large p, yet an interval above 0: few",
-        "seeds carry it.",
-        *(["", f"Fewer than five seeds so far: {'; '.join(few)}."] if few else []),
+        "The difference is the second row minus the first, seed by seed, with the 95 % interval of",
+        "its mean (bootstrap over seeds, widened for few; Student's t below five). A claim holds",
+        f"if the interval is above 0, or above -{NEAR:g} for `close to`. For `less variance` the",
+        "difference is the reduction of a seed's distance to its row's median. p is from a",
+        "two-sided sign-flip test. It is at least 0.062 for five seeds and not given for three. If",
+        "p is large and the interval is above 0, the result rests on few seeds.",
+        *(["", f"Claims with fewer than five seeds so far: {'; '.join(few)}."] if few else []),
         "",
         "| paper | says | first | second | difference | p | seeds | here |",
         "|---|---|---|---|---|---|---|---|",
-        *(row for row, _ in told),
+        *(row for row, _ in verdicts),
     ]
     notes: dict[str, list[str]] = {}
-    for headline, (_, here) in zip(HEADLINES, told, strict=True):
+    for headline, (_, here) in zip(HEADLINES, verdicts, strict=True):
         if here not in ("holds", "not run") and headline.done:
             notes.setdefault(headline.done, []).append(
                 f"{headline.paper}: {headline.says} ({here})"
             )
     if notes:
-        lines += ["", "## What was done where a claim does not hold", ""]
+        lines += ["", "## What was tried where a claim does not hold", ""]
         for done, which in notes.items():
             lines += [*(f"- {one}" for one in which), "", f"  {done}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def seconds(stored: list[dict]) -> dict[str, float]:
-    """Return the time that each claim takes with five seeds, from stored runs."""
+    """Return the seconds of each claim with five seeds, from stored runs."""
     found: dict[str, float] = {}
     for row in stored:
         own = row["seconds"] * len(SEEDS.split(",")) + START_UP
@@ -220,7 +220,7 @@ def seconds(stored: list[dict]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run what is not finished, and write the page."""
+    """Run what is not finished and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default=SEEDS)
     parser.add_argument("--outputs", type=Path, default=Path("outputs/claims"))
@@ -246,19 +246,19 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Run the claims, the longest first, a core each; write each as it ends."""
+    """Run the claims, the longest first, one core each; save each when it ends."""
     os.environ["OMP_NUM_THREADS"] = "1"
     given.results.mkdir(parents=True, exist_ok=True)
     took = seconds(json.loads((Path(__file__).parent / "results/learning.json").read_text()))
     wanted = [c for c in CLAIMS if c.name in WANTED and (not given.only or c.name in given.only)]
     wanted.sort(key=lambda claim: -took.get(claim.name, 0))
     with ThreadPoolExecutor(given.jobs) as pool:
-        waiting = [pool.submit(learning.told, claim, given) for claim in wanted]
+        waiting = [pool.submit(learning.results, claim, given) for claim in wanted]
         for done in as_completed(waiting):
             try:
                 learning.write(done.result())
             except subprocess.CalledProcessError as error:
-                print(f"not finished: {error}; the same command goes on", file=sys.stderr)
+                print(f"not finished: {error}. Type the same command to resume.", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""What an epoch of IDPG costs after the first, with M(x) kept and with M(x) made anew.
+"""Measure an epoch of IDPG after the first one, with M(x) cached and with M(x) recomputed.
 
     python benchmarks/idpg_cache.py [--model DIR --data DIR --task glue_rte] [--train 96 --dev 48]
 
-Pocket BERT on pocket opinions, or the encoder in FOLDER on real texts. Three members begin alike
-and alternate epochs (training, then dev) in one process on one thread: kept; anew, the same numbers
-without the memory; released, anew with dropout in the pass as in the paper's code. Ratios of
-processor time, median over rounds. Results/idpg_cache.{md,json} keep what other runs wrote there.
+Uses Pocket BERT on pocket_sentiment, or the encoder in --model on real texts. Three members start
+alike and alternate epochs (training, then dev) in one process on one thread. `kept` caches M(x).
+`anew` recomputes it, with equal results. `released` recomputes it with dropout, as the paper's code
+does. The figures are ratios of processor time, medians over rounds. results/idpg_cache.{md,json}
+keep the figures of other forms and encoders.
 """
 
 import argparse
@@ -39,10 +40,10 @@ ROUNDS = 3  # after the first
 
 
 class Anew(IDPG):
-    """Keeps nothing."""
+    """IDPG without the cache."""
 
     def unprepared(self, features, *, training):
-        """Look at nothing beforehand."""
+        """Return no examples to compute beforehand."""
         return ()
 
 
@@ -53,18 +54,18 @@ class Losses(list[float]):
     """A journal that keeps the losses."""
 
     def log(self, row):
-        """Note a step's loss."""
+        """Record a step's loss."""
         self.extend([row["loss"]] if row["event"] == "step" else [])
 
     def save(self, tensors, meta):
-        """Ignore a state."""
+        """Save nothing."""
 
     def restore(self):
-        """Have nothing."""
+        """Restore nothing."""
 
 
 class Trial:
-    """A member of a kind with a backbone of its own; all begin alike."""
+    """A member of one kind with its own backbone; all members start alike."""
 
     def __init__(self, kind: str, config: dict[str, Any], given: argparse.Namespace):
         backbone: PretrainedBackbone = build("backbone", config["backbone"])
@@ -84,7 +85,7 @@ class Trial:
         self.engine.place([method])
 
     def epoch(self) -> dict[str, float]:
-        """Train an epoch and answer dev; return seconds of processor and wall."""
+        """Train an epoch and predict dev; return seconds of processor and wall time."""
         one, began, wall = self.member, time.process_time(), time.perf_counter()
         self.engine._prepare([one.method], [one.reads()], training=True)
         for _ in range(one.per_epoch):
@@ -125,7 +126,7 @@ def measured(form: str, overrides: list[str], given: argparse.Namespace) -> dict
 
 
 def ratios(rounds: list[dict[str, dict[str, float]]], kind: str) -> dict[str, float]:
-    """Return how many times the kept one's seconds a kind takes, medians after the first round."""
+    """Return a kind's time as a multiple of `kept`, the median after the first round."""
     return {
         clock: round(statistics.median(r[kind][clock] / r["kept"][clock] for r in rounds[1:]), 2)
         for clock in rounds[0][kind]
@@ -143,19 +144,19 @@ def table(found: list[dict[str, Any]]) -> str:
         own += [f"{f['answers_that_differ']} of {f['answers']}"]
         lines.append([*own, f"{f['largest_loss_difference']:.1e}"])
     about = (
-        "Processor time after the first epoch as a multiple of that with M(x) kept: `anew` is\n"
-        "the same without the memory, `released` has dropout in that pass too. Medians of\n"
-        f"{ROUNDS} alternating rounds. Differences are of `anew`. Low resource in the paper is\n"
-        "100 to train on and 1,000 in dev.\n"
-        "Where products are all, training over T tokens and 5 vectors can gain 1 + T / 2(T + 5)\n"
-        "(forward and backward stay), dev 1 + T / (T + 5).\n"
+        "Processor time of an epoch after the first, as a multiple of the time with M(x) cached.\n"
+        "`anew` recomputes M(x). `released` recomputes it with dropout. Figures are medians of\n"
+        f"{ROUNDS} alternating rounds. The last two columns compare `anew` with the cache.\n"
+        "The paper's low-resource setting has 100 training and 1,000 dev examples.\n"
+        "If only matrix products cost time, training on T tokens and 5 vectors gains a factor of\n"
+        "1 + T / 2(T + 5), because forward and backward remain. Dev gains 1 + T / (T + 5).\n"
     )
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join([about, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
-def written(one: dict[str, Any]) -> None:
-    """Put figures in place of older ones of the same kind."""
+def save(one: dict[str, Any]) -> None:
+    """Save figures; they replace older ones of the same form, encoder, task and examples."""
     file = RESULTS / "idpg_cache.json"
     found = json.loads(file.read_text()) if file.is_file() else []
     same = ("encoder", "task", "examples", "form")
@@ -166,7 +167,7 @@ def written(one: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, save and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="a folder with a BERT")
     parser.add_argument("--data", help="a folder with TASK/{train,validation}.jsonl[.gz]")
@@ -179,7 +180,7 @@ def main() -> None:
         real = f"backbone.path={given.model}"
         world = ["backbone=bert_base_uncased", real, f"task={given.task}"]
     for form in FORMS:
-        written(measured(form, world, given))
+        save(measured(form, world, given))
     print(RESULTS.joinpath("idpg_cache.md").read_text())
 
 

@@ -1,11 +1,11 @@
-"""Peak memory of `ptrun import cpm2`, on a synthetic checkpoint of four ranks.
+"""Measure the peak memory of `ptrun import cpm2` on a synthetic checkpoint of four ranks.
 
     python benchmarks/import_memory.py [--gigabytes 1] [--ranks 4]
 
-The checkpoint, of random fp16 weights in CPM-2's layout, and what it becomes are written to a
-temporary folder. The import runs in a process of its own; its peak is the kernel's figure for it
-(ru_maxrss), which counts mapped pages of the checkpoint as well as the interpreter and torch.
-That figure begins with the size of the process that started it, so this one stays without torch.
+The checkpoint has random fp16 weights in CPM-2's layout. A temporary folder holds it and the
+converted model. The import runs in its own process. Its peak is the kernel's ru_maxrss, which
+counts mapped pages of the checkpoint, the interpreter and torch. ru_maxrss starts at the size of
+the parent process, so the parent does not import torch.
 """
 
 import argparse
@@ -34,9 +34,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def sizes_of(gigabytes: float) -> Sizes:
-    """Return CPM-2's shape with width 1024, as deep as the size asks for."""
+    """Return CPM-2's shape with width 1024 and as many layers as the size needs."""
     width, d_ff, vocab = 1024, 2560, 26_240
-    layer = 2 * (12 * width * width + 6 * d_ff * width)  # bytes in fp16: an encoder's, a decoder's
+    layer = 2 * (12 * width * width + 6 * d_ff * width)  # fp16 bytes: encoder, decoder
     layers = max(1, round((gigabytes * 1e9 - 4 * vocab * width) / layer))
     return Sizes(vocab, width, width, d_ff, 16, 32, layers, layers)
 

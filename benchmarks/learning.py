@@ -1,10 +1,10 @@
-"""Do the methods learn, and in the order the papers say? One table, several seeds, honest protocol.
+"""Check that the methods learn, in the order the papers claim: several seeds, honest protocol.
 
     python benchmarks/learning.py [--data DIR --models DIR] [--seeds 1,2] [--only NAME ...]
 
-Pocket rows run offline on the shipped backbones; rows on real data need DIR with the data sets and
-DIR with the small models. Every row is an ordinary run; finished ones are kept in --outputs.
-Written to results/learning.{md,json}; a claim that does not hold is written as such.
+Pocket rows run offline on the shipped backbones. Rows on real data need --data with the data sets
+and --models with the small models. Every row is a `ptrun` run. Finished runs in --outputs are not
+repeated. Writes results/learning.{md,json}, which also list the claims that do not hold.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from statistics import fmean, stdev
 from claims import CLAIMS, Claim
 
 RESULTS = Path(__file__).parent / "results"
-NEAR = 2.0  # points of a row's best; DPT's figures 2 and 3 show how many seeds are there
+NEAR = 2.0  # points below a row's best seed, as in DPT's Figures 2 and 3
 
 
 def scores(claim: Claim, row: str, given: argparse.Namespace) -> list[dict]:
-    """Run one row with every seed; return its results, in the order of the seeds."""
+    """Run one row with every seed; return its results in the order of the seeds."""
     place = [f"data_dir={given.data}", f"backbone.path={given.models}/{claim.needs}"]
     own = [*claim.common, *claim.rows[row], *(place if claim.needs else [])]
     if claim.first:
@@ -37,12 +37,12 @@ def scores(claim: Claim, row: str, given: argparse.Namespace) -> list[dict]:
 
 
 def day(file: Path) -> str:
-    """Return when a result was written."""
+    """Return the date of a result file."""
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
 
 
 def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
-    """Run what is not finished; return the folder of the runs."""
+    """Run what is not finished; return the runs' folder."""
     slug = re.sub(r"\W+", "_", name).strip("_")
     ptrun = Path(sys.executable).parent / "ptrun"
     command = [ptrun, "-m", *line, f"outputs={given.outputs}", f"name={slug}"]
@@ -50,8 +50,8 @@ def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
     return Path(given.outputs) / slug
 
 
-def told(claim: Claim, given: argparse.Namespace) -> list[dict]:
-    """Return the rows of a claim, each but the first with its difference to it."""
+def results(claim: Claim, given: argparse.Namespace) -> list[dict]:
+    """Return the rows of a claim, with the difference of each row to the first."""
     found: list[dict] = []
     for row in claim.rows:
         runs = scores(claim, row, given)
@@ -77,7 +77,7 @@ def told(claim: Claim, given: argparse.Namespace) -> list[dict]:
 
 
 def against(base: list[float], tests: list[float]) -> dict:
-    """Return the mean difference, seed by seed, its standard error, and what it says."""
+    """Return the mean difference over seeds, its standard error and the verdict."""
     apart = [a - b for a, b in zip(tests, base, strict=True)]
     gain, error = fmean(apart), stdev(apart) / len(apart) ** 0.5
     if abs(gain) <= 2 * error:
@@ -89,8 +89,9 @@ def against(base: list[float], tests: list[float]) -> dict:
 def table(rows: list[dict]) -> str:
     """Return the rows as Markdown."""
     lines = [
-        "A gain is over the claim's first row, seed by seed, with its standard error: less than",
-        "two of these is no clear difference. Near: seeds within 2 points of the row's best.",
+        "A gain is the mean difference over seeds to the claim's first row, with its standard",
+        "error. Less than two standard errors is no clear difference. Near: seeds within 2 points",
+        "of the row's best.",
         "",
         "| task | row | test | near | learned | s/run | gain | the paper says | here |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -109,7 +110,7 @@ def table(rows: list[dict]) -> str:
 
 
 def main() -> None:
-    """Run and write."""
+    """Run the claims and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", type=Path)
@@ -120,12 +121,12 @@ def main() -> None:
     for claim in CLAIMS:
         there = not claim.needs or (given.models and (given.models / claim.needs).is_dir())
         if there and (not given.only or claim.name in given.only):
-            write(told(claim, given))
+            write(results(claim, given))
     print((RESULTS / "learning.md").read_text())
 
 
 def write(rows: list[dict]) -> None:
-    """Put the rows of a claim in place of older ones, all in the order of claims."""
+    """Save the rows of a claim; they replace older ones, in the order of CLAIMS."""
     file = RESULTS / "learning.json"
     known = json.loads(file.read_text()) if file.is_file() else []
     others = [r for r in known if r["claim"] != rows[0]["claim"]]

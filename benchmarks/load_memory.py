@@ -1,8 +1,8 @@
-"""Peak memory while a backbone's weights are read: `python benchmarks/load_memory.py`.
+"""Measure peak memory while a backbone's weights load: `python benchmarks/load_memory.py`.
 
-A synthetic T5 of about 1 GB in bf16, in several files, is loaded by a fresh process into bf16 and
-into fp32. The ratio is the peak above the bare process to the size of the loaded weights.
-Written to results/load_memory.json.
+A new process loads a synthetic T5 of about 1 GB in bf16, in several files, as bf16 and as fp32.
+The ratio is the peak above the bare process divided by the size of the loaded weights.
+Writes results/load_memory.json.
 """
 
 import json
@@ -39,7 +39,7 @@ model.save_pretrained(sys.argv[1], max_shard_size="200MB")
 
 
 def python(code: str, *arguments: str) -> str:
-    """Return what a fresh process prints."""
+    """Return the output of a new process."""
     command = [sys.executable, "-c", code, *arguments]
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
@@ -47,7 +47,7 @@ def python(code: str, *arguments: str) -> str:
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, save and print."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         python(WRITE, folder)

@@ -1,9 +1,9 @@
-"""Every model of a folder on SST-2 with 2,000 training examples: does a prompt with a head learn?
+"""Train prompts with a head on every model of a folder: SST-2 with 2,000 training examples.
 
     python benchmarks/local_models.py --models DIR --data DIR [--seeds 1,2,3]
 
-Each model is loaded as `backbone.path=`; `prompt_tuning` and `ptuning_v2` (20 vectors) are trained
-by the ordinary command, dev selects, test is scored once. Written to results/local_models.json.
+Each model is a `backbone.path=`. The methods are `prompt_tuning` and `ptuning_v2` (20 vectors). Dev
+selects and test is scored once. Writes results/local_models.json.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def rows(outputs: Path) -> list[dict]:
 
 
 def main() -> None:
-    """Run and write."""
+    """Run all models and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)

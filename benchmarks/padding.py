@@ -1,9 +1,10 @@
-"""Padding waste and speed of length-sorted micro-batches against padding to the longest.
+"""Compare length-sorted micro-batches with padding to the longest row: padding share and speed.
 
     python benchmarks/padding.py --data DIR [--precision fp32] [--steps 6]
 
-One P-tuning v2 step on a BERT-base shape (random weights), batch 32, real SST-2 lengths; both ways
-alternate in one process, so that the ratio stands on a noisy machine. DIR/sst2/train.jsonl[.gz].
+Takes P-tuning v2 steps on a BERT-base shape with random weights, batch size 32 and the lengths of
+SST-2. Both ways alternate in one process, so a noisy machine does not change the ratio. Reads
+DIR/sst2/train.jsonl[.gz].
 """
 
 import argparse
@@ -31,16 +32,16 @@ from ptrun.training.microbatch import cut, padding
 
 
 class Silent:
-    """A journal that keeps nothing."""
+    """A journal that records nothing."""
 
     def log(self, row):
         """Ignore a row."""
 
     def save(self, tensors, meta):
-        """Ignore a state."""
+        """Save nothing."""
 
     def restore(self):
-        """Have nothing."""
+        """Restore nothing."""
 
 
 def backbone(tokenizer: str) -> PretrainedBackbone:
@@ -60,7 +61,7 @@ def backbone(tokenizer: str) -> PretrainedBackbone:
 
 
 def one_batch(lengths, budget, price=0):
-    """Cut nothing: all rows padded to the longest, as usual trainers do."""
+    """Return one micro-batch: all rows are padded to the longest, as most trainers do."""
     return [list(range(len(lengths)))]
 
 

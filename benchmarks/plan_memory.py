@@ -1,10 +1,12 @@
-"""Predicted and measured peak memory of training on a CPU: `python benchmarks/plan_memory.py`.
+"""Compare predicted and measured peak memory of training on a CPU.
 
-Random weights of public shapes are made from configurations in a temporary folder. Each case is
-trained for a few steps by a fresh process; its peak resident memory (VmHWM) while training counts
-from what it held after the imports, before the weights were read. The peak while reading them is
-told too; it has the files' own pages in it, which Linux takes back. The prediction is that of
-`ptrun plan`, from sizes alone. Written to results/plan_memory.json; the aim is to be within 15 %.
+    python benchmarks/plan_memory.py
+
+Models have public shapes and random weights, in a temporary folder. A new process trains each case
+for a few steps. Its peak resident memory (VmHWM) while training counts from the memory after the
+imports, before the weights load. The peak while loading is recorded too. It includes pages of the
+files, which Linux can reclaim. The prediction is that of `ptrun plan`, from sizes only. The goal is
+an error of at most 15 %. Writes results/plan_memory.json.
 """
 
 import json
@@ -95,6 +97,8 @@ from ptrun.run.plan import plan
 from ptrun.config.explain import composed
 from ptrun.planning.probe import _Clock
 from ptrun.readout.base import Features, Row
+from ptrun.run.plan import plan
+from ptrun.training.member import Member
 
 def held(what):
     lines = open("/proc/self/status").read().splitlines()
@@ -112,7 +116,7 @@ engine.connect()
 engine.load(tuned=method.tunes_backbone)
 engine.place([method])
 loaded = held("VmHWM") - bare
-open("/proc/self/clear_refs", "w").write("5")  # the peak of reading files is another matter
+open("/proc/self/clear_refs", "w").write("5")  # resets VmHWM: the peak of loading is recorded apart
 decoder = [0] if planned.backbone.family == "seq2seq" else None
 rows = [Features(str(i), [Row([5] * length, None, [0], [], decoder)], [i % 2]) for i in range(64)]
 score = lambda answers: {planned.task.metric: 0.0}
@@ -139,7 +143,7 @@ print(json.dumps({**vars(found), "peak": found.peak}))
 
 
 def python(code: str, *arguments: str) -> str:
-    """Return the last line that a fresh process prints."""
+    """Return the last line of a new process's output."""
     command = [sys.executable, "-c", code, *arguments]
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
@@ -164,7 +168,7 @@ def case(content: dict[str, object], length: int, overrides: list[str]) -> dict[
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, save and print."""
     found = {name: case(*own) for name, own in CASES.items()}
     RESULT.write_text(json.dumps({"unit": "MiB", "cases": found}, indent=1) + "\n")
     print(RESULT.read_text())

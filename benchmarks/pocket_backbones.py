@@ -1,7 +1,7 @@
-"""What the shipped pocket backbones learned: `python benchmarks/pocket_backbones.py`.
+"""Collect the figures of the shipped pocket backbones: `python benchmarks/pocket_backbones.py`.
 
-Collects size, held-out figures beside the best constant answer, seconds and the training curve of
-each folder into results/pocket_backbones.json, and prints the table.
+Each model has its size, held-out scores beside the best constant prediction, seconds and training
+curve. Writes results/pocket_backbones.json and prints the table without the curves.
 """
 
 import csv
@@ -30,7 +30,7 @@ def figures(folder: Path) -> dict:
 
 
 def main() -> None:
-    """Write and print."""
+    """Save and print the figures."""
     found = {folder.name: figures(folder) for folder in sorted(MODELS.iterdir())}
     total = round(sum(model["seconds"] for model in found.values()), 1)
     RESULT.write_text(json.dumps({"models": found, "seconds": total}) + "\n")

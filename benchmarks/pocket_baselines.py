@@ -1,8 +1,8 @@
-"""What simple baselines reach on the pocket tasks: `python benchmarks/pocket_baselines.py`.
+"""Score simple baselines on the pocket tasks: `python benchmarks/pocket_baselines.py`.
 
-Bag of words with logistic regression on sentiment, and on named entities a gazetteer of the
-training mentions (longest match, most frequent type). Written to results/pocket_baselines.json,
-with the figures of pocket_more_baselines.py for the other tasks.
+Sentiment has a bag of words with logistic regression. Named entities have a gazetteer of the
+training mentions (longest match, most frequent type). pocket_more_baselines.py scores the other
+tasks. Writes results/pocket_baselines.json.
 """
 
 import json
@@ -46,7 +46,7 @@ def mentions(row: Row) -> list[tuple[int, int, str]]:
 
 
 def gazetteer(train: list[Row]) -> Gazetteer:
-    """Return the most frequent type of every surface in the training rows."""
+    """Return the most frequent type of every mention in the training rows."""
     counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for row in train:
         for start, end, kind in mentions(row):
@@ -55,7 +55,7 @@ def gazetteer(train: list[Row]) -> Gazetteer:
 
 
 def look_up(known: Gazetteer, tokens: list[str]) -> list[str]:
-    """Return tags from the longest known surface at each place, left to right."""
+    """Return tags by the longest known mention at each token, left to right."""
     longest = max(map(len, known))
     tags: list[str] = []
     while len(tags) < len(tokens):
@@ -77,7 +77,7 @@ def gazetteer_f1() -> float:
 
 
 def unseen_share() -> float:
-    """Return the share of test mentions whose surface is no mention in the training rows."""
+    """Return the share of test mentions that are not in the training rows."""
     known = gazetteer(rows("pocket_ner", "train"))
     surfaces = [
         tuple(row["tokens"][start:end])
@@ -88,7 +88,7 @@ def unseen_share() -> float:
 
 
 def measure() -> dict[str, Any]:
-    """Return all figures; of each bag of words the best strength on the test rows is taken."""
+    """Return all figures; bags of words have the strength that is best on the test rows."""
     strengths = (0.1, 1.0, 10.0)
     return {
         "world_version": VERSION,

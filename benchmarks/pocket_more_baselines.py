@@ -1,7 +1,7 @@
-"""What simple baselines reach on the other pocket tasks.
+"""Score simple baselines on the other pocket tasks.
 
-Bags of words with logistic regression, word overlap, majorities and positions; one or two for each
-task. `pocket_baselines.py` writes these figures into its result file.
+Each task has one or two: bags of words with logistic regression, word overlap, majorities or
+positions. `pocket_baselines.py` saves these figures with its own.
 """
 
 import json
@@ -55,7 +55,7 @@ def topic_words(row: Row) -> list[str]:
 
 
 def pair_words(row: Row) -> list[str]:
-    """Return the words of both sides, told apart."""
+    """Return the words of both sides, marked p (premise) and h (hypothesis)."""
     return [f"p {w}" for w in words(row["premise"])] + [f"h {w}" for w in words(row["hypothesis"])]
 
 
@@ -77,7 +77,7 @@ def similarity_overlap() -> float:
 
 
 def choice_overlap() -> float:
-    """Return accuracy of the option whose sentence has most words of the question; ties shared."""
+    """Return accuracy of the option whose sentence shares most words with the question."""
     right = 0.0
     for row in rows("pocket_choice", "test"):
         scores = [overlap(sentence_of(row, option), row["question"]) for option in row["options"]]
@@ -97,12 +97,12 @@ def sentence_of(row: Row, option: str) -> str:
 
 
 def overlap(sentence: str, question: str) -> int:
-    """Return how many different words of the question the sentence has."""
+    """Return the number of distinct words that sentence and question share."""
     return len(set(words(sentence)) & set(words(question)))
 
 
 def choice_words() -> float:
-    """Return accuracy of the option whose sentence a regression likes best for the question."""
+    """Return accuracy of the option that a regression scores highest."""
     train, test = rows("pocket_choice", "train"), rows("pocket_choice", "test")
     labels = [letter == row["answer"] for row in train for letter in "ABCD"]
     model = _regression(1.0).fit([f for row in train for f in option_words(row)], labels)
@@ -115,13 +115,13 @@ def choice_words() -> float:
 
 def option_words(row: Row) -> list[list[str]]:
     """Return features of each option: words of its sentence and the question, their overlap."""
-    asked = [f"q {w}" for w in words(row["question"])]
-    told = [sentence_of(row, option) for option in row["options"]]
-    return [[*asked, *words(s), f"overlap {overlap(s, row['question'])}"] for s in told]
+    question = [f"q {w}" for w in words(row["question"])]
+    found = [sentence_of(row, option) for option in row["options"]]
+    return [[*question, *words(s), f"overlap {overlap(s, row['question'])}"] for s in found]
 
 
 def exact(task: str, guess: Callable[[Row], set[str]]) -> float:
-    """Return how often the guessed set of answers is the right one."""
+    """Return the exact-match accuracy of the guessed sets of answers."""
     test = rows(task, "test")
     return sum(guess(row) == set(row["answers"]["text"]) for row in test) / len(test)
 
@@ -137,21 +137,21 @@ def first_entity(row: Row) -> set[str]:
 
 
 def nearest_entity(row: Row) -> set[str]:
-    """Return the first name that the question lacks in the sentence most like the question."""
+    """Return the first name, not in the question, of the sentence most like the question."""
     best = max(sentences(row["context"]), key=lambda s: overlap(s, row["question"]))
     names = [name for name in NAME.findall(best) if name not in row["question"]]
     return set(names[:1])
 
 
 def every_entity(row: Row) -> set[str]:
-    """Return the names that the question lacks in all sentences with a name of the question."""
-    asked = NAME.findall(row["question"])[-1]
-    near = [s for s in sentences(row["context"]) if asked in s]
+    """Return the names, not in the question, of all sentences with the question's last name."""
+    name = NAME.findall(row["question"])[-1]
+    near = [s for s in sentences(row["context"]) if name in s]
     return {n for s in near for n in NAME.findall(s) if n not in row["question"]}
 
 
 def majority_object() -> float:
-    """Return how often a fact's object is the most frequent one of its relation in training."""
+    """Return P@1 of each relation's most frequent training object."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows("pocket_facts", "train"):
         counts[row["predicate_id"]][row["obj_label"]] += 1
@@ -161,7 +161,7 @@ def majority_object() -> float:
 
 
 def role_f1(guess: Callable[[Row], list[str]]) -> float:
-    """Return span F1 over roles, the predicate itself left out, as the shared tasks count."""
+    """Return span F1 over roles without the predicate, as the CoNLL shared tasks count."""
     from seqeval.metrics import f1_score
 
     test = rows("pocket_srl", "test")
@@ -173,9 +173,9 @@ def _roles(tags: Iterable[str]) -> list[str]:
 
 
 def by_position(row: Row) -> list[str]:
-    """Return ARG0 for the stretch before the predicate, ARG1 for the one after it.
+    """Return ARG0 for the words before the predicate, ARG1 for those after it.
 
-    A stretch ends at a comma or at one of a few small words.
+    Each span ends at a comma, a full stop or one of a few function words.
     """
     at, tokens = row["predicate_index"], row["tokens"]
     tags = ["O"] * len(tokens)
@@ -193,7 +193,7 @@ def by_position(row: Row) -> list[str]:
 
 
 def by_word() -> Callable[[Row], list[str]]:
-    """Return a tagger: each word's most frequent tag on its side of the predicate."""
+    """Return a tagger with each word's most frequent tag before or after the predicate."""
     counts: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for row in rows("pocket_srl", "train"):
         for i, (word, tag) in enumerate(zip(row["tokens"], row["srl_tags"], strict=True)):
@@ -207,7 +207,7 @@ def by_word() -> Callable[[Row], list[str]]:
 
 
 def measure() -> dict[str, float]:
-    """Return all figures, as shares but for the correlation (0-100)."""
+    """Return all figures, as shares except the correlation (0-100)."""
     found = {
         "topics_words": classify("pocket_topics", topic_words),
         "pairs_words": classify("pocket_pairs", pair_words),

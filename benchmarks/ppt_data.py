@@ -1,13 +1,12 @@
-"""How fast PPT's examples are made of a corpus, and in how much memory.
+"""Measure the speed and memory of making PPT's examples from a corpus.
 
     python benchmarks/ppt_data.py --data DIR [--corpus corpus_en_large] [--times 1,2,4]
 
-Every example of the train part is made and dropped, for each kind and for the corpus once, twice
-and four times over (the same documents again, as a longer stream). Each measurement is a process of
-its own; seconds are its processor time (one thread), so that a busy machine counts little. MB are
-of text as JSON lines, unpacked; the peak is the kernel's figure for the process (ru_maxrss), beside
-that of one that only imports. `load` is how many processes wanted the cores meanwhile. Written to
-results/ppt_data.json.
+Makes every example of train and drops it, for each kind. The corpus is read once, twice and four
+times over, as a longer stream of the same documents. Each measurement has its own process. Seconds
+are its processor time (one thread), so a busy machine matters little. MB are of unpacked JSON
+lines. The peak is the kernel's ru_maxrss; `bare_process_mib` is that of a process that only
+imports. `load` is the load average. Writes results/ppt_data.json.
 """
 
 import argparse
@@ -35,7 +34,7 @@ print(json.dumps({"examples": examples, "seconds": seconds, "peak_mib": peak}))
 
 
 def measured(corpus: Path, make: str) -> dict[str, float]:
-    """Return what a process that makes all examples says of itself."""
+    """Return the figures of a process that makes all examples."""
     done = subprocess.run(
         [sys.executable, "-c", _MAKE, str(corpus), make], capture_output=True, text=True, check=True
     )
@@ -44,7 +43,7 @@ def measured(corpus: Path, make: str) -> dict[str, float]:
 
 
 def repeated(train: Path, times: int, folder: Path) -> Path:
-    """Return a folder whose only files are the corpus, so many times over."""
+    """Return a folder that holds the corpus `times` times."""
     for number in range(times):
         (folder / f"part{number}{''.join(train.suffixes)}").symlink_to(train)
     return folder
@@ -68,9 +67,9 @@ def main() -> None:
                 found = measured(repeated(train, times, Path(folder)), make)
             rows.append(row(make, times * size, found))
             print(rows[-1], flush=True)
-    told = {"corpus": given.corpus, "bare_process_mib": round(bare), "cores": os.cpu_count()}
-    told["load"] = round(os.getloadavg()[2])
-    RESULT.write_text(json.dumps({**told, "rows": rows}, indent=1) + "\n")
+    report = {"corpus": given.corpus, "bare_process_mib": round(bare), "cores": os.cpu_count()}
+    report["load"] = round(os.getloadavg()[2])
+    RESULT.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
 
 
 def row(make: str, size: float, found: dict[str, float]) -> dict[str, object]:

@@ -1,9 +1,10 @@
-"""Seconds and memory of `ptrun report --paper all` over 2,000 runs: `benchmarks/report_speed.py`.
+"""Measure seconds and memory of `ptrun report --paper all` over 2,000 runs.
 
-Made-up results are written beside every cell of the papers' tables that can be run, some cells
-left open, some seeds missing, until there are 2,000; then a fresh process writes the report. The
-aim is 3 seconds, and a page of at most 3 MB. Written to results/report_speed.json.
-`keep=FOLDER` leaves results and report there to be looked at.
+    python benchmarks/report_speed.py [keep=FOLDER]
+
+Writes 2,000 synthetic results for the papers' cells that can be run, with some cells and seeds
+missing. Then a new process writes the report. The goal is 3 seconds and a page of at most 3 MB.
+Writes results/report_speed.json. keep=FOLDER keeps results and report in that folder instead.
 """
 
 import json
@@ -28,7 +29,7 @@ PEAK = (
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure, print and save."""
     keep = next((a.removeprefix("keep=") for a in sys.argv[1:] if a.startswith("keep=")), None)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(keep or temporary)
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def measured(folder: Path) -> tuple[float, float]:
-    """Return seconds and MiB of one report by a fresh process."""
+    """Return seconds and MiB of one report in a new process."""
     command = [sys.executable, "-c", PEAK, "report", "--paper", "all"]
     command += [f"outputs={folder / 'outputs'}", f"to={folder / 'report'}"]
     start = time.perf_counter()
@@ -62,11 +63,11 @@ def measured(folder: Path) -> tuple[float, float]:
 
 
 def fill(outputs: Path) -> int:
-    """Write so many runs, the same ones each time; return how many."""
+    """Write RUNS runs, the same ones each time; return their number."""
     dice, written = random.Random(8), 0
     loaded = [experiments.load(name) for name in experiments.names()]
     runnable = {(own.name, c.key): (own, c) for own in loaded for c in own.cells if _run(own, c)}
-    while written < RUNS:  # once over all cells, and again under other configurations
+    while written < RUNS:  # all cells once, then again with other configurations
         for own, cell in dice.sample(list(runnable.values()), k=len(runnable)):
             if written < RUNS:
                 written += add(outputs, own, cell, dice)
@@ -78,7 +79,7 @@ def _run(own: Experiment, cell: Cell) -> bool:
 
 
 def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
-    """Write the seeds of a cell under one protocol, seldom under another configuration too."""
+    """Write most seeds of a cell under one protocol."""
     protocol = dice.choice(("paper", "paper", "paper", "honest"))
     middle = min(float(cell.value or 80) + dice.gauss(-0.4, 0.8), 99.5)
     kept = [seed for seed in own.seeds if dice.random() < 0.95]
@@ -96,7 +97,7 @@ def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
 def made(
     own: Experiment, cell: Cell, protocol: str, seed: int, score: float, dice: random.Random
 ) -> dict[str, object]:
-    """Return a result as a run writes it, with a manifest and a configuration of usual size."""
+    """Return a result in the form of a run's, with a manifest and configuration of usual size."""
     known = {name: key.rpartition(".")[2] for name, key in own.metrics.items()}
     metric = known.get(cell.metric, cell.metric)
     history = [

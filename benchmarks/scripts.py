@@ -1,9 +1,9 @@
-"""Every script of scripts/reproduce in the pocket world, and its seconds: `make nightly`.
+"""Run every script of scripts/reproduce in the pocket world and time it: `make nightly`.
 
     python benchmarks/scripts.py [NAME ...]
 
-Each is run as a user would, with `+scale=pocket`: checked, run cell by cell, reported. Cells that
-become alike are run once. Written to results/scripts.json.
+Each script gets +scale=pocket. It checks all cells, runs them and reports. Cells that become equal
+at this scale run once. Writes results/scripts.json.
 """
 
 import json
@@ -19,7 +19,7 @@ RESULT = Path(__file__).parent / "results" / "scripts.json"
 
 
 def timed(script: Path, outputs: str) -> dict[str, object]:
-    """Run a script; return how it ended and how long it took."""
+    """Run a script; return its exit status, seconds and lines about runs."""
     began = time.monotonic()
     line = [str(script), "+scale=pocket", f"outputs={outputs}"]
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ})
@@ -30,7 +30,7 @@ def timed(script: Path, outputs: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run the scripts named, or all, and keep what was measured beside what was known."""
+    """Run the named scripts, or all; figures of other scripts are kept."""
     wanted = sys.argv[1:]
     found = json.loads(RESULT.read_text()) if wanted and RESULT.exists() else {}
     with tempfile.TemporaryDirectory() as outputs:

@@ -1,17 +1,17 @@
-"""Prompt tuning of T5-v1.1-XXL's shape on one device: speed, share of the matrix peak, memory.
+"""Measure prompt tuning of T5-v1.1-XXL's shape on one device: speed, peak share, memory.
 
     python benchmarks/t5_xxl.py                    one CUDA device, 11.1B random weights in bf16
-    python benchmarks/t5_xxl.py --small            the same in miniature, seconds on a CPU
+    python benchmarks/t5_xxl.py --small            a miniature, seconds on a CPU
 
-100 vectors and a text of 40 to 156 tokens (256 together, at most) in the encoder, two tokens in the
-decoder, the second answered through the output matrix, as in PPT; batch 16 a member, and as many
-members as `--members` says over the one copy. Weights are made on the device. A step is a step of
-every member. Written to results/t5_xxl.json, by shape and device.
+The encoder has 100 vectors and a text of 40 to 156 tokens, at most 256 together. The decoder has
+two tokens; the second one predicts the answer, as in PPT. The batch size is 16 per member, and
+`--members` share one copy of the model. Weights are made on the device. A step is one step of every
+member. Writes results/t5_xxl.json, by shape and device.
 
-FLOPs are those of matrix products, two a multiplication. A product with frozen weights is done
-once forward and once backward, to its input; one of two activations (attention) once forward and
-twice backward. `recomputed` is what checkpointing does again, on top, and counts for
-`share_of_peak_recomputed` alone. Shares are of computed tokens, padding included.
+FLOPs count matrix products, two per multiplication. A product with frozen weights runs once forward
+and once backward, to its input. A product of two activations (attention) runs once forward and
+twice backward. `recomputed` is the extra work of checkpointing; only `share_of_peak_recomputed`
+includes it. Shares count computed tokens, with padding.
 """
 
 import argparse
@@ -46,7 +46,7 @@ WARM = 1  # rounds that are not measured
 
 
 class Words(nn.Module):
-    """Reads the answer as a token of the whole vocabulary; learns nothing."""
+    """A read-out over the whole vocabulary, without parameters."""
 
     reads_decoder = True
 
@@ -59,45 +59,45 @@ class Words(nn.Module):
         return functional.cross_entropy(output.logits.float(), batch.targets, reduction="sum")
 
     def decode(self, output, batch):
-        """Answer nothing: speed alone is asked for."""
+        """Predict nothing: only speed is measured."""
         return [None] * len(batch.features)
 
 
 class Clock:
-    """A journal that keeps the times of steps."""
+    """A journal that records the times of steps."""
 
     def __init__(self):
         self.times: list[float] = []
 
     def log(self, row):
-        """Note when a step was made; by then the device is done with it."""
+        """Record the time of a step; the device has finished it by then."""
         if row["event"] == "step":
             self.times.append(time.perf_counter())
 
     def save(self, tensors, meta):
-        """Ignore a state."""
+        """Save nothing."""
 
     def restore(self):
-        """Have nothing."""
+        """Restore nothing."""
 
 
 @dataclass
 class Flops:
-    """Multiplications of a pass, times two, by what has to be done with them again."""
+    """FLOPs of a forward pass, by what the backward pass repeats."""
 
     frozen: int = 0
     attention: int = 0
     layers: int = 0
-    """The forward of all layers: what checkpointing recomputes."""
+    """The forward pass of all layers, which checkpointing recomputes."""
 
     @property
     def step(self) -> int:
-        """Forward, and backward to inputs."""
+        """FLOPs of the forward pass and of the backward pass to inputs."""
         return 2 * self.frozen + 3 * self.attention
 
 
 def flops(config: dict[str, Any], passes: Sequence[tuple[int, int]]) -> Flops:
-    """Return those of passes, each (rows, encoder tokens a row)."""
+    """Return the FLOPs of passes, each (rows, encoder tokens per row)."""
     h, a, f = config["d_model"], config["num_heads"] * config["d_kv"], config["d_ff"]
     found, s = Flops(), DECODER
     for rows, t in passes:
@@ -115,10 +115,10 @@ def flops(config: dict[str, Any], passes: Sequence[tuple[int, int]]) -> Flops:
 
 
 def backbone(config: dict[str, Any], device: str) -> PretrainedBackbone:
-    """Return a shape with random bf16 weights, made on the device."""
+    """Return a model of this shape with random bf16 weights, made on the device."""
     made = PretrainedBackbone(name="t5_xxl_shape", config={**config, "dropout_rate": 0.0})
     model = made.model.to(torch.bfloat16).to_empty(device=device)
-    for stack in (model.encoder, model.decoder):  # `to_empty` parts what was shared
+    for stack in (model.encoder, model.decoder):  # `to_empty` unties shared weights
         stack.embed_tokens.weight = model.shared.weight
     torch.manual_seed(0)
     with torch.no_grad():
@@ -142,7 +142,7 @@ def features(vocabulary: int, count: int, seed: int) -> list[Features]:
 
 
 def members(model: PretrainedBackbone, count: int, steps: int) -> list[Member]:
-    """Return members with prompts and examples of their own."""
+    """Return members, each with its own prompt and examples."""
     task: Any = SimpleNamespace(kind="classification", labels=["a", "b"], max_tokens=None)
     train = TrainConfig(
         max_steps=steps, batch_size=BATCH, lr=0.3, schedule=Schedule.constant, eval_every=10**9
@@ -162,7 +162,7 @@ def _nothing(_: object) -> dict[str, float]:
 
 
 def measure(model: PretrainedBackbone, count: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train some steps; return a row of figures."""
+    """Train a few steps; return a row of figures."""
     own = members(model, count, WARM + arguments.steps)
     engine = TorchEngine(
         model,
@@ -214,14 +214,14 @@ def measure(model: PretrainedBackbone, count: int, arguments: argparse.Namespace
 
 
 def memory(device: str) -> int:
-    """Return the peak in bytes: of the device since it was reset, or of this process so far."""
+    """Return peak memory in bytes: the device's since its reset, or this process's so far."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def peak(device: str) -> float:
-    """Return the FLOP/s of a large bf16 matrix product, the best of some."""
+    """Return the FLOP/s of a large bf16 matrix product, the best of ten trials."""
     size = 8192 if device == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     best = 0.0
@@ -235,7 +235,7 @@ def peak(device: str) -> float:
 
 
 def main() -> None:
-    """Measure, print and keep one table."""
+    """Measure, print and save one table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a miniature, for a CPU")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 20])

@@ -1,10 +1,10 @@
-"""What the data sets hold: rows, classes, duplicates and overlaps of every file a task reads.
+"""Describe the data sets: rows, classes, duplicates and overlaps of every file a task reads.
 
     python benchmarks/task_table.py --data DIR [--out benchmarks/results]
 
-Every task of conf/task is read through its own YAML, in DIR/<folder> and in the folders of the
-settings with files of their own (fewglue, idpg_lowres_K). Texts count as equal after NFKC, lower
-case and collapsed white space, over all fields. Writes tasks.md and tasks.json.
+Reads every task of conf/task through its YAML: DIR/<folder>, and the folders of settings with their
+own files (fewglue, idpg_lowres_K). Texts are equal if all fields match after NFKC, lower case and
+collapsed white space. Writes tasks.md and tasks.json.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ptrun.task.overlap import Overlaps, compare
 from ptrun.types import Example
 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
-"""The files, and the part that each is of a setting's own."""
+"""The split of each file in a setting's own folder."""
 VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
 
 
@@ -33,19 +33,19 @@ def counts(values: Counter[Any]) -> str:
 
 
 def chunks(examples: Sequence[Example]) -> str:
-    """Return the words and the chunks by type of tagged sentences."""
+    """Return the number of words, and of chunks by type, in tagged sentences."""
     types = Counter(t[2:] for e in examples for t in e.target if t.startswith("B-"))
     return f"{sum(len(e.target) for e in examples):,} words; {counts(types)}"
 
 
 def spans(examples: Sequence[Example]) -> str:
-    """Return how many answers questions have."""
+    """Return the numbers of questions without an answer and with several."""
     sizes = [len(e.target) for e in examples]
     return f"no answer {sizes.count(0):,}, several {sum(s > 1 for s in sizes):,}"
 
 
 def choices(examples: Sequence[Example]) -> str:
-    """Return where the right option stands, and how many there are."""
+    """Return the positions of right options and the numbers of options."""
     right = Counter("ABCDEFGHIJKLMNOP"[e.target] for e in examples)
     sizes = Counter(len(e.fields["options"]) for e in examples)
     return f"right {counts(right)}; options {counts(sizes)}"
@@ -74,7 +74,7 @@ SUMMARIES: dict[str, Callable[[Sequence[Example]], str]] = {
 
 
 def read(config: dict[str, Any], data: Path, variant: str | None) -> dict[str, Any] | None:
-    """Return the examples of each file there is, and the kind of task; None without any."""
+    """Return the examples of each file and the kind of task; None if there is no file."""
     folder = config["source"].get("folder", config["name"])
     folder = f"{variant}/{folder.rsplit('/', 1)[-1]}" if variant else folder
     parts: dict[str, Sequence[Example]] = {}
@@ -94,13 +94,13 @@ def read(config: dict[str, Any], data: Path, variant: str | None) -> dict[str, A
 
 
 def found_in(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each task, plain and in the settings' own folders, with what was read.
+    """Yield each task and the examples of its files, plain and in the folders of settings.
 
-    `full` holds the plain files beside those of a setting, which may share texts with them.
+    `full` holds the task's plain files, which may share texts with those of a setting.
     """
     for name in options("task"):
         config = compose_run([f"task={name}"]).config["task"]
-        if "source" not in config:  # csv: the user's own files
+        if "source" not in config:  # csv reads the user's own files
             continue
         full: dict[str, Sequence[Example]] = {}
         for variant in () if "pocket" in config["source"] else (None, *VARIANTS):
@@ -111,7 +111,7 @@ def found_in(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def rows(name: str, content: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one record a file."""
+    """Return one record per file."""
     parts, same = content["parts"], compare({**content["full"], **content["parts"]})
     made = [
         {
@@ -132,7 +132,7 @@ def rows(name: str, content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def overlap_of(split: str, same: Overlaps) -> dict[str, dict[str, int]]:
-    """Return, for the earlier files, the texts a file shares with each and its rows with them."""
+    """Return the number of texts and rows that a file shares with each earlier file."""
     return {
         pair.split("/")[0]: {"texts": texts, "rows": same.leaked[pair]}
         for pair, texts in same.shared.items()
@@ -143,12 +143,12 @@ def overlap_of(split: str, same: Overlaps) -> dict[str, dict[str, int]]:
 def markdown(records: Sequence[dict[str, Any]]) -> str:
     """Return the records as a table."""
     lines = [
-        "# What the data sets hold",
+        "# The data sets: rows, classes, duplicates and overlaps",
         "",
-        "Generated by `benchmarks/task_table.py`; every file is read through its task's YAML.",
-        "Duplicates: rows whose text stands earlier in the file. Conflicts: texts with different",
-        "targets. Shared: texts that stand in an earlier file of the same task (rows of this one);",
-        "`full` files are the task's own, beside those of a setting.",
+        "Generated by `benchmarks/task_table.py`, which reads every file through its task's YAML.",
+        "Duplicates: rows whose text occurs earlier in the file. Conflicts: texts with different",
+        "targets. Shared: texts that occur in an earlier file of the same task, and in brackets",
+        "this file's rows with them. `full` files are the task's own, not a setting's.",
         "",
         "| task | file | rows | classes or summary | duplicates | conflicts | shared |",
         "|---|---|---:|---|---:|---:|---|",
@@ -167,7 +167,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read everything below --data and write both files."""
+    """Read all data sets in --data and write both files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")

@@ -1,8 +1,8 @@
-"""Seconds to tokenize AG News test and SQuAD validation, the first and the second time.
+"""Measure the seconds to tokenize AG News test and SQuAD validation, first and cached.
 
     python benchmarks/tokenizing.py --data DIR --tokenizer FOLDER
 
-FOLDER is a model folder of 512 positions or more, for windows of 384 tokens. Written to
+FOLDER is a model folder with 512 positions or more, for windows of 384 tokens. Writes
 results/tokenizing.json.
 """
 
@@ -28,7 +28,7 @@ def task_of(name: str, data: Path) -> Task:
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, save and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tokenizer", required=True)

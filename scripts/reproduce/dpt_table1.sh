@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# DPT, table1: Text classification, fine-tuning against discriminative prompts, full data and 10
-# %.
+# DPT, Table 1: Text classification, fine-tuning and DPT, full data and 10 %.
 #
-# How: AdamW, 2e-5, linear to 0, 10 epochs, clip 1, no decay, for all backbones and methods; the
-# best epoch on dev, which is test itself for TREC and AGNews; the mean of the best 3 of 10
-# seeds, chosen on test. 10 % of each class, the same for all seeds. Batches are printed as 32
-# (base) and 8 (large) "on two GPUs"; taken as totals. The released script, for large, has 8 on
-# each of two (train.batch_size=16). RoBERTa's head was not released: it is the usual one, dense
-# and tanh, learned anew. DPT reads as the released code does, which the paper does not say:
-# reserved tokens that begin as the class words, a learned bias a class. As printed:
-# method.pattern=dpt_paper method.class_bias=false method.reserved=false.
+# Protocol: All backbones and methods have AdamW, rate 2e-5, linear decay to 0, 10 epochs, clip
+# 1 and no weight decay. Dev selects the epoch; on TREC and AGNews dev is test. The number is
+# the mean of the best 3 of 10 seeds, chosen on test. The 10 % are of each class and the same
+# for all seeds. The paper prints batches of 32 (base) and 8 (large) "on two GPUs"; here these
+# are totals. The released script for large has 8 on each of two GPUs (train.batch_size=16).
+# RoBERTa's head is not released; here it is the usual one, dense and tanh, newly initialized.
+# DPT reads as the released code: reserved tokens initialized from the class words, and a
+# learned bias for each class. The paper has neither: method.pattern=dpt_paper
+# method.class_bias=false method.reserved=false.
 #
-# 64 cells, 10 seeds each. GPU hours: about 150 on one A100, most of it AGNews at batches of 8
-# (150,000 steps, 60 ms assumed; nothing was timed).
+# 64 cells, 10 seeds each. GPU hours: about 150 on one A100, most of it AGNews with batches of 8
+# (150,000 steps at an assumed 60 ms; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# DPT, table3: Ablation of the score's direction, ELECTRA-base, 10 % of the data.
+# DPT, Table 3: Ablation of the score's direction, ELECTRA-base, 10 % of the data.
 #
-# How: as Table 1
+# Protocol: as Table 1.
 #
-# 4 cells, 10 seeds each. GPU hours: about 2 on one A100 (4 cells of their own, short training,
-# AGNews' test after each epoch; nothing was timed).
+# 4 cells, 10 seeds each. GPU hours: about 2 on one A100 (4 cells that are not in Table 1, short
+# training, AGNews' test after each epoch; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# IDPG, figure3: Generators of M-IDPG-PHM by sharing (S all, M all but biases, L nothing), input
-# and width.
+# IDPG, Figure 3: Generators of M-IDPG-PHM by sharing (S all, M all but biases, L nothing),
+# input and width.
 #
-# How: as Table 1
+# Protocol: as Table 1.
 #
-# 51 cells, 5 seeds each. GPU hours: about 300 on one A100 (an estimate from steps, as Table 1;
-# nothing was timed).
+# 51 cells, 5 seeds each. GPU hours: about 300 on one A100 (estimated from steps, as Table 1;
+# not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# IDPG, lowresource: Instance-dependent prompts against others with 100, 500 and 1000 training
-# examples.
+# IDPG, low-resource table: Instance-dependent prompts and other methods with 100, 500 and 1000
+# training examples.
 #
-# How: As Table 1 with rates 5e-4, 1e-4, 5e-5, 1e-5, batches of 16 and 313, 1,563 or 3,125 steps
-# (50 epochs); one sample of examples for all seeds, 1,000 others (775 of CR at 1,000) select,
-# the whole dev or test file is reported. Accuracy selects (of sts-b the authors take the lowest
-# loss, here (pearson + spearman) / 2). Layers' generators read the pass over the bare text. All
-# begin at the MNLI model. Adapter-tuning is Compacter, fine-tuning is EFL, whose descriptions
-# and rates are not released (ours; of STS-B, which has no labels, it is tuning of that model).
-# Mean and deviation (n, not n - 1) over seeds 1 to 5.
+# Protocol: As Table 1 with rates 5e-4, 1e-4, 5e-5 and 1e-5, batches of 16 and 313, 1,563 or
+# 3,125 steps (50 epochs). All seeds have the same sample. 1,000 other examples select (775 for
+# CR at 1,000); the whole dev or test file is reported. Accuracy selects. On STS-B the authors
+# take the lowest loss; here it is (Pearson + Spearman) / 2. The layers' generators read the
+# forward pass over the text without prompts. All methods start from the MNLI model.
+# Adapter-tuning is Compacter, fine-tuning is EFL. EFL's descriptions and rates are not
+# released, so they are ours. STS-B has no labels, so its EFL cell is fine-tuning of the MNLI
+# model. Mean and deviation (n, not n - 1) are over seeds 1 to 5.
 #
-# 240 cells, 5 seeds each. GPU hours: about 350 on one A100, most of it evaluation of 50 epochs
-# (an estimate, 15 steps a second and dev after each epoch; nothing was timed).
+# 240 cells, 5 seeds each. GPU hours: about 350 on one A100, most of it evaluation in 50 epochs
+# (estimated at 15 steps per second and dev after each epoch; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

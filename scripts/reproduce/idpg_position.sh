@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# IDPG, position: Place of the prompt (0 after the first token, 1 before the first separator, 2
-# after it, 3 before the last, 4 at the end).
+# IDPG, appendix A.5: Position of the prompt (0 after the first token, 1 before the first
+# separator, 2 after it, 3 before the last, 4 at the end).
 #
-# How: as Table 1, from the MNLI model
+# Protocol: as Table 1, from the MNLI model.
 #
-# 20 cells, 5 seeds each. GPU hours: about 130 on one A100 (an estimate from steps, as Table 1;
-# nothing was timed).
+# 20 cells, 5 seeds each. GPU hours: about 130 on one A100 (estimated from steps, as Table 1;
+# not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# IDPG, run_log: Accuracy by learning rate of P-tuning v2 (as IDPG has it) and M-IDPG-PHM.
+# IDPG, run log: Accuracy by learning rate of P-tuning v2 (IDPG's form) and M-IDPG-PHM.
 #
-# How: as Table 1, one rate at a time, from the MNLI model
+# Protocol: as Table 1, with each rate alone, from the MNLI model.
 #
-# 12 cells, 5 seeds each. GPU hours: about 12 on one A100 (an estimate from steps, as Table 1;
-# nothing was timed).
+# 12 cells, 5 seeds each. GPU hours: about 12 on one A100 (estimated from steps, as Table 1; not
+# measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# IDPG, table1: Instance-dependent prompts against prompts, adapters and fine-tuning,
+# IDPG, Table 1: Instance-dependent prompts, other prompts, adapters and fine-tuning,
 # RoBERTa-large, all training examples.
 #
-# How: The backbone is frozen but for RoBERTa and EFL. AdamW with betas .9, .98, decay .1,
-# constant rate, no clip (RTE of dense generators 10); the best rate of four for each task; the
-# best epoch on the split that is also reported (GLUE's dev; of CR, MR, MPQA, Subj the test
-# file): accuracy selects (of STS-B the authors take the lowest loss, here (Pearson + Spearman)
-# / 2). Mean and deviation (n, not n - 1) over seeds 1 to 5. Which rows begin at an MNLI model
-# is not told; RTE above fine-tuning tells of prompt tuning and S-IDPG, which do here. RoBERTa
-# and EFL are not in the released code: RoBERTa's own rates, decay and warm-up, 10 epochs,
-# batches of 16; EFL's descriptions are ours, and of STS-B, which has no labels, it is tuning of
-# the MNLI model. Majority votes of the seeds: ptrun report vote=true.
+# Protocol: The backbone is frozen except for RoBERTa and EFL. AdamW with betas .9 and .98,
+# weight decay .1, constant rate, no clip (10 on RTE for dense generators). The best rate of
+# four is chosen for each task. The best epoch is chosen on the split that is reported: GLUE's
+# dev, and the test file of CR, MR, MPQA and Subj. Accuracy selects. On STS-B the authors take
+# the lowest loss; here it is (Pearson + Spearman) / 2. Mean and deviation (n, not n - 1) are
+# over seeds 1 to 5. The paper does not say which rows start from an MNLI model. Prompt tuning
+# and S-IDPG beat fine-tuning on RTE, so they start from it here. RoBERTa and EFL are not in the
+# released code. Here they have RoBERTa's own rates, weight decay and warm-up, 10 epochs and
+# batches of 16. EFL's descriptions are ours. STS-B has no labels, so its EFL cell is
+# fine-tuning of the MNLI model. For majority votes of the seeds, type ptrun report outputs --vote.
 #
-# 120 cells, 5 seeds each. GPU hours: about 1500 on one A100, of which QQP, QNLI and SST-2 are
-# three quarters (an estimate from steps, 10 to 15 a second; nothing was timed).
+# 120 cells, 5 seeds each. GPU hours: about 1500 on one A100, three quarters of it QQP, QNLI and
+# SST-2 (estimated from steps, 10 to 15 per second; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# PPT, table4_zh: Chinese, 32 and 32 examples, fine-tuning by size against prompts.
+# PPT, Table 4 (Chinese): Chinese, 32 and 32 examples, fine-tuning by size and prompts.
 #
-# How: As in English, but 200 epochs (400 steps of 16), evaluated every 50: so the first release
-# of the code, whose scripts are of prompts; the same is taken for FT. FT's rates are searched
-# on dev in the printed intervals. Patterns are the code's for LCQMC, CMNLI, OCNLI, C3 and CCPM,
-# where PPT has other label words than PT and FT; for ChnSent and Amazon none survive, so those
-# printed, FT with the words of the hybrid one. Whether ChnSent is the hotel part is not known;
-# our set's train and dev share reviews. CMNLI and OCNLI map labels by name, rows without a gold
-# label are left out. CPM-2's prompts are stored as they are (method.rescale=1). PPT's code
-# begins PT with one vector in all rows, of deviation 0.001; start=identical has 0.1, which
-# suits T5, so start=normal:0.001 is typed.
+# Protocol: As in English, but with 200 epochs (400 steps of 16), evaluated every 50. That is
+# the first release of the code, whose scripts are of prompts only; FT has the same here. FT's
+# rates are searched on dev in the printed intervals. Patterns are the code's for LCQMC, CMNLI,
+# OCNLI, C3 and CCPM; there PPT has other label words than PT and FT. ChnSent and Amazon have no
+# published patterns in the code, so theirs are the paper's; FT has the words of the hybrid one.
+# It is not known whether ChnSent is the hotel part. Our train and dev share reviews. CMNLI and
+# OCNLI map labels by name; rows without a gold label are left out. CPM-2's prompts are stored
+# unscaled (method.rescale=1). PPT's code initializes PT with one vector in all rows, of
+# deviation 0.001. start=identical has 0.1, which suits T5, so the runs have start=normal:0.001.
 #
 # 35 cells, 5 seeds each. GPU hours: about 80 on A100s for mT5, most of it mT5-XXL on four (3e10
-# operations a token at 1e14 a second; nothing was timed).
+# operations per token at 1e14 per second; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

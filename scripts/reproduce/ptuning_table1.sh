@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# P-tuning, table1: How much the wording of a manual prompt matters, relation P17 of LAMA.
+# P-tuning, Table 1: Effect of a manual prompt's wording, relation P17 of LAMA.
 #
-# How: No training; a listed word alone may win. Which list is not stated: the one of 34k words
-# here. One seed, since nothing is drawn.
+# Protocol: No training. Only a listed word may win. The paper does not name the list; here it
+# has 34k words. One seed, because nothing is random.
 #
-# 4 cells, 1 seeds each. GPU hours: minutes on one GPU (an estimate, four passes over some 900
-# facts; nothing was timed).
+# 4 cells, 1 seeds each. GPU hours: minutes on one GPU (estimated: four passes over about 900
+# facts; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# P-tuning, table5: SuperGLUE dev after 32 training examples.
+# P-tuning, Table 5: SuperGLUE dev after 32 training examples.
 #
-# How: Steps, rates, lengths and patterns of the released scripts (the paper says 3500 steps for
-# all). Two AdamW: backbone 1e-5, decay 0.1; prompt encoder without decay; linear to 0, clip 1,
-# batches of 16. Every 20 steps on dev32, the last as good is kept (CB, MultiRC: in both
-# metrics), stop after 10 without a gain; the kept one on the dev set. Three repetitions. The
-# authors say themselves that CB's script does not give the printed number, and that few-shot
-# results move with devices and versions.
+# Protocol: Steps, rates, lengths and patterns are those of the released scripts. The paper says
+# 3500 steps for all. There are two AdamW optimizers: the backbone's with rate 1e-5 and decay
+# 0.1, and the prompt encoder's without decay. Linear decay of rates to 0, clip 1, batches of
+# 16. Every 20 steps dev32 is evaluated. The last of equal scores is kept (CB, MultiRC: in both
+# metrics). Training stops after 10 evaluations without a gain. The kept prompt is scored on the
+# dev set. Three repetitions. The authors say that CB's script does not give the printed number,
+# and that few-shot results change with devices and versions.
 #
-# 14 cells, 3 seeds each. GPU hours: about 8 on one A100 (an estimate from steps and ALBERT's 12
-# passes of one large layer; nothing was timed).
+# 14 cells, 3 seeds each. GPU hours: about 8 on one A100 (estimated from steps and ALBERT's 12
+# passes of one large layer; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# P-tuning v2, figure3: Depth of prompts, BERT-large on RTE and BoolQ.
+# P-tuning v2, Figure 3: Depth of prompts, BERT-large on RTE and BoolQ.
 #
-# How: As Table 2, rows of its scripts. The released code has no layer interval; here a layer
-# outside has no prefix at all.
+# Protocol: As Table 2, with the rows of its scripts. The released code has no layer interval.
+# Here a layer outside it has no prefix at all.
 #
-# 20 cells, 3 seeds each. GPU hours: about 30 on one A100 (an estimate, as Table 2; nothing was
-# timed).
+# 20 cells, 3 seeds each. GPU hours: about 30 on one A100 (estimated as in Table 2; not
+# measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

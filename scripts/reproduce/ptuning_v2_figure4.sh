@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# P-tuning v2, figure4: Length of prompts and their reparameterization, RoBERTa-large.
+# P-tuning v2, Figure 4: Length of prompts and their reparameterization, RoBERTa-large.
 #
-# How: As Tables 2 and 3, rows of their scripts but for the length; with an MLP the rate of the
-# one script that has it (WiC, 1e-4). Names and roles: test F1 at the epoch best on dev.
+# Protocol: As Tables 2 and 3, with the rows of their scripts except for the length. With an
+# MLP, the rate is that of the only script that has one (WiC, 1e-4). Names and roles: test F1 at
+# the best epoch on dev.
 #
-# 34 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (an estimate, as Table
-# 2; nothing was timed).
+# 34 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (estimated as in Table
+# 2; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

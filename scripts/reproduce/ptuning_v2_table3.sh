@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# P-tuning v2, table3: Named entities, extractive questions and semantic roles, fine-tuning
-# against shallow, deep and shared deep prompts.
+# P-tuning v2, Table 3: Named entities, extractive questions and semantic roles; fine-tuning,
+# shallow, deep and shared deep prompts.
 #
-# How: AdamW, rate x 0.95 an epoch, no decay, clip 1, fp32. Names and roles: test F1 at the
-# epoch best on dev (Brown: of WSJ's dev); questions: the epoch best on dev, which is reported.
-# The released scripts' rows for PT-2; where they say dropout .2 it is of prefixes here, of
-# hidden states too there. One number printed, no deviation: three seeds here, those that the
-# scripts have (11, 14, 44). Without a script (PT; BERT on CoNLL03, CoNLL05, SQuAD; DeBERTa)
-# epochs, batches and lengths are those of RoBERTa's, the rate is searched on the only grid that
-# was published (COPA), on CoNLL03 and CoNLL04 the length too. FT is not described: rates of
-# P-tuning, 10 epochs, 3 of questions. MPT-2 is not released: here 10 epochs on all sets of a
-# family together, then the epochs of PT-2 on each, at 5e-3, with the length that the paper
-# advises (about 100; 16 for questions); the first part is learned once for the sets that share
-# it. The paper adds PropBank's release to the roles' sets, which multi_srl has not. BERT is
-# uncased, as in the scripts for names.
+# Protocol: AdamW, rate x 0.95 per epoch, no weight decay, clip 1, fp32. Names and roles: test
+# F1 at the best epoch on dev (Brown: on WSJ's dev). Questions: the best epoch on dev, which is
+# reported. PT-2 has the rows of the released scripts. Their dropout of .2 is on prefixes here;
+# there it is on hidden states too. The paper prints one number and no deviation; here there are
+# three seeds, those of the scripts (11, 14, 44). PT, DeBERTa, and BERT on CoNLL03, CoNLL05 and
+# SQuAD have no script. Their epochs, batches and lengths are those of RoBERTa. The rate is
+# searched on the only published grid (COPA); on CoNLL03 and CoNLL04 the length is too. FT is
+# not described; it has P-tuning's rates and 10 epochs, 3 for questions. MPT-2 is not released.
+# Here it has 10 epochs on all sets of a family together, then PT-2's epochs on each, at 5e-3.
+# The length is the one the paper recommends (about 100; 16 for questions). The first stage runs
+# once for the sets that share it. The paper adds PropBank's release to the data sets of roles;
+# multi_srl lacks it. BERT is uncased, as in the scripts for names.
 #
-# 60 cells, 3 seeds each. GPU hours: about 1200 on one A100 without roles, of which searches are
-# four fifths (an estimate, 4 to 6 operations a parameter and token at a fifth of its peak;
-# nothing was timed).
+# 60 cells, 3 seeds each. GPU hours: about 1200 on one A100 without roles, four fifths of it
+# searches (estimated: 4 to 6 operations per parameter and token at a fifth of the peak; not
+# measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# P-tuning v2, table4: Deep prompts on RoBERTa-large, a linear head against a verbalizer.
+# P-tuning v2, Table 4: Deep prompts on RoBERTa-large, a linear head and a verbalizer.
 #
-# How: As Table 2, rows of its scripts (RTE, BoolQ); SST-2 and CB have none and are searched on
-# the published grid. The words are printed (true, false; neutral for CB), the templates are
-# not: ours end in the mask. Three seeds here, those that the scripts have (11, 14, 44).
+# Protocol: As Table 2. RTE and BoolQ have the rows of its scripts. SST-2 and CB have none; they
+# are searched on the published grid. The paper prints the words (true, false; neutral for CB),
+# but not the patterns; ours end in the mask. Three seeds, those of the scripts (11, 14, 44).
 #
-# 5 cells, 3 seeds each. GPU hours: about 130 on one A100, of which SST-2's search is nine
-# tenths (an estimate, as Table 2; nothing was timed).
+# 5 cells, 3 seeds each. GPU hours: about 130 on one A100, nine tenths of it the search on SST-2
+# (estimated as in Table 2; not measured).
 #
-# What is typed after the script goes to every run: data_dir=DIR, hardware=gpu, cell=NAME,
-# seeds=1. "+scale=pocket" tries all of it on the pocket world, in minutes on a laptop.
+# All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
+# +scale=pocket, all cells run on the pocket world, in minutes on a laptop.
 
 set -euo pipefail
 
