@@ -1,5 +1,6 @@
 """Every file composes and binds; a name follows what moves a number and nothing else."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from ptrun.config import identity
 from ptrun.config.build import check, problems
+from ptrun.config.components import component, shipped
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, describe, options
 from ptrun.config.schema import GROUPS
@@ -43,8 +45,23 @@ def test_a_missing_parameter_and_a_bad_target_are_named():
     assert problems("method", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"}) == [
         "method.length: missing; type method.length=..."
     ]
-    with pytest.raises(UserError, match=r"'ptrun.nothing.X' cannot be imported"):
+    with pytest.raises(UserError, match=r"'ptrun.nothing.X', which is not a method of ptrun"):
         problems("method", {"_target_": "ptrun.nothing.X"})
+    with pytest.raises(UserError, match="is not a task of ptrun"):
+        problems("task", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"})
+
+
+def test_every_shipped_component_is_a_class_of_its_group():
+    for group in GROUPS:
+        for path in shipped(group):
+            assert path.startswith(f"ptrun.{group}."), path
+            assert inspect.isclass(component(group, path)), path
+
+
+def test_a_component_where_none_may_be_is_named():
+    node = compose_run(["task=pocket_ner"]).config["task"]
+    wrong = {**node, "version": {"x": [{"_target_": "ptrun.task.tagging.Tagging"}]}}
+    assert any("task.version: no component may be here" in line for line in problems("task", wrong))
 
 
 @pytest.mark.parametrize(
