@@ -6,13 +6,9 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from ptrun.backbone.injection import Injection
+from torch import Tensor
 
 _GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 _PRIMES = (73856093, 19349663, 83492791)
@@ -67,36 +63,3 @@ def drop(
     if keys is None or p == 0.0:
         return x
     return x * keep(keys, site, x.shape[1:], p, origin, start).to(x.dtype).mul_(1.0 / (1.0 - p))
-
-
-class KeyedDropout(nn.Module):
-    """Replaces an `nn.Dropout` of a backbone; uses the keys of the current pass.
-
-    `cut` is True if each rank of a tensor-parallel group has a part of the last axis.
-    """
-
-    cut: bool = False
-
-    def __init__(self, p: float, site: int, injection: "Injection"):
-        super().__init__()
-        self.p, self.site, self.injection = p, site, injection
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x [B, ...]` with this site's cells dropped."""
-        division = self.injection.division if self.cut else None
-        origin = -division.first(x.shape[-1]) if division else 0
-        return drop(x, self.injection.keys, self.site, self.p, origin)
-
-
-def install(model: nn.Module, injection: "Injection") -> None:
-    """Replace every `nn.Dropout` of a model, numbering the sites in module order."""
-    sites = [
-        (parent, name)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, nn.Dropout)
-    ]
-    for site, (parent, name) in enumerate(sites):
-        dropout = KeyedDropout(getattr(parent, name).p, site, injection)
-        dropout.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops its wide states
-        setattr(parent, name, dropout)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from ptrun.backbone.dropout import KeyedDropout
+from ptrun.backbone.keyed_dropout import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import XGLMConfig, XGLMForCausalLM
 
 from ptrun.backbone.attention import attend
-from ptrun.backbone.dropout import KeyedDropout
 from ptrun.backbone.injection import Injection
+from ptrun.backbone.keyed_dropout import KeyedDropout
 
 _SITE = 900_000  # first dropout site, beyond those of modules
 _WIDE = _SITE + 10_000  # first site inside the feed-forward, which ranks may divide

@@ -18,9 +18,9 @@ from ptrun.backbone import divided, files, library, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
-from ptrun.backbone.dropout import install
 from ptrun.backbone.family import family_of
 from ptrun.backbone.injection import Injection
+from ptrun.backbone.keyed_dropout import install
 from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
