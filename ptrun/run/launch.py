@@ -16,7 +16,7 @@ from ptrun.hardware.start_ranks import COMMAND, start
 from ptrun.run import result
 from ptrun.run.plan import Plan, plan
 from ptrun.run.prerequisite import with_prerequisite
-from ptrun.run.recipe import known, run
+from ptrun.run.recipe import checked_result, run
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
     done = None if planned.rerun else result.read(planned.folder)
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
-        return known(done, planned.folder)
+        return checked_result(done, planned.folder)
     if planned.pretraining is not None:  # with ranks of its own: these would wait for it
         method = planned.method.build(planned.backbone, planned.task)
         with_prerequisite(planned, method, lambda first: _start_ranks(first, command))
@@ -54,7 +54,7 @@ def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
     done = result.read(planned.folder)
     if done is None:
         raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")
-    return known(done, planned.folder)
+    return checked_result(done, planned.folder)
 
 
 def _gpus() -> int:

@@ -54,7 +54,7 @@ def run(planned: Plan) -> RunResult:
     done = world.told(None if planned.rerun else result.read(planned.folder))
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
-        return known(done, planned.folder)
+        return checked_result(done, planned.folder)
     with world.main_first():  # the others find the lines that it labels
         split, shared = split_of(planned)
     parts = divide(planned.build_method(), split)
@@ -67,25 +67,25 @@ def run(planned: Plan) -> RunResult:
     _begin(planned, parts, methods)
     rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
     store = _open(planned, tuned=tuned)
-    store.remember(planned.request)
+    store.write_request(planned.request)
     started = time.monotonic()
     before = None if tuned else checksum(planned.backbone.model)
-    all_ = [
+    trained = [
         Trained(part, _member(planned, method, part, own, store))
         for part, method, own in zip(parts, methods, rows, strict=True)
     ]
     _LOG.info("training in %s", planned.folder)
-    engine.fit([one.member for one in all_])
+    engine.fit([one.member for one in trained])
     if before is not None and before != checksum(planned.backbone.model):
         raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
-    outcome = _outcome(planned, all_)
+    outcome = _outcome(planned, trained)
     if outcome.status == "finished":
-        outcome = _report(planned, outcome, all_, store)
-    facts = _facts(planned, all_, split, time.monotonic() - started)
+        outcome = _report(planned, outcome, trained, store)
+    facts = _facts(planned, trained, split, time.monotonic() - started)
     facts["overlaps"] = shared.record()
     facts["backbone"]["frozen_verified"] = None if tuned else True
     store.close(replace(outcome, manifest=facts))
-    return known(replace(outcome, manifest=facts), planned.folder)
+    return checked_result(replace(outcome, manifest=facts), planned.folder)
 
 
 def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
@@ -124,7 +124,7 @@ def _tokens(planned: Plan) -> Path:
     return planned.outputs / ".tokens"
 
 
-def known(done: RunResult, folder: Path) -> RunResult:
+def checked_result(done: RunResult, folder: Path) -> RunResult:
     """Return a result that a folder holds.
 
     Raises:
@@ -176,9 +176,9 @@ def _member(
     )
 
 
-def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
-    reasons = [one.member.failed for one in all_ if one.member.failed]
-    counts = [one.method.learned_parameters() for one in all_]
+def _outcome(planned: Plan, trained: Sequence[Trained]) -> RunResult:
+    reasons = [one.member.failed for one in trained if one.member.failed]
+    counts = [one.method.learned_parameters() for one in trained]
     return RunResult(
         run_id=planned.run_id,
         group=identity.group_id(planned.content),
@@ -193,38 +193,40 @@ def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
 
 
 def _report(
-    planned: Plan, outcome: RunResult, all_: Sequence[Trained], store: SharedStore
+    planned: Plan, outcome: RunResult, trained: Sequence[Trained], store: SharedStore
 ) -> RunResult:
     """Put the selected prompts in place, keep them, and score the reported split once."""
-    for one in all_:
+    for one in trained:
         one.member.finish()
-    store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
-    parts = [(one.part.prefix, planned.engine.whole(one.method)) for one in all_]
+    store.log({"event": "selection_done", "best_step": trained[0].member.best_step})
+    parts = [(one.part.prefix, planned.engine.whole(one.method)) for one in trained]
     prompts = {start + name: tensor for start, own in parts for name, tensor in own.items()}
     store.write_prompt(prompts, planned.method.node, found_by(planned.task))
-    dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
-    answers = _answers(planned, all_, "test")
-    examples = [e for one in all_ for e in one.part.split.test]
+    dev = _answers(planned, trained, "dev") if len(trained) > 1 else []
+    answers = _answers(planned, trained, "test")
+    examples = [e for one in trained for e in one.part.split.test]
     test = planned.task.score(answers, examples)
     store.write_predictions(examples, answers)
     store.log({"event": "test", **test})
-    return replace(outcome, metrics={"dev": _dev(planned, all_, dev), "test": test})
+    return replace(outcome, metrics={"dev": _dev(planned, trained, dev), "test": test})
 
 
-def _answers(planned: Plan, all_: Sequence[Trained], name: str) -> list[Prediction]:
+def _answers(planned: Plan, trained: Sequence[Trained], name: str) -> list[Prediction]:
     """Return the answers to a part of the split, part by part of the run."""
-    wanted = [getattr(one.part.split, name) for one in all_]
-    methods = [one.method for one in all_]
+    wanted = [getattr(one.part.split, name) for one in trained]
+    methods = [one.method for one in trained]
     features = [encoded(m, own, _tokens(planned)) for m, own in zip(methods, wanted, strict=True)]
     return [a for own in planned.engine.predict(methods, features) for a in own]
 
 
-def _dev(planned: Plan, all_: Sequence[Trained], answers: Sequence[Prediction]) -> dict[str, float]:
+def _dev(
+    planned: Plan, trained: Sequence[Trained], answers: Sequence[Prediction]
+) -> dict[str, float]:
     """Return the selected evaluation; over several parts, their selected answers scored as one."""
-    if len(all_) > 1:
-        examples = [e for one in all_ for e in one.part.split.dev]
+    if len(trained) > 1:
+        examples = [e for one in trained for e in one.part.split.dev]
         return planned.task.score(answers, examples)
-    member = all_[0].member
+    member = trained[0].member
     found = [row for row in member.history if row["step"] == member.best_step]
     return {key: value for key, value in (found[-1] if found else {}).items() if key != "step"}
 
@@ -237,7 +239,9 @@ def _luck(planned: Plan, one: Trained) -> float | None:
     return selection_luck(scores, len(dev)) if known else None
 
 
-def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
+def _facts(
+    planned: Plan, trained: Sequence[Trained], split: Split, seconds: float
+) -> dict[str, Any]:
     engine, backbone = planned.engine, planned.backbone
     path = planned.backbone_path
     return {
@@ -260,13 +264,13 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "start": planned.start_typed,
         "started_from": planned.start.record(),
         "start_takes": planned.start.takes,
-        "prompt": fingerprint_of({one.part.name: one.method for one in all_}),
-        "steps": max(one.member.step for one in all_),
-        "skipped_steps": max(one.member.stepper.skipped for one in all_),
+        "prompt": fingerprint_of({one.part.name: one.method for one in trained}),
+        "steps": max(one.member.step for one in trained),
+        "skipped_steps": max(one.member.stepper.skipped for one in trained),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),
-        **(_selection(planned, all_[0]) if len(all_) == 1 else {}),
-        "parts": {one.part.name: _selection(planned, one) for one in all_ if len(all_) > 1},
+        **(_selection(planned, trained[0]) if len(trained) == 1 else {}),
+        "parts": {one.part.name: _selection(planned, one) for one in trained if len(trained) > 1},
     }
 
 

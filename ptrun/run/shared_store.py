@@ -37,7 +37,7 @@ class SharedStore:
         """Return where one part of the run writes."""
         return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
 
-    def remember(self, composed: Composed) -> None:
+    def write_request(self, composed: Composed) -> None:
         """Write what was asked for, so that it can be asked for again."""
         if self.world.main:
             request.write(self.store.folder, composed)
