@@ -38,7 +38,7 @@ def test_a_failed_run_fails_again_and_the_difference_is_told(ptrun):
 WRONG = {
     "train.lrr=1": "did you mean 'lr'?",
     "method.lenght=3": "did you mean 'length'?",
-    "name=x": "a rerun has a name of its own",
+    "name=x": "a rerun sets name itself",
 }
 
 
@@ -59,5 +59,5 @@ def test_what_is_gone_or_unknown_is_named_with_what_to_type(ptrun):
     assert "run.yaml: damaged" in ptrun("rerun", str(file.parent)).stderr
     kept.unlink()
     told = ptrun("rerun", str(file.parent)).stderr
-    assert "made before runs kept what they were asked for" in told
+    assert "made before ptrun recorded configurations" in told
     assert "ptrun method=ptuning_v2" in told and f"ptrun diff {file.parent}" in told
