@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ptrun.errors import UserError
 from ptrun.method.base import Method
@@ -44,7 +45,7 @@ def divide(method: Method, split: Split) -> list[Part]:
     counts = Counter(str(e.group) for e in split.test)
     parts = []
     for name in dict.fromkeys(str(e.group) for e in kept.test):
-        own = _filtered(kept, lambda e, name=name: str(e.group) == name)
+        own = _filtered(kept, partial(_is_of, name))
         parts.append(Part(name, own, counts[name] - len(own.test)))
     complete = [part for part in parts if part.split.train and part.split.dev]
     for name in sorted({part.name for part in parts} - {part.name for part in complete}):
@@ -95,6 +96,10 @@ def _teaching(method: Method, split: Split) -> Split:
     return replace(split, train=kept)
 
 
+def _is_of(relation: str, example: Example) -> bool:
+    return str(example.group) == relation
+
+
 def _filtered(split: Split, keep: Callable[[Example], bool]) -> Split:
-    names = ("train", "dev", "test")
-    return replace(split, **{name: [*filter(keep, getattr(split, name))] for name in names})
+    train, dev, test = ([*filter(keep, own)] for own in (split.train, split.dev, split.test))
+    return replace(split, train=train, dev=dev, test=test)

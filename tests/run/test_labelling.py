@@ -183,7 +183,7 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
 def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, tmp_path):
     def named(*overrides):
         planned = plan(composed(*overrides))
-        return planned.request.config["task"]["source"]["shards"], planned.run_id
+        return planned.labelling.lines.shards, planned.run_id
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")
@@ -199,7 +199,7 @@ def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     other = launch(compose_run([*told, *first])).run_id
     plans = [plan(composed(f"task.source.labeller=run:{root / 'runs' / n}")) for n in (name, other)]
     assert plans[0].run_id != plans[1].run_id
-    assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
+    assert len({p.labelling.lines.shards for p in plans}) == 2
 
 
 def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
@@ -210,7 +210,7 @@ def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained)
     ]
     found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
     plans = [plan(composed(one)) for one in found]
-    assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
+    assert len({p.labelling.lines.shards for p in plans}) == 2
 
 
 @pytest.mark.parametrize(
