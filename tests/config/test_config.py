@@ -41,7 +41,7 @@ def test_all_problems_of_all_components_come_at_once():
 
 def test_a_missing_parameter_and_a_bad_target_are_named():
     assert problems("method", {"_target_": "ptrun.method.prompt_tuning.PromptTuning"}) == [
-        "method.length: missing; type method.length=..."
+        "method.length: missing. Type method.length=..."
     ]
     with pytest.raises(UserError, match=r"'ptrun.nothing.X' cannot be imported"):
         problems("method", {"_target_": "ptrun.nothing.X"})

@@ -69,7 +69,7 @@ def test_the_tuned_backbone_is_taken_and_the_head_is_new(world, own, caplog):
     composed, first, done = world
     second = composed(*own, "task=sst2", f"start=run:{done.run_id}", *STILL)
     result, planned = launch(second), plan(second)
-    assert f"start=run:{done.run_id}: its backbone; prompt and head are new" in caplog.text
+    assert f"start=run:{done.run_id}: its backbone is used; prompt and head are new" in caplog.text
     theirs = load_file(first.folder / "prompt.safetensors")
     planned.backbone.load()
     for name, parameter in planned.backbone.body().items():
