@@ -50,7 +50,8 @@ def test_what_is_gone_or_unknown_is_named_with_what_to_type(ptrun):
         assert done.returncode == 1 and told in done.stderr, done.stderr
     moved = ptrun.data_dir.rename(ptrun.data_dir.with_name("moved"))
     lost = ptrun("rerun", str(file.parent))
-    assert lost.returncode == 1 and f"these files do not exist: data_dir={ptrun.data_dir}" in lost.stderr
+    assert lost.returncode == 1
+    assert f"these files do not exist: data_dir={ptrun.data_dir}" in lost.stderr
     assert f"ptrun rerun {file.parent} data_dir=PATH" in lost.stderr
     done = ptrun("rerun", str(file.parent), f"data_dir={moved}")
     assert done.returncode == 0 and "equal to the last bit" in done.stdout, done.stderr
