@@ -1,16 +1,16 @@
-"""Errors the user can fix, and failures of a run that was set up well."""
+"""Errors that the user can fix, and failures of a valid run."""
 
 
 class UserError(Exception):
-    """A mistake in what was typed or given: shown without a traceback, exit code 1, no result.
+    """A wrong input. It is printed without a traceback; the exit code is 1 and there is no result.
 
-    The message names the value, what is allowed and what to type.
+    The message names the value, the allowed values and what to type.
     """
 
 
 class RunFailed(Exception):
-    """Training itself failed (a loss that is not finite): the run is kept, reported as failed."""
+    """Training failed, for example with an infinite loss. The run is recorded as failed."""
 
 
 class RankLost(Exception):
-    """A process of a run ended before its time; nothing is recorded, the same command goes on."""
+    """A rank ended too early. Nothing is recorded, and the same command resumes the run."""

@@ -1,4 +1,4 @@
-"""Frozen records that cross package borders. No torch here: the command line imports this."""
+"""Frozen records that packages share. The command line imports this file, so it has no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled item of a task: named fields a pattern may use, and the target of its kind.
+    """One labelled item of a task: named fields for patterns, and a target.
 
-    `group` is what it is scored or trained with: a question's answers, a relation's facts.
+    Examples with the same `group` are scored or trained together: the answers to a question, or
+    the facts of a relation.
     """
 
     id: str
@@ -20,11 +21,11 @@ class Example:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a method answers for the example of the same id; `value` has the target's form.
+    """The prediction of a method for the example with the same id.
 
-    `also` has further answers by name, by other rules than the one that counts: scored beside it.
-    `probability` is that of the value among all there could be, where the read-out has one; it
-    rounds with the company it is computed in, so it does not count in comparisons.
+    `value` has the type of the target. `also` has predictions by other rules, which are scored
+    separately. `probability` is that of `value`, if the read-out gives one. Its rounding depends on
+    the batch, so comparisons ignore it.
     """
 
     id: str
@@ -35,22 +36,22 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Split:
-    """The examples of one run: learn from `train`, select on `dev`, report on `test`."""
+    """The examples of one run: train on `train`, select on `dev`, report on `test`."""
 
     train: Sequence[Example]
     dev: Sequence[Example]
     test: Sequence[Example]
     origin: Mapping[str, str]
-    """Where each part came from, in words: `{"dev": "10 % of train", ...}`."""
+    """The source of each part in words: `{"dev": "10 % of train", ...}`."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """Everything `result.json` holds; numbers are raw, rounding belongs to the report."""
+    """The content of `result.json`. Numbers are not rounded; reports round them."""
 
     run_id: str
     group: str
-    """Hash of all that affects numbers except the model seed: equal for the seeds of one cell."""
+    """A hash of the configuration without the model seed: the seeds of one cell share it."""
     status: str
     """`finished` or `failed`."""
     names: Mapping[str, str]
@@ -66,20 +67,20 @@ class RunResult:
 
 
 class Journal(Protocol):
-    """Where a member of a population writes as it trains; a run folder, or nothing."""
+    """What a member writes to during training: a run folder, or nothing."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Append one row of figures."""
+        """Append one row of metrics."""
 
     def save(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-        """Keep what is needed to go on from here, atomically."""
+        """Save the state that training resumes from, atomically."""
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return what was saved last, or None."""
+        """Return the last saved state, or None."""
 
 
 class Tracker(Protocol):
-    """Where live figures go besides the run folder."""
+    """A receiver of metrics besides the run folder."""
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Take one row of `metrics.jsonl`."""

@@ -1,4 +1,4 @@
-"""Train an encoder-decoder on as a language model (LM adaptation).
+"""Continue the training of an encoder-decoder as a language model (LM adaptation).
 
 Lester et al. 2021, section 3.1. Writes a model folder that every run can use, with backbone.path=
 and method.pattern=ppt_lm. The same command resumes an interrupted adaptation.
@@ -24,10 +24,10 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Adapt one backbone and print its figures.
+    """Adapt one backbone and print its metrics.
 
     Raises:
-        UserError: a name, key or value is wrong, or the folder is taken.
+        UserError: a name, key or value is wrong, or the folder is not empty.
     """
     made = parser()
     if {"-h", "--help"} & set(arguments):

@@ -1,7 +1,7 @@
-"""Show what a run would read: counts, lengths, overlaps, examples; run nothing.
+"""Show the data of a run without training: counts, lengths, overlaps, examples.
 
-Composes and checks the configuration, loads data and tokenizer, and encodes every example as the
-model would read it. Reads no weights and writes no run folder.
+Checks the configuration, loads data and tokenizer, and encodes every example as the model
+would read it. Reads no weights and writes no run folder.
 """
 
 import sys
@@ -18,12 +18,12 @@ EXAMPLES = """\
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("check", __doc__, EXAMPLES)
-    made.overrides("what is typed for the run; see ptrun run --help")
+    made.overrides("the overrides of the run; see ptrun run --help")
     return made
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print what a run would read.
+    """Print the data of a run.
 
     Raises:
         UserError: as a run would.

@@ -1,7 +1,7 @@
-"""Show what differs between two runs, and whether it may.
+"""Show the differences between two runs, and whether they are expected.
 
-Prints settings, data, versions, metrics and the examples that are predicted differently. The last
-lines say whether the two runs should be equal, and what in fact differs first.
+Prints settings, data, versions, metrics and the examples with different predictions. The last
+lines say whether the two runs should be equal, and which difference comes first.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def parser() -> Parser:
     made = Parser("diff", __doc__, EXAMPLES)
     for name in ("A", "B"):
         made.add_argument(
-            name.lower(), metavar=name, help="a run folder, a run id or its beginning"
+            name.lower(), metavar=name, help="a run folder, a run id or the start of an id"
         )
     made.add_argument(
         "--outputs",
@@ -34,10 +34,10 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print what differs between two runs.
+    """Print the differences between two runs.
 
     Raises:
-        UserError: one is not there, has not ended or is damaged, or they are the same.
+        UserError: a run does not exist, has not ended or is damaged, or both are the same.
     """
     given = parser().parse(arguments)
     from ptrun.difference.report import difference

@@ -1,7 +1,7 @@
 """List which methods can be combined with which backbones and kinds of task.
 
-A combination is rejected by the same check that a run makes; the reasons stand below the table.
-With --steps N, each valid combination whose data are here trains N steps on a few examples.
+A run makes the same check. The reasons for a rejection are below the table. With --steps N, each
+valid combination whose data are local trains N steps on a few examples.
 """
 
 import sys

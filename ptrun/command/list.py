@@ -1,6 +1,6 @@
 """List the options of each group: methods, backbones, tasks, settings, hardware.
 
-Your own options stand beside them: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
+Your own options are listed too: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the options of some groups or all, a line each.
+    """Print the options of the given groups or all groups, one a line.
 
     Raises:
         UserError: there is no such group.

@@ -1,7 +1,7 @@
-"""Show jobs and their state, parameters, memory on each engine, and what fits.
+"""Show the runs of a command: state, parameters, memory on each engine, and what fits.
 
-Needs no weights, data or network. With --probe it takes some real steps on this machine, to tell
-the time of a run; that needs both.
+Needs no weights, data or network. With --probe it takes a few steps on this machine to estimate
+the time of a run, which needs weights and data.
 """
 
 import gc
@@ -20,19 +20,19 @@ _LEAST = {"length": 1, "probe": 2, "device_gib": 1}
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("plan", __doc__, EXAMPLES)
-    made.overrides("what is typed for the runs; commas make several, as in a sweep")
-    made.add_argument("-m", "--multirun", action="store_true", help="accepted, and not needed")
+    made.overrides("the overrides of the runs; KEY=A,B makes several runs, as in a sweep")
+    made.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
     made.add_argument("--length", type=int, metavar="N", help="tokens of a text")
     made.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
-    made.add_argument("--probe", type=int, metavar="N", help="take N steps to tell the time")
+    made.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
     return made
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print jobs and what they need.
+    """Print runs and what they need.
 
     Raises:
-        UserError: a key or value is wrong, or the only job is rejected.
+        UserError: a key or value is wrong, or the only run is rejected.
     """
     made = parser()
     given = made.parse(arguments)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
         value = getattr(given, key)
         if value is not None and not value >= least:
             made.error(f"--{key.replace('_', '-')} is {value}: use {least} or more")
-    gc.disable()  # looking again and again through all that is imported takes a second
+    gc.disable()  # collecting during the imports takes a second
     try:
         from rich.console import Console
 

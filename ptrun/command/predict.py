@@ -28,7 +28,7 @@ A line is {"id": ..., "answer": ..., "probability": ...}. The answer is a label,
 (one a word), a text ("" for none), a list of texts, or a number. For multiple choice it is the
 index from 0, with the option's text as "option". Some read-outs have no probability.
 
-KEY=VALUE says where things are now, and what runs the model:
+KEY=VALUE sets the hardware and the place of files that moved:
   hardware=gpu, hardware.token_budget=N, hardware.precision=fp32
   backbone.path=DIR    the same weights elsewhere; others are rejected
   data_dir=DIR, method.glove=FILE, method.pattern=@FILE, task.vocabulary=FILE, start=run:FOLDER
@@ -40,7 +40,7 @@ def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("predict", __doc__, EXAMPLES)
     made.epilog = f"{_MORE}\n{made.epilog}"
-    made.add_argument("run", metavar="RUN", help="a finished run: its folder, id or beginning")
+    made.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
     made.overrides("see below")
     made.add_argument("--input", type=Path, required=True, metavar="FILE", help="rows to predict")
     made.add_argument(
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     """Predict the rows of a file with a finished run.
 
     Raises:
-        UserError: the run, the file or an option is not what it should be.
+        UserError: the run, the file or an option is wrong.
     """
     given = parser().parse(arguments)
     from ptrun.predicting.answering import predict  # imports torch

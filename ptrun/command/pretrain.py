@@ -1,8 +1,8 @@
-"""Pretrain a small backbone, on the pocket world or on your own text.
+"""Pretrain a small backbone on the pocket corpus or on your own text.
 
-Writes a model folder. With --random it writes a folder of any backbone's full shape with random
-weights, to try a machine with. MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the
-environment save time on a CPU.
+Writes a model folder. With --random it writes random weights in the full size of any backbone, to
+test a machine. On a CPU, MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 in the environment
+save time.
 """
 
 import inspect
@@ -40,10 +40,10 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the folder of one model and print its figures.
+    """Write the folder of one model and print its metrics.
 
     Raises:
-        UserError: a recipe or a key is unknown, a value does not fit, or the folder is taken.
+        UserError: a recipe, key or value is wrong, or the folder is not empty.
     """
     made = parser()
     if {"-h", "--help"} & set(arguments):
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     recipe = read(given.overrides)
     out = Path(recipe.out or f"outputs/pretrain/{recipe.name}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise UserError(f"out={out} is taken; give another folder, or remove it first.")
+        raise UserError(f"out={out} is not empty. Give another folder, or remove it first.")
     _run(recipe, out)
 
 
@@ -105,9 +105,9 @@ def _run(recipe: Recipe, out: Path) -> None:
 
 
 def _device(wanted: str, cuda: bool) -> Literal["cpu", "cuda"]:
-    """Return the device that `auto` stands for, or the one asked for."""
+    """Return the requested device, with `auto` resolved."""
     if wanted == "cuda" and not cuda:
-        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
+        raise UserError("device=cuda: this machine has no CUDA. Type device=cpu.")
     return "cuda" if cuda and wanted != "cpu" else "cpu"
 
 

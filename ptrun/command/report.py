@@ -1,6 +1,6 @@
 """Show a table of results over seeds, or a paper's numbers beside ours.
 
-`ptrun report DIR` reads every result below a folder and prints mean and standard deviation for each
+`ptrun report DIR` reads every result below a folder. It prints mean and standard deviation of each
 method and task. `ptrun report --paper NAME` prints every number of a paper beside ours.
 """
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table of a folder of results, or the ledger of a paper.
 
     Raises:
-        UserError: a name or folder is wrong, or options do not go together.
+        UserError: a name or folder is wrong, or options exclude each other.
     """
     made = parser()
     given = made.parse(arguments)

@@ -1,7 +1,7 @@
-"""Do a run again, and show the difference to the old one.
+"""Repeat a run and show the differences to the old one.
 
-The new run goes into outputs/reruns, each time into a folder that holds no result yet. The old run
-is only read. An interrupted rerun is resumed by the same command.
+The new run goes into outputs/reruns, into a folder that has no result yet. The old run is only
+read. The same command resumes an interrupted rerun.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptrun.run.find import Run
 
 EXAMPLES = """\
-  ptrun rerun outputs/runs/RUN_ID                      a folder, an id, or the beginning of an id
+  ptrun rerun outputs/runs/RUN_ID                      a folder, an id, or the start of an id
   ptrun rerun RUN data_dir=DIR backbone.path=FOLDER    where data and weights are now
   ptrun rerun RUN hardware=gpu train.lr=1e-2           with other settings
 """
@@ -25,17 +25,17 @@ EXAMPLES = """\
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("rerun", __doc__, EXAMPLES)
-    made.add_argument("run", metavar="RUN", help="a run folder, a run id or its beginning")
-    made.overrides("what is different this time; outputs=DIR is where RUN is looked up, too")
+    made.add_argument("run", metavar="RUN", help="a run folder, a run id or the start of an id")
+    made.overrides("changes to the run; outputs=DIR is also where RUN is looked up")
     return made
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do a run again and print what differs.
+    """Repeat a run and print the differences.
 
     Raises:
-        UserError: there is no such run, it did not record its configuration, or it is rejected.
-        RunFailed: training failed, this time too or only now.
+        UserError: the run does not exist, has no recorded configuration, or is rejected.
+        RunFailed: training failed.
     """
     given = parser().parse(arguments)
     from ptrun.run.find import find
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _print_difference(old: "Run", folder: Path, *lines: str) -> None:
-    """Print what differs; of several ranks the first prints."""
+    """Print the differences; of several ranks only the first prints."""
     from ptrun.difference.report import difference
     from ptrun.run.find import find
 

@@ -1,7 +1,7 @@
 """Do one run, a sweep (-m), or all runs of a paper's table (experiment=).
 
 This is the default command: `ptrun KEY=VALUE` is `ptrun run KEY=VALUE`. A finished run is skipped,
-an interrupted one resumes, rerun=true repeats a run and keeps the old one.
+and an interrupted one resumes. rerun=true repeats a run and keeps the old one.
 """
 
 import os
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     """Do the runs that a command line describes.
 
     Raises:
-        UserError: something is misspelt or does not fit, or some runs of a table failed.
+        UserError: the configuration is wrong, or some runs of a table failed.
         RunFailed: training failed.
     """
     given = parser().parse(arguments)
@@ -69,7 +69,7 @@ def _one(overrides: Sequence[str]) -> None:
     """Do one run.
 
     Raises:
-        UserError: a setting of Hydra's own was typed, which would have no effect.
+        UserError: a setting of Hydra itself was typed, which would have no effect.
     """
     from ptrun.config.explain import composed
 
@@ -83,7 +83,7 @@ def _one(overrides: Sequence[str]) -> None:
 
 
 def _do(composed: "Composed") -> None:
-    """Do a run and print its summary; of several ranks the first prints."""
+    """Do a run and print its summary; of several ranks only the first prints."""
     from ptrun.run.launch import launch
     from ptrun.run.summary import summary
 
@@ -93,7 +93,7 @@ def _do(composed: "Composed") -> None:
 
 
 def _hydra(arguments: Sequence[str]) -> None:
-    """Let Hydra do sweeps, launchers, `--cfg` and `--info`."""
+    """Run Hydra for sweeps, launchers, `--cfg` and `--info`."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException

@@ -1,4 +1,4 @@
-"""The parser of commands: overrides are `key=value`, a command's own options `--flag value`."""
+"""The parser of a command: overrides are `key=value`, options are `--flag value`."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from ptrun.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are shown like all others.
+    """A parser that raises `UserError`.
 
     Args:
-        command: its name, as typed after `ptrun`.
+        command: the word after `ptrun`.
         description: what the command does; the first line is its summary.
-        examples: two command lines or more, each with what it does.
+        examples: two or more command lines, each with a description.
     """
 
     def __init__(self, command: str, description: str | None, examples: str):
@@ -27,11 +27,11 @@ class Parser(argparse.ArgumentParser):
         self.command = command
 
     def overrides(self, text: str) -> None:
-        """Accept overrides of the configuration; `text` says which ones."""
+        """Accept overrides of the configuration; `text` is their help."""
         self.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=text)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return what was typed; overrides and options may be mixed.
+        """Return the parsed arguments; overrides and options may be mixed.
 
         Raises:
             UserError: an option is unknown or lacks its value, or an override is not KEY=VALUE.
@@ -50,5 +50,5 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> NoReturn:
-        """Raise what the command line shows."""
+        """Raise a `UserError` that points to `--help`."""
         raise UserError(f"{self.command}: {message}.\nSee ptrun {self.command} --help.")

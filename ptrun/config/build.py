@@ -1,7 +1,7 @@
-"""From a YAML node to an object: the constructor's signature is the schema.
+"""Build an object from a YAML node; the signature of its constructor is the schema.
 
-Positional parameters of a component come from the run, keyword-only ones from YAML. All problems
-of all nodes are collected and reported together before anything is built.
+The run passes positional parameters, and YAML gives keyword-only ones. All problems of all nodes
+are reported together before anything is built.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from ptrun.errors import UserError
 
 @dataclass(frozen=True)
 class Component:
-    """A checked node of a group, to be built when its runtime arguments are there."""
+    """A checked node of a group; `build` takes the arguments that the run passes."""
 
     group: str
     node: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Component:
         return target(self.group, self.node)
 
     def build(self, *runtime: Any) -> Any:
-        """Return the object, given what the run passes by position."""
+        """Return the object; `runtime` are its positional arguments."""
         return build(self.group, self.node, *runtime)
 
 
@@ -39,15 +39,15 @@ def target(group: str, node: Mapping[str, Any]) -> Any:
     """Return the class that a component node of a group names.
 
     Raises:
-        UserError: it names none, or one that may not be imported (`ptrun.config.components`).
+        UserError: no class is named, or it may not be imported (`ptrun.config.components`).
     """
     return component(group, node.get(TARGET))
 
 
 def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
-    """Return what is wrong with a component node, one line each; empty if it can be built.
+    """Return the problems of a component node, one line each; empty if it can be built.
 
-    `path` is where the node is in the configuration, if it is inside another one.
+    `path` is the key of a node that is inside another one.
     """
     path = path or group
     allowed, hints, needed = _schema(target(group, node))
@@ -62,15 +62,15 @@ def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
         for name, own in inner.items():
             lines += problems(group, own, f"{path}.{key}.{name}")
         if not inner and any(True for _ in targets(value)):
-            lines.append(f"{path}.{key}: no component may be here. Remove its {TARGET}.")
+            lines.append(f"{path}.{key}: a component is not allowed here. Remove its {TARGET}.")
         if key in hints and not fits(value, hints[key]):
             lines.append(f"{path}.{key}: expected {spell(hints[key])}, got {value!r}.")
-    lines += [f"{path}.{key}: missing; type {path}.{key}=..." for key in needed if key not in given]
+    lines += [f"{path}.{key}: missing. Type {path}.{key}=..." for key in needed if key not in given]
     return sorted(lines)
 
 
 def _schema(made: Callable[..., Any]) -> tuple[list[str], dict[str, Any], list[str]]:
-    """Return the keys a component takes from YAML, their types, and those without a default.
+    """Return the YAML keys of a component, their types, and the required keys.
 
     `**common: Unpack[Fields]` stands for the keys of that TypedDict.
     """
@@ -93,7 +93,7 @@ def plain(node: DictConfig) -> dict[str, Any]:
     """Return a node as plain dicts and lists, interpolations resolved.
 
     Raises:
-        UserError: a value is missing (`???`) or an interpolation leads nowhere.
+        UserError: a value is missing (`???`), or an interpolation cannot be resolved.
     """
     try:
         container = OmegaConf.to_container(
@@ -105,20 +105,20 @@ def plain(node: DictConfig) -> dict[str, Any]:
 
 
 def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse component nodes, by group, that cannot be built.
+    """Check component nodes by group.
 
     Raises:
-        UserError: one line a problem, each with the key, what is allowed and the value given.
+        UserError: a node cannot be built. Each problem is a line with the key, the allowed values
+            and the given value.
     """
-    found = [line for group, node in nodes.items() for line in problems(group, node)]
-    if found:
-        raise UserError("\n".join(found))
+    if lines := [line for group, node in nodes.items() for line in problems(group, node)]:
+        raise UserError("\n".join(lines))
 
 
 def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:
-    """Return the component a checked node describes, given what the run passes by position.
+    """Return the component of a checked node; `runtime` are its positional arguments.
 
-    Components inside it, by name, are built first and given the same.
+    Components inside it are built first, with the same arguments.
     """
     keys = {k: v for k, v in node.items() if k != TARGET}
     for key, value in keys.items():
@@ -128,7 +128,7 @@ def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:
 
 
 def _components(value: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the components a value holds by name; a value holds them alone or not at all."""
+    """Return the components in a value by name; empty if it holds anything else."""
     nodes = value if isinstance(value, Mapping) else {}
     inner = {k: v for k, v in nodes.items() if isinstance(v, Mapping) and TARGET in v}
     return inner if len(inner) == len(nodes) else {}

@@ -1,4 +1,4 @@
-"""Compose a run's configuration from the command line, with the user's folders on the path."""
+"""Compose the configuration of a run from the command line, conf/ and the user's folders."""
 
 import os
 import re
@@ -26,10 +26,10 @@ _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
 class UserFolders(SearchPathPlugin):
-    """Puts `./ptrun_conf` and `$PTRUN_CONFIG_DIR` before the shipped files: the user's win."""
+    """Puts `./ptrun_conf` and `$PTRUN_CONFIG_DIR` before the shipped files, so they win."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Prepend the folders that exist, once their files were checked."""
+        """Check and prepend the folders that exist."""
         for folder in reversed(user_dirs()):
             check_user_files(folder)
             search_path.prepend(provider="ptrun-user", path=folder.as_uri(), anchor="main")
@@ -40,7 +40,7 @@ Plugins.instance().register(UserFolders)
 
 @dataclass(frozen=True)
 class Composed:
-    """A run's configuration as plain data, and which option of each group it chose.
+    """The configuration of a run as plain data, and the chosen option of each group.
 
     `ptrun.run.plan` turns it into a `Plan`. Other modules use the properties below.
     """
@@ -85,19 +85,19 @@ class Composed:
 
     @property
     def dtype(self) -> str:
-        """The precision in which the backbone's preset is meant to run."""
+        """The precision of the backbone's preset."""
         return str(self.config["backbone"].get("dtype", "bf16"))
 
     @property
     def backbone_source(self) -> str | None:
-        """How to get the backbone's weights, if they are neither shipped, local nor on the hub."""
+        """How to get the backbone's weights; None if they are shipped, local or on the hub."""
         node = self.config["backbone"]
         here = any(node.get(key) for key in ("hub", "shipped", "path"))
         return None if here else str(node["source"])
 
     @property
     def backbone_name(self) -> str:
-        """The backbone's own name, whatever its option is called."""
+        """The backbone's own name, which may differ from its option."""
         return str(self.config["backbone"]["name"])
 
     def components(self) -> dict[str, Component]:
@@ -112,16 +112,16 @@ class Composed:
 
 
 def loosen(override: str) -> str:
-    """Let an override inside a component reach `build`, which knows what is allowed there.
+    """Let an override inside a component pass Hydra, so that `build` reports unknown keys.
 
-    Hydra itself would stop at the first unknown key of a component, in several lines.
+    Hydra would stop at the first unknown key, with a message of several lines.
     """
     override = _quoted(override)
     return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
 
 
 def _quoted(override: str) -> str:
-    """Put quotes around words that are not ASCII, which Hydra's grammar refuses bare."""
+    """Quote words that are not ASCII; Hydra's grammar does not accept them unquoted."""
     key, equals, value = override.partition("=")
     if value.isascii() or "'" in value or '"' in value:
         return override
@@ -130,10 +130,10 @@ def _quoted(override: str) -> str:
 
 
 def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
-    """Return plain data from a composed root, defaults from the environment filled in.
+    """Return a composed root as plain data, with defaults from the environment.
 
     Raises:
-        UserError: a root key is unknown, or a value is missing.
+        UserError: a root key is unknown, a value is missing, or `name` leads out of `outputs`.
     """
     content = plain(config)
     content.pop("hydra", None)
@@ -143,7 +143,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     _check_name(str(content["name"]))
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
-    content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # a shell leaves `a=~/b` alone
+    content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
     names = {group: str(choices[group]) for group in schema.GROUPS}
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
@@ -158,7 +158,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that is not a path below `outputs`.
+    """Check that a name is a path below `outputs`.
 
     Raises:
         UserError: it is absolute, empty, or leads out of the folder.
@@ -169,7 +169,7 @@ def _check_name(name: str) -> None:
 
 
 def _own_name(option: str, given: str) -> str:
-    """Return `csv_<name>` for own data, from a name or a file, safe as part of a folder's name."""
+    """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
     stem = re.sub(r"(\.(csv|tsv|jsonl|parquet))?(\.gz)?$", "", Path(given).name, flags=re.I)
     safe = re.sub(r"[^\w.]+", "_", stem)
     return f"{option}_{safe[:40]}"
@@ -177,7 +177,7 @@ def _own_name(option: str, given: str) -> str:
 
 @contextmanager
 def _own_hydra() -> Iterator[None]:
-    """Read `conf/` also inside a sweep's job, whose Hydra there can be but one of."""
+    """Start Hydra with `conf/`. Only one Hydra can be active, so that of a sweep is put back."""
     sweeping = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
@@ -193,9 +193,9 @@ def compose_run(
     given: Mapping[str, Any] | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Composed:
-    """Compose one run without Hydra's launcher: the Python entrance to a configuration.
+    """Compose one run from Python.
 
-    `given` are groups that take the place of composed ones, `changed` what is merged over all.
+    `given` replaces composed groups, and `changed` is merged over everything.
     """
     with _own_hydra():
         config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)

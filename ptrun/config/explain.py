@@ -1,4 +1,4 @@
-"""Turn Hydra's and OmegaConf's errors into one or two lines that say what to type."""
+"""Translate errors of Hydra and OmegaConf into one or two lines that say what to type."""
 
 import re
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
 
 def composed(overrides: Sequence[str]) -> Composed:
-    """Return the configuration of one run, as typed.
+    """Return the configuration of one run.
 
     Raises:
-        UserError: it cannot be composed; in plain words.
+        UserError: it cannot be composed.
     """
     try:
         return compose_run(overrides)
@@ -30,7 +30,7 @@ def composed(overrides: Sequence[str]) -> Composed:
 
 
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
-    """Return the user's version of a composition error."""
+    """Return a composition error as a `UserError`."""
     text = "\n".join(str(part) for part in _chain(error))
     for describe in (_grammar, _option, _key, _value, _group):
         message = describe(error, text, overrides)
@@ -40,21 +40,21 @@ def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    found = []
+    errors = []
     while error is not None:
-        found.append(error)
+        errors.append(error)
         error = error.__cause__ or error.__context__
-    return found
+    return errors
 
 
 def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:
-    """`task.pattern={text} {mask}`: signs that mean something to Hydra, outside quotes."""
+    """`task.pattern={text} {mask}`: unquoted characters of Hydra's grammar."""
     if not isinstance(error, OverrideParseException) or "=" not in error.override:
         return None
     key, _, value = error.override.lstrip("+").partition("=")
     return (
-        f"{key}={value}: not readable.\nPut a value with braces, ~, = or quotes of its own into "
-        f"quotes, and all of it into others: '{key}=\"...\"'"
+        f"{key}={value}: not readable.\nA value with braces, ~, = or quotes needs two pairs of "
+        f"quotes: '{key}=\"...\"'"
     )
 
 
@@ -68,28 +68,28 @@ def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | No
 
 def _key(_error: Exception, text: str, overrides: Sequence[str]) -> str | None:
     """`train.lrr=1`: no such key in a typed part."""
-    found = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
-    if not found or found[2] not in _SCHEMAS:
+    match = re.search(r"Key '(\w+)' (?:is )?not in '(\w+)'", text)
+    if not match or match[2] not in _SCHEMAS:
         return None
-    known = [field.name for field in fields(_SCHEMAS[found[2]])]
-    typed = [o.split("=")[0].lstrip("+~") for o in overrides if found[1] in o.split("=")[0]]
-    return unknown(typed[0] if typed else found[1], found[1], known)
+    known = [field.name for field in fields(_SCHEMAS[match[2]])]
+    typed = [o.split("=")[0].lstrip("+~") for o in overrides if match[1] in o.split("=")[0]]
+    return unknown(typed[0] if typed else match[1], match[1], known)
 
 
 def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
     """`seed=abc`: a value of the wrong type in a typed part."""
-    found = re.search(r"Value '(.*?)' .*could not be converted to (\w+)", text)
-    found = found or re.search(r"Invalid value '(.*?)', expected one of (\[.*?\])", text)
+    match = re.search(r"Value '(.*?)' .*could not be converted to (\w+)", text)
+    match = match or re.search(r"Invalid value '(.*?)', expected one of (\[.*?\])", text)
     key = re.search(r"full_key: ([\w.]+)", text)
-    if not found:
+    if not match:
         return None
-    wanted = _PLAIN.get(found[2], found[2])
-    return f"{key[1] if key else 'value'}: expected {wanted}, got {found[1]!r}."
+    wanted = _PLAIN.get(match[2], match[2])
+    return f"{key[1] if key else 'value'}: expected {wanted}, got {match[1]!r}."
 
 
 def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
-    """`metod=x`: Hydra could not place an override at all."""
-    found = re.search(r"Could not override '([\w.@/]+)'", text)
-    if not found:
+    """`metod=x`: no such group or key."""
+    match = re.search(r"Could not override '([\w.@/]+)'", text)
+    if not match:
         return None
-    return unknown(found[1], found[1], [field.name for field in fields(RunConfig)])
+    return unknown(match[1], match[1], [field.name for field in fields(RunConfig)])

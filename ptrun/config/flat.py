@@ -5,11 +5,11 @@ from typing import Any
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a configuration's settings by their paths."""
-    found: dict[str, Any] = {}
+    """Return the values of a configuration by dotted key."""
+    values: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
+            values |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            values[f"{prefix}{key}"] = value
+    return values

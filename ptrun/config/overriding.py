@@ -1,4 +1,4 @@
-"""What is typed over what a run was asked for: values in their places, files that are gone."""
+"""Change a composed configuration by overrides, and find files that do not exist."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,18 +20,18 @@ PLACES = ("data_dir", "backbone.path", "task.train", "task.dev", "task.test", "m
 
 
 def at(config: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a path; None where nothing does."""
-    found: Any = config
+    """Return the value at a dotted key; None if there is none."""
+    value: Any = config
     for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value in its place.
+    """Set the value at a dotted key.
 
     Raises:
-        UserError: there is no such place.
+        UserError: the parent of the key does not exist.
     """
     parents, _, last = path.rpartition(".")
     node = at(config, parents) if parents else config
@@ -41,7 +41,7 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
 
 
 def parsed(typed: str) -> Any:
-    """Return the value of an override as Hydra reads it, a folder's `~` written out."""
+    """Return the value of an override as Hydra reads it, with `~` of a folder expanded."""
     key, _, text = typed.partition("=")
     try:
         value = OverridesParser.create().parse_override(loosen(typed)).value()
@@ -51,7 +51,7 @@ def parsed(typed: str) -> Any:
 
 
 def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values that name a file or folder which is not there."""
+    """Yield the keys and values of files and folders that do not exist."""
     for key, value in flat(config).items():
         if not isinstance(value, str) or not value:
             continue

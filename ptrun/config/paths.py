@@ -1,4 +1,4 @@
-"""Where configuration files are: the package's own, and the user's."""
+"""The folders of configuration files: those of ptrun and those of the user."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def conf_dir() -> Path:
-    """Return the shipped `conf/`: inside the package in a wheel, beside it in a checkout."""
+    """Return the shipped `conf/`: inside the package if installed, beside it in a checkout."""
     installed = PACKAGE / "conf"
     return installed if installed.is_dir() else PACKAGE.parent / "conf"
 
@@ -20,7 +20,7 @@ def user_dirs() -> list[Path]:
 
 
 def options(group: str) -> dict[str, Path]:
-    """Return the options of a group and their files, the user's own before the shipped ones."""
+    """Return the options of a group and their files. The user's files come first."""
     files: dict[str, Path] = {}
     for folder in [*user_dirs(), conf_dir()]:
         for file in sorted((folder / group).glob("*.yaml")):

@@ -1,4 +1,4 @@
-"""The typed root of a run's configuration: plain data only, behaviour lives in the components."""
+"""The typed root of a configuration. It is plain data; components have the behaviour."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -9,11 +9,11 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 GROUPS = ("method", "backbone", "task", "setting", "hardware", "protocol", "tracking")
-"""The Hydra groups: each is a folder in `conf/`, a package in `ptrun/` and a key of the root."""
+"""The Hydra groups. Each is a folder of `conf/` and a key of the root."""
 
 
 class Schedule(StrEnum):
-    """How the learning rate moves after warm-up."""
+    """How the learning rate changes after warm-up."""
 
     linear = "linear"
     linear_to_warmup = "linear_to_warmup"
@@ -23,18 +23,18 @@ class Schedule(StrEnum):
 
 
 class Optimizer(StrEnum):
-    """AdamW, whose decay is decoupled, or Adam, where it is an L2 term of the gradient."""
+    """AdamW has decoupled weight decay; Adam adds it to the gradient as an L2 term."""
 
     adamw = "adamw"
     adam = "adam"
 
 
 class Ties(StrEnum):
-    """Which of equally good evaluations is kept.
+    """Which of several equally good evaluations is selected.
 
-    `last_goes_on` is the last, and to be as good is progress for `patience` (P-tuning on LAMA).
-    `last_in_all` is the last that is as good or better in every metric of the task; progress is
-    then to be better in every one.
+    `last_goes_on` selects the last; a tie resets `patience` (P-tuning on LAMA).
+    `last_in_all` selects the last that is as good or better in every metric of the task. Only an
+    evaluation that is better in every metric resets `patience`.
     """
 
     first = "first"
@@ -45,41 +45,41 @@ class Ties(StrEnum):
 
 @dataclass
 class TrainConfig:
-    """One optimisation run. Steps count optimizer updates; a step sees `batch_size` examples."""
+    """The optimization of one run. A step is an optimizer update on `batch_size` examples."""
 
     epochs: int = 4
     max_steps: int | None = None
-    """Stop after this many steps; with it set, `epochs` does not count."""
+    """Stop after this many steps; if set, `epochs` is ignored."""
     batch_size: int = 32
     lr: float = 5e-3
-    """Method files take it from the backbone: `backbone.lr.prompt` or `backbone.lr.full`."""
+    """Methods take it from the backbone: `backbone.lr.prompt` or `backbone.lr.full`."""
     schedule: Schedule = Schedule.linear
     decay: float = 0.95
     """Factor per epoch of the exponential schedule."""
     warmup: float = 0.0
-    """Share of all steps in which the learning rate climbs from 0."""
+    """Fraction of all steps in which the learning rate rises from 0."""
     weight_decay: float = 0.0
     optimizer: Optimizer = Optimizer.adamw
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
-    """What Adam keeps of its two moving averages, of gradients and of their squares, a step."""
+    """Adam's decay rates of the averages of gradients and of squared gradients."""
     eps: float = 1e-8
-    """What Adam adds to the root of the second."""
+    """Adam's term in the denominator, for numerical stability."""
     backbone_lr: float | None = None
-    """Learning rate of a tuned backbone; null is `lr`, which is then the rate of all else."""
+    """Learning rate of a tuned backbone; null is `lr`. All other parameters use `lr`."""
     backbone_weight_decay: float | None = None
     """Weight decay of a tuned backbone; null is `weight_decay`."""
     drop_last: bool = False
-    """Leave out the last batch of an epoch where it is smaller than the others."""
+    """Leave out the last batch of an epoch if it is smaller than the others."""
     clip: float | None = 1.0
-    """Largest gradient norm of a member; null leaves gradients alone."""
+    """Maximum gradient norm of a member; null does not clip."""
     eval_every: int | None = None
-    """Steps between evaluations on dev; null evaluates at the end of each epoch."""
+    """Steps between evaluations on dev; null evaluates after each epoch."""
     eval_first: bool = False
     """Also evaluate before the first step."""
     ties: Ties = Ties.first
-    """Which of equally good evaluations is kept; but for `last_goes_on` a tie is no progress."""
+    """Which of several equally good evaluations is selected."""
     patience: int | None = None
-    """Stop after this many evaluations without a better one; null never stops early."""
+    """Stop after this many evaluations without progress; null never stops early."""
 
 
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
@@ -90,9 +90,9 @@ def train_config(node: Mapping[str, Any]) -> TrainConfig:
 
 @dataclass(frozen=True)
 class HardwareConfig:
-    """What a run asks for: device, precision, memory and processes.
+    """What a run requests: device, precision, memory and processes.
 
-    `model_parallel` and `ranks` are None where the engine is a single process.
+    `model_parallel` and `ranks` are None if the engine is a single process.
     """
 
     device: str
@@ -104,26 +104,26 @@ class HardwareConfig:
 
     @property
     def divides(self) -> bool:
-        """Whether several processes do the run together."""
+        """Whether several processes share the run."""
         return self.model_parallel is not None
 
 
 def hardware_config(node: Mapping[str, Any]) -> HardwareConfig:
     """Return the typed form of a plain node."""
-    known = [field.name for field in fields(HardwareConfig)]
-    return HardwareConfig(**{key: node[key] for key in known if key in node})
+    names = [field.name for field in fields(HardwareConfig)]
+    return HardwareConfig(**{name: node[name] for name in names if name in node})
 
 
 @dataclass
 class PretrainingConfig:
-    """The run that `start=pretrained` begins as, where it differs: `ptrun.run.pretraining`."""
+    """Changes for the prerequisite run of `start=pretrained`: `ptrun.run.pretraining`."""
 
     recipe: str | None = None
-    """The option of `method` whose `train` it learns by; null is the run's own method."""
+    """The option of `method` whose `train` is used; null is the run's own method."""
     seed: int = 1
-    """One prompt for all seeds, as in PPT."""
+    """All seeds start from one prompt, as in PPT."""
     start: str | None = None
-    """Null is the recipe's."""
+    """Null uses the start of the recipe."""
     task: dict[str, Any] = field(default_factory=dict)
     method: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
@@ -131,19 +131,19 @@ class PretrainingConfig:
 
 @dataclass
 class RunConfig:
-    """The root: five component groups, how results are claimed and kept, and the optimisation."""
+    """The root: the component groups, the optimization, and where and how results are kept."""
 
     name: str = "runs"
     seed: int = 1
     """Model seed: initial prompt and head, order of examples, dropout."""
     data_seed: int = 1
-    """Which examples a setting or a carved dev set takes; never touched by `seed`."""
+    """Decides which examples a setting or a dev split takes; independent of `seed`."""
     data_dir: str | None = None
-    """Folder of `<task>/<split>.jsonl[.gz]`; wins over the hub. `$PTRUN_DATA` is its default."""
+    """Folder of `<task>/<split>.jsonl[.gz]`; used before the hub. Default: `$PTRUN_DATA`."""
     outputs: str = "outputs"
     rerun: bool = False
     start: str | None = None
-    """Where a prompt begins: `ptrun.start.spec`; null is random, the method's own."""
+    """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING
     backbone: Any = MISSING
     task: Any = MISSING
@@ -154,7 +154,7 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
     expected: dict[str, Any] = field(default_factory=dict)
-    """A paper's own numbers for this run; data only."""
+    """The numbers of a paper for this run; ptrun only records them."""
 
 
 ConfigStore.instance().store(name="run_schema", node=RunConfig)

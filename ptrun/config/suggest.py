@@ -1,4 +1,4 @@
-"""Name the near miss: the `did you mean` of every message."""
+"""Suggest the closest word: the `did you mean` of messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,6 +11,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
-    """Return the message for a word outside a closed set."""
+    """Return the message for a word that is not one of the known words."""
     names = sorted(known)
     return f"{what}: unknown{did_you_mean(word, names) or '.'} Allowed: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""Does a value from YAML fit a constructor's annotation? Enough of typing for our signatures."""
+"""Check values from YAML against the annotations of constructors."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Return whether `value` (plain YAML data) is what `annotation` asks for.
+    """Return whether `value` (plain YAML data) matches `annotation`.
 
     An int passes as a float; a bool never passes as a number; an unknown annotation passes.
     """
@@ -35,7 +35,7 @@ def _fits_plain(value: Any, annotation: Any) -> bool:
 
 
 def spell(annotation: Any) -> str:
-    """Return an annotation as a user would read it: `int or null`, `one of 'a', 'b'`."""
+    """Return an annotation as text for messages: `int or null`, `one of 'a', 'b'`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return " or ".join(spell(part) for part in arguments)

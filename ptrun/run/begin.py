@@ -1,4 +1,4 @@
-"""Put the prompts of a run where `start=` says they begin."""
+"""Initialize the prompts of a run as `start=` says."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -19,34 +19,34 @@ from ptrun.start.words import Source, word_ids
 _LOG = logging.getLogger(__name__)
 
 Rows = Callable[[Method, str], Sequence[Features]]
-"""Gives the encoded train and dev examples of a method's part."""
+"""Returns the encoded train and dev examples of a method's part."""
 
 
 def begin(
     start: Start, methods: Mapping[str, Method], bound: Mapping[str, str], seed: int, rows: Rows
 ) -> None:
-    """Change the prompts of placed methods, by part, and heads that go on from the backbone's own.
+    """Initialize the prompts of placed methods, by part, and heads copied from the backbone.
 
     Raises:
-        UserError: another run's prompt does not fit, or there are no words.
+        UserError: the prompt of another run does not fit, or there are no words.
     """
     heads = [begin_head(method) for method in methods.values()]
     if start.tuned is not None:
-        new = "all else is" if any(heads) else "prompt and head are"
-        _LOG.info("start=run:%s: its backbone; %s new", start.value, new)
+        new = "the rest is new" if any(heads) else "prompt and head are new"
+        _LOG.info("start=run:%s: its backbone is used; %s", start.value, new)
     elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
     elif start.kind != "random":
         for part, method in methods.items():
             prompt = cast(InputVectors, method.prompt)
-            draw = torch.Generator().manual_seed(seed)
-            source = Source(start, method, partial(rows, method, part), draw)
+            generator = torch.Generator().manual_seed(seed)
+            source = Source(start, method, partial(rows, method, part), generator)
             prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
 
 
 def vectors(source: Source, length: int, width: int) -> Tensor:
-    """Return the vectors `[P, E]` a start is."""
+    """Return the initial vectors `[length, width]` of a start."""
     start, draw = source.start, source.draw
     if start.kind in WORDS:
         return _embedded(source.method, word_ids(source, length))

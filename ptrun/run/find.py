@@ -1,6 +1,6 @@
-"""Which run is meant: a folder, or an id or its unique beginning below `outputs`.
+"""Find a run by its folder, its id, or a unique prefix of its id below `outputs`.
 
-Of runs of one id the first is meant, not its reruns or what `rerun=true` set aside.
+If several runs have the same id, reruns and runs that `rerun=true` set aside do not count.
 """
 
 import json
@@ -13,23 +13,23 @@ from ptrun.errors import UserError
 from ptrun.run import result
 from ptrun.types import RunResult
 
-_SHOWN = 3
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder and what it claims."""
+    """A run folder and its result."""
 
     folder: Path
     result: RunResult
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Return a group of the manifest's facts; none where the run is older than they."""
-        found = self.result.manifest.get(name)
-        return dict(found) if isinstance(found, Mapping) else {}
+        """Return a group of the manifest; empty if an older version of ptrun did not write it."""
+        group = self.result.manifest.get(name)
+        return dict(group) if isinstance(group, Mapping) else {}
 
     def rows(self, name: str) -> list[dict[str, Any]] | None:
-        """Return the lines of one of its files; None where it is not there.
+        """Return the rows of a JSON lines file of the folder; None if there is no such file.
 
         Raises:
             UserError: a line is damaged.
@@ -40,69 +40,65 @@ class Run:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise UserError(f"{file}: damaged ({error.reason}); type rerun=true.") from error
+            raise UserError(f"{file}: damaged ({error.reason}). Type rerun=true.") from error
         return [_row(file, number, line) for number, line in enumerate(lines, 1)]
 
 
 def find(given: str, command: str, outputs: Path = Path("outputs")) -> Run:
-    """Return the run that is meant.
+    """Return the run of a folder or an id.
 
     Raises:
-        UserError: there is none, several are meant, it has not ended, or its result is damaged.
+        UserError: there is no run or more than one, it has not ended, or its result is damaged.
     """
     folder = _folder(given, command, outputs)
-    found = result.read(folder)
-    if found is None:
+    done = result.read(folder)
+    if done is None:
         raise UserError(_no_run(folder, command))
-    return Run(folder, found)
+    return Run(folder, done)
 
 
 def _folder(given: str, command: str, outputs: Path) -> Path:
-    there = Path(given).expanduser()
-    if there.name in (result.FINISHED, result.FAILED) and there.is_file():
-        return there.parent
-    if there.is_dir():
-        return there
-    known = [] if there.is_absolute() else _below(outputs)
-    exact = [folder for folder in known if folder.name == given]
-    begun = [folder for folder in known if _begins(folder, given, outputs)]
-    found = exact or begun
-    found = [folder for folder in found if folder in result.run_folders(outputs)] or found
-    if len(found) == 1:
-        return found[0]
-    if found:
-        told = ", ".join(map(str, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
-        raise UserError(f"{command} {given}: {len(found)} runs are meant; give one: {told}.")
-    raise UserError(
-        f"{command} {given}: no such folder, and no run below {outputs} begins so; give a run's "
-        "folder or the beginning of its id."
-    )
+    path = Path(given).expanduser()
+    if path.name in (result.FINISHED, result.FAILED) and path.is_file():
+        return path.parent
+    if path.is_dir():
+        return path
+    ended = [] if path.is_absolute() else result.ended_folders(outputs)
+    matches = [run for run in ended if run.name == given]
+    matches = matches or [run for run in ended if _has_prefix(run, given, outputs)]
+    if len(matches) > 1:
+        counted = result.run_folders(outputs)
+        matches = [run for run in matches if run in counted] or matches
+    if not matches:
+        raise UserError(
+            f"{command} {given}: no such folder, and no run below {outputs} has an id that starts "
+            "with this. Give a run folder or the start of a run id."
+        )
+    if len(matches) > 1:
+        shown = [*map(str, matches[:_MAX_LISTED]), *(["..."] if matches[_MAX_LISTED:] else [])]
+        raise UserError(
+            f"{command} {given}: {len(matches)} runs match. Give one of them: {', '.join(shown)}"
+        )
+    return matches[0]
 
 
-def _below(outputs: Path) -> list[Path]:
-    """Return all run folders that ended, those set aside among them."""
-    files = [file for name in (result.FINISHED, result.FAILED) for file in outputs.rglob(name)]
-    return sorted({file.parent for file in files})
-
-
-def _begins(folder: Path, given: str, outputs: Path) -> bool:
+def _has_prefix(folder: Path, given: str, outputs: Path) -> bool:
     return folder.name.startswith(given) or str(folder.relative_to(outputs)).startswith(given)
 
 
 def _no_run(folder: Path, command: str) -> str:
     if (folder / "metrics.jsonl").is_file():
-        return f"{command} {folder}: this run has not ended; type its command again to go on."
-    below = _below(folder)
-    if below:
-        return f"{command} {folder}: holds {len(below)} runs; give one, such as {below[0]}."
-    return f"{command} {folder}: not a run: no {result.FINISHED} or {result.FAILED} in it."
+        return f"{command} {folder}: this run has not ended. Type its command again to resume it."
+    if below := result.ended_folders(folder):
+        return f"{command} {folder}: holds {len(below)} runs. Give one of them, such as {below[0]}."
+    return f"{command} {folder}: not a run, it has no {result.FINISHED} or {result.FAILED}."
 
 
 def _row(file: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UserError(f"{file}:{number}: damaged ({error.msg}); type rerun=true.") from error
+        raise UserError(f"{file}:{number}: damaged ({error.msg}). Type rerun=true.") from error
     if not isinstance(row, dict):
-        raise UserError(f"{file}:{number}: damaged (no object); type rerun=true.")
+        raise UserError(f"{file}:{number}: damaged (not an object). Type rerun=true.")
     return row

@@ -1,7 +1,7 @@
-"""A finished run that can be asked: its task, its backbone, and what it learned, part by part.
+"""A finished run that predicts: its task, its backbone, and its learned tensors, part by part.
 
-What the task found in its data (labels, a pattern of the user's own) is in the header of
-`prompt.safetensors`, so that neither training files nor their order are needed to answer.
+The header of `prompt.safetensors` holds what the task read from its data: labels and the user's own
+pattern. So a prediction needs no training files.
 """
 
 import json
@@ -30,15 +30,15 @@ _FILES = ("train", "dev", "test", "pattern")  # of `task=csv`
 
 @dataclass(frozen=True)
 class Finished:
-    """A run to be asked; the backbone's weights are not read before `load`.
+    """A finished run; `load` reads the weights of its backbone.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         done: its result.
-        task: which makes questions of rows.
-        backbone, engine: what answers.
-        method: the method's configuration.
-        tensors: what was learned, as `prompt.safetensors` holds it.
+        task: makes examples of rows.
+        backbone, engine: run the model.
+        method: the configuration of the method.
+        tensors: what was learned, as in `prompt.safetensors`.
     """
 
     folder: Path
@@ -51,62 +51,61 @@ class Finished:
 
     @property
     def parts(self) -> list[str]:
-        """The names of what was learned apart: relations, or "" alone for the whole."""
+        """The names of the parts, such as relations; `[""]` if there is one part."""
         return sorted({name.rpartition("/")[0] for name in self.tensors}) or [""]
 
     def load(self) -> dict[str, Method]:
-        """Return the methods by part, as they were selected, on the device.
+        """Return the selected methods by part, on the device.
 
         Raises:
             UserError: the weights cannot be read, or a learned tensor is missing.
         """
-        methods = {part: self._made() for part in self.parts}
+        methods = {part: self._build_method() for part in self.parts}
         placed = list(methods.values())
         self.engine.load(tuned=placed[0].tunes_backbone)
         self.engine.place(placed)
         for part, method in methods.items():
-            start = f"{part}/" if part else ""
-            own = {n.removeprefix(start): t for n, t in self.tensors.items() if n.startswith(start)}
+            prefix = f"{part}/" if part else ""
+            tensors = self.tensors.items()
+            own = {n.removeprefix(prefix): t for n, t in tensors if n.startswith(prefix)}
             method.load_exported(own)
         return methods
 
-    def _made(self) -> Method:
-        """Return the method as the run made it, whatever of it is drawn and never learned."""
+    def _build_method(self) -> Method:
+        """Return the method with the run's seed, which decides random values that stay frozen."""
         torch.manual_seed(self.done.seed)
-        made: Method = build.build("method", self.method, self.backbone, self.task)
-        return made
+        method: Method = build.build("method", self.method, self.backbone, self.task)
+        return method
 
 
 def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
-    """Return the backbone of a run, from where it was then or from a folder it is in now.
+    """Return the backbone of a run, from its recorded folder or from `path`.
 
     Raises:
-        UserError: its folder is gone.
+        UserError: the folder does not exist.
     """
     node = {key: value for key, value in done.config["backbone"].items() if key != "weights"}
-    path = path or done.manifest["backbone"].get("path")
-    backbone: PretrainedBackbone = build.build(
-        "backbone", {**node, **({"path": path} if path else {})}
-    )
+    if path := path or done.manifest["backbone"].get("path"):
+        node["path"] = path
+    backbone: PretrainedBackbone = build.build("backbone", node)
     return backbone
 
 
 def learned(
     folder: Path, done: RunResult, backbone: PretrainedBackbone
 ) -> tuple[Tensors, dict[str, Any] | None]:
-    """Return what a run learned, and what its task found; None where the run is older than that.
+    """Return the learned tensors and `found_by` of the task; None if an older run lacks it.
 
     Raises:
-        UserError: the file is damaged, or was made with other weights, whatever their folder.
+        UserError: the file is damaged, or was made with other weights.
     """
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / FILE, bound)
-    found = json.loads(header.get("task", "null"))
-    return tensors, found or None
+    return tensors, json.loads(header.get("task", "null")) or None
 
 
 def found_by(task: Task) -> dict[str, Any]:
-    """Return what a task found in its files that answers need: plain data."""
+    """Return what a task read from its files and predictions need, as plain data."""
     if isinstance(task, Multi):
         return {"tasks": {name: found_by(own) for name, own in task.tasks.items()}}
     pattern: dict[str, Any] = {"pvps": dict(task.pvps)} if isinstance(task, Own) else {}
@@ -114,49 +113,48 @@ def found_by(task: Task) -> dict[str, Any]:
 
 
 def recalled(
-    node: Mapping[str, Any], found: Mapping[str, Any] | None, data_dir: str | None
+    node: Mapping[str, Any], saved: Mapping[str, Any] | None, data_dir: str | None
 ) -> Task:
-    """Return the task of a run, with what it found in its files; these need not be there.
+    """Return the task of a run without its files; `saved` is the result of `found_by`.
 
     Raises:
-        UserError: the run did not keep what it found, and the configuration does not tell it.
+        UserError: `saved` is None, and the configuration does not name the labels.
     """
-    if found is None and _finds(node):
+    if saved is None and _reads_labels(node):
         raise UserError(
-            "made before prompts kept the labels of their task; type its command again with "
-            "rerun=true."
+            "this run was made before prompt files held the labels of the task. Type its command "
+            "again with rerun=true."
         )
-    task: Task = build.build("task", _without_files(node, found or {}), data_dir, None)
-    _tell(task, found or {})
+    task: Task = build.build("task", _without_files(node, saved or {}), data_dir, None)
+    _restore(task, saved or {})
     return task
 
 
-def _finds(node: Mapping[str, Any]) -> bool:
-    """Return whether a task looks into its files for what its labels are."""
-    made = build.target("task", node)
-    if made is Multi:
-        return any(_finds(own) for own in node["tasks"].values())
-    return made is Own or (made is Tagging and node.get("entities") is None)
+def _reads_labels(node: Mapping[str, Any]) -> bool:
+    """Return whether a task reads its labels from its files."""
+    target = build.target("task", node)
+    if target is Multi:
+        return any(_reads_labels(own) for own in node["tasks"].values())
+    return target is Own or (target is Tagging and node.get("entities") is None)
 
 
-def _without_files(node: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "tasks" in found:
-        inner = {
-            name: _without_files(node["tasks"][name], own) for name, own in found["tasks"].items()
-        }
+def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "tasks" in saved:
+        tasks = node["tasks"]
+        inner = {name: _without_files(tasks[name], own) for name, own in saved["tasks"].items()}
         return {**node, "tasks": inner}
     if build.target("task", node) is Own:
-        return {**node, **dict.fromkeys(_FILES), "labels": found["labels"]}
+        return {**node, **dict.fromkeys(_FILES), "labels": saved["labels"]}
     return node
 
 
-def _tell(task: Task, found: Mapping[str, Any]) -> None:
-    """Give a task what it found once."""
+def _restore(task: Task, saved: Mapping[str, Any]) -> None:
+    """Give a task what it read from its files when it was trained."""
     if isinstance(task, Multi):
-        for name, own in found.get("tasks", {}).items():
-            _tell(task.tasks[name], own)
+        for name, own in saved.get("tasks", {}).items():
+            _restore(task.tasks[name], own)
         return
-    if found.get("labels"):
-        task.labels = found["labels"]
+    if saved.get("labels"):
+        task.labels = saved["labels"]
     if isinstance(task, Own):
-        task.pvps = found["pvps"]
+        task.pvps = saved["pvps"]

@@ -1,4 +1,4 @@
-"""One run from the command line, in as many processes as its hardware asks for.
+"""One run from the command line, in as many processes as its hardware requests.
 
 A process that torchrun, deepspeed or srun started is one rank of the run. Otherwise this process
 starts the ranks on this machine, if the hardware has several, and waits for them.
@@ -16,7 +16,7 @@ from ptrun.hardware.start_ranks import COMMAND, start
 from ptrun.run import result
 from ptrun.run.plan import Plan, plan
 from ptrun.run.prerequisite import with_prerequisite
-from ptrun.run.recipe import known, run
+from ptrun.run.recipe import checked_result, run
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -42,22 +42,18 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
 
 def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
     """Do a run by ranks on this machine, unless it is finished."""
-    ranks = local_ranks(planned.hardware, _gpus())
+    import torch
+
+    ranks = local_ranks(planned.hardware, torch.cuda.device_count())
     done = None if planned.rerun else result.read(planned.folder)
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
-        return known(done, planned.folder)
-    if planned.pretraining is not None:  # with ranks of its own: these would wait for it
+        return checked_result(done, planned.folder)
+    if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
         method = planned.method.build(planned.backbone, planned.task)
         with_prerequisite(planned, method, lambda first: _start_ranks(first, command))
     start(planned.request, ranks, command)
     done = result.read(planned.folder)
     if done is None:
         raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")
-    return known(done, planned.folder)
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
+    return checked_result(done, planned.folder)

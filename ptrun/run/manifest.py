@@ -1,4 +1,4 @@
-"""What a result was made with: versions, code, machine, data."""
+"""What a result was made with: versions, code, machine, weights, data."""
 
 import hashlib
 import platform
@@ -14,7 +14,7 @@ from ptrun import __version__
 from ptrun.types import Example, Split
 
 _PACKAGES = ("torch", "transformers", "datasets", "hydra-core", "omegaconf", "safetensors")
-_LISTED = 256
+_MAX_LISTED = 256  # ids
 
 
 def software() -> dict[str, Any]:
@@ -27,38 +27,48 @@ def software() -> dict[str, Any]:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return device, its name and the peak memory of this process (or of the device) in MiB."""
+    """Return the device, its name, and the peak memory of it or of this process in MiB."""
     import torch
 
     if device == "cuda":
         peak = torch.cuda.max_memory_allocated() / 2**20
         return {"device": device, "name": torch.cuda.get_device_name(), "peak_memory_mib": peak}
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes there, KiB on Linux
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    name = platform.processor() or platform.machine()
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, KiB on Linux
     return {
         "device": device,
-        "name": name,
+        "name": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
-        "peak_memory_mib": peak,
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+    }
+
+
+def weights(backbone: Any, path: str | None, *, frozen: bool) -> dict[str, Any]:
+    """Return what identifies a backbone; `path` is its local folder, if one was given."""
+    return {
+        "name": backbone.name,
+        "weights": backbone.weights,
+        "commit": backbone.commit,
+        "path": path and str(Path(path).resolve()),
+        "parameters": backbone.size(),
+        "frozen_verified": True if frozen else None,
     }
 
 
 def samples(split: Split) -> dict[str, Any]:
-    """Return which examples each part holds: count, a hash of their ids, short lists whole."""
-    parts = {"train": split.train, "dev": split.dev, "test": split.test}
-    return {"origin": dict(split.origin), **{part: _ids(own) for part, own in parts.items()}}
+    """Return which examples each part holds: their number, a hash of their ids, and short lists."""
+    parts = {name: _ids(getattr(split, name)) for name in ("train", "dev", "test")}
+    return {"origin": dict(split.origin), **parts}
 
 
 def _ids(examples: Sequence[Example]) -> dict[str, Any]:
     ids = [example.id for example in examples]
     digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
-    listed = {"ids": ids} if len(ids) <= _LISTED else {}
+    listed = {"ids": ids} if len(ids) <= _MAX_LISTED else {}
     return {"count": len(ids), "ids_hash": digest, **listed}
 
 
 def _git(*arguments: str) -> str | None:
-    """Return git's answer about ptrun's own checkout, None where there is none."""
+    """Return the output of git in ptrun's own checkout; None if there is none."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

@@ -1,9 +1,10 @@
-"""The parts of a run that are learned apart: one, or one a relation on fact probing."""
+"""The parts of a run that are learned separately: one, or one for each relation of LAMA."""
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ptrun.errors import UserError
 from ptrun.method.base import Method
@@ -14,9 +15,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Part:
-    """Examples that one member learns from and answers.
+    """The examples of one member.
 
-    `left_out` counts those of the reported split that the backbone has no one word for.
+    `left_out` is the number of test examples whose answer is not one token of the backbone.
     """
 
     name: str
@@ -25,44 +26,45 @@ class Part:
 
     @property
     def prefix(self) -> str:
-        """What its tensors' names begin with."""
+        """The prefix of the part's tensor names."""
         return f"{self.name}/" if self.name else ""
 
 
 def divide(method: Method, split: Split) -> list[Part]:
-    """Return the parts of a split; a method says by `per_relation` that it learns each on its own.
+    """Return the parts of a split: one for each relation if the method has `per_relation`.
 
-    A relation that has nothing to learn from, select on or report is left out whole, and told.
+    A relation without train, dev or test examples is left out with a warning.
 
     Raises:
-        UserError: nothing is left.
+        UserError: no part is left.
     """
     kept = usable(method, split)
     left_out = len(split.test) - len(kept.test)
     if not getattr(method, "per_relation", False):
         return [Part("", kept, left_out)]
-    names = list(dict.fromkeys(str(e.group) for e in kept.test))
     counts = Counter(str(e.group) for e in split.test)
-    owns = ((name, _of(kept, name)) for name in names)
-    parts = [Part(name, own, counts[name] - len(own.test)) for name, own in owns]
-    whole = [part for part in parts if part.split.train and part.split.dev]
-    for name in sorted({part.name for part in parts} - {part.name for part in whole}):
+    parts = []
+    for name in dict.fromkeys(str(e.group) for e in kept.test):
+        own = _filtered(kept, partial(_is_of, name))
+        parts.append(Part(name, own, counts[name] - len(own.test)))
+    complete = [part for part in parts if part.split.train and part.split.dev]
+    for name in sorted({part.name for part in parts} - {part.name for part in complete}):
         _LOG.warning("relation %s has no train or dev examples and is left out", name)
-    if not whole:
-        raise UserError("no relation has train, dev and test examples; use another setting.")
-    return whole
+    if not complete:
+        raise UserError("No relation has train, dev and test examples. Use another setting.")
+    return complete
 
 
 def usable(method: Method, split: Split) -> Split:
-    """Return the examples a read-out can answer, and learns from.
+    """Return the examples that a read-out can predict and learn from.
 
-    Those whose answer it cannot give (a fact's object of several tokens) are left out, as LAMA
-    does, and counted aloud.
+    As in LAMA, an example is left out if its answer has several tokens. A warning gives the count.
 
     Raises:
-        UserError: nothing is left.
+        UserError: no example is left.
     """
-    kept = _teaching(method, _answerable(method, split))
+    can_answer = getattr(method.readout, "can_answer", None)
+    kept = _teaching(method, _filtered(split, can_answer) if can_answer else split)
     left_out = len(split.test) - len(kept.test)
     if left_out:
         _LOG.warning(
@@ -76,35 +78,28 @@ def usable(method: Method, split: Split) -> Split:
             "allowed."
         )
     if split.train and not kept.train:
-        raise UserError(f"none of the {len(split.train)} training examples can teach this method.")
+        raise UserError(
+            f"This method cannot learn from any of the {len(split.train)} training examples."
+        )
     return kept
 
 
-def _answerable(method: Method, split: Split) -> Split:
-    can = getattr(method.readout, "can_answer", None)
-    if can is None:
-        return split
-
-    def kept(examples: Sequence[Example]) -> list[Example]:
-        return [e for e in examples if can(e)]
-
-    return replace(split, train=kept(split.train), dev=kept(split.dev), test=kept(split.test))
-
-
 def _teaching(method: Method, split: Split) -> Split:
-    """Return the split with what the read-out learns from: all of train, a part, or more."""
+    """Return the split with the training examples of the read-out: all, some, or more."""
     chosen = getattr(method.readout, "teaching", None)
     if chosen is None:
         return split
     kept = chosen(split.train, method.room())
     left_out = len(split.train) - len(kept)
     if left_out > 0:
-        _LOG.info("%d of %d training examples cannot teach", left_out, len(split.train))
+        _LOG.info("%d of %d training examples are left out", left_out, len(split.train))
     return replace(split, train=kept)
 
 
-def _of(split: Split, name: str) -> Split:
-    def own(examples: Sequence[Example]) -> list[Example]:
-        return [e for e in examples if str(e.group) == name]
+def _is_of(relation: str, example: Example) -> bool:
+    return str(example.group) == relation
 
-    return replace(split, train=own(split.train), dev=own(split.dev), test=own(split.test))
+
+def _filtered(split: Split, keep: Callable[[Example], bool]) -> Split:
+    train, dev, test = ([*filter(keep, own)] for own in (split.train, split.dev, split.test))
+    return replace(split, train=train, dev=dev, test=test)

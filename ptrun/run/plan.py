@@ -1,6 +1,6 @@
-"""A run before it runs: its configuration is checked, every part is built or named.
+"""The plan of a run: its configuration is checked, and every part is built or named.
 
-`plan` is the last place that reads the composed dictionary. What a later stage needs is in `Plan`.
+`plan` is the last function that reads the composed dictionary. Later stages read the `Plan`.
 """
 
 import logging
@@ -38,24 +38,25 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that was checked and named, before weights or examples are read.
+    """A checked run with its id, before weights or examples are read.
 
     Args:
-        names: the option of each group; `task` and `backbone` name local files.
-        seed, data_seed, rerun, train, content: as configured; `content` is what the id covers.
-        outputs, folder: the folder of all runs, and of this one.
+        names: the option of each group; for local files, `task` and `backbone` have their name.
+        seed, data_seed, rerun, train: as configured.
+        content, run_id: the configuration that can change a number, and the id made from it.
+        outputs, folder: the folder of all runs, and the folder of this run.
         task, protocol, setting, backbone, engine: built.
         backbone_path: the backbone's local folder, if one was given.
-        method, tracking, engine_component: built later, where they are needed.
-        hardware: devices and processes that are requested.
-        variant: the folder of the setting's own files, if it has some.
-        source: where the task's rows come from; None for a table of the user's.
-        start, start_typed: where the prompt begins, and how that was typed.
+        method, tracking, engine_component: checked nodes that are built later.
+        hardware: the requested devices and processes.
+        variant: the folder of the setting's own files, if there are any.
+        source: where the task's rows come from; None for the user's own table.
+        start, start_typed: the start of the prompt, and the value of `start=`.
         pretraining: the plan of the prerequisite run, if there is one.
-        labelling: the labeller of a corpus, if there is one.
-        of_corpus: whether examples are made of a corpus without labels.
-        own_code: the classes of the user's own that it uses.
-        request: the configuration as it was composed, to be written beside the result.
+        labelling: the lines of a corpus that another run labels, if there are any.
+        of_corpus: whether examples are made from a corpus without labels.
+        own_code: the user's own classes in the configuration.
+        request: the composed configuration, written beside the result.
     """
 
     names: Mapping[str, str]
@@ -88,17 +89,16 @@ class Plan:
     request: Composed
 
     def build_method(self) -> Method:
-        """Return the method; the seed alone decides its random values."""
+        """Return the method; only the seed decides its random values."""
         torch.manual_seed(self.seed)
         method: Method = self.method.build(self.backbone, self.task)
         return method
 
 
 def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
-    """Check a configuration and name its run; read no weights and no examples.
+    """Check a configuration and return its plan. Weights and examples are not read.
 
-    `engine` makes an engine of the backbone in place of the configured one: `ptrun plan` names
-    runs of machines whose devices are not here.
+    `engine` replaces the configured engine: `ptrun plan` plans runs for other machines.
 
     Raises:
         UserError: a key, a value, a combination or a file is wrong.
@@ -123,10 +123,10 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
     made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
-    hardware = _telling(config["hardware"], made_engine)
-    telling = {**config, "hardware": hardware, "start": str(start)}
-    telling["method"] = method.fingerprint_config(config["method"])
-    content = identity.affecting(telling, task.digest(), backbone.weights)
+    hardware = _affecting(config["hardware"], made_engine)
+    own = {"hardware": hardware, "start": str(start)}
+    own["method"] = method.fingerprint_config(config["method"])
+    content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     return Plan(
         names=names,
@@ -160,24 +160,24 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     )
 
 
-def _telling(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
-    """Return what of the hardware can change a number: `auto` as it turned out, and no counts.
+def _affecting(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    """Return the hardware settings that can change a number, with `auto` resolved.
 
-    Neither members nor shares of rows touch each other.
+    The number of members or ranks is not one of them: members and rows are independent.
     """
-    telling = {**node, "precision": engine.precision, "device": engine.device}
+    content = {**node, "precision": engine.precision, "device": engine.device}
     for key in ("population", "ranks"):
-        telling.pop(key, None)
-    if not telling.get("fp16_scaling"):  # runs made before there was one keep their names
-        telling.pop("fp16_scaling", None)
-    return telling
+        content.pop(key, None)
+    if not content.get("fp16_scaling"):  # keeps the ids of runs from before this option
+        content.pop("fp16_scaling", None)
+    return content
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
     """Return the plan of a prerequisite run.
 
     Raises:
-        UserError: as `plan`; keys are named as they are typed in the run that asks for it.
+        UserError: as `plan`. The message names keys as the user types them.
     """
     try:
         return plan(composed, engine)
@@ -186,7 +186,7 @@ def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
 
 
 def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
-    """Return the folder of a setting's own files, if it needs them or they are there."""
+    """Return the folder of a setting's own files, if it requires them or they exist."""
     if setting.variant is None or setting.required:
         return setting.variant
     source = _source(config, setting.variant)  # the user's own files have no variants
@@ -194,16 +194,18 @@ def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
 
 
 def _source(config: Mapping[str, Any], variant: str | None) -> Source | None:
-    """Return where a task's rows come from; None for a table of the user's own."""
+    """Return where a task's rows come from; None for the user's own table."""
     name, origin = config["task"].get("name"), config["task"].get("source")
     return None if origin is None else Source(str(name), origin, config["data_dir"], variant)
 
 
 def split_of(planned: Plan) -> tuple[Split, Overlaps]:
-    """Return the examples of a run, and what their parts share.
+    """Return the examples of a run, and the texts that train, dev and test share.
 
-    They are what the protocol hands out, as the setting cuts it; the user's own pattern fits them.
-    Lines that another run labels are labelled first.
+    The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
+
+    Raises:
+        UserError: dev and test are the same, or the user's own pattern does not fit the examples.
     """
     task, data_seed = planned.task, planned.data_seed
     if planned.labelling:
@@ -215,38 +217,38 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
     split = planned.setting.choose(split, data_seed)
     if task.pvps_from:
         check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
-    found = overlaps(split)
-    _compare(planned, found)
+    shared = overlaps(split)
+    _compare(planned, shared)
     _compare_start(planned)
-    return split, found
+    return split, shared
 
 
-def _compare(planned: Plan, found: Overlaps) -> None:
-    """Tell what the parts share; refuse to report on what selects, unless the protocol does.
+def _compare(planned: Plan, shared: Overlaps) -> None:
+    """Warn about shared texts.
 
     Raises:
-        UserError: dev and test are the same texts.
+        UserError: dev and test are the same texts, and the protocol requires them to differ.
     """
-    if "dev/test" in found.identical and planned.protocol.disjoint:
+    if "dev/test" in shared.identical and planned.protocol.disjoint:
         raise UserError(
-            f"task={planned.task.name}: dev and test hold the same texts, so nothing would be "
-            "reported honestly;\ngive another task.dev or test, or type protocol=paper."
+            f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
+            "be biased.\nGive another task.dev or task.test, or type protocol=paper."
         )
-    for pair, count in found.shared.items():
+    for pair, count in shared.shared.items():
         _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
 
 
 def _compare_start(planned: Plan) -> None:
-    """Tell where the run that a prompt begins as was split in another way, if that matters."""
-    folder = planned.start.folder
-    before = result.read(folder) if folder and planned.protocol.disjoint else None
-    own, first = planned.content, planned.pretraining
-    if first and first.of_corpus:  # it has no examples of this task
+    """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
+    folder, first = planned.start.folder, planned.pretraining
+    of_corpus = first is not None and first.of_corpus  # has no examples of this task
+    if folder is None or of_corpus or not planned.protocol.disjoint:
         return
-    for key in ("protocol", "data_seed") if before else ():
-        if before and before.config.get(key) != own[key]:
+    before = result.read(folder)
+    for key in ("protocol", "data_seed"):
+        if before and before.config.get(key) != planned.content[key]:
             _LOG.warning(
-                "start=run:%s has another %s: it may have learned from, or selected on, what this "
-                "run selects on or reports",
+                "start=run:%s has another %s: it may have trained or selected on examples that are "
+                "dev or test here",
                 *(before.run_id, key),
             )

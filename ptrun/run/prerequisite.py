@@ -19,10 +19,10 @@ Run = Callable[[Plan], RunResult]
 
 
 def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
-    """Return the plan once its prerequisite run is finished; `run` does it if it is not.
+    """Return the plan once its prerequisite run is finished; call `run` if it is not.
 
     Raises:
-        UserError: the prerequisite's prompt has another form, or the prerequisite is refused.
+        UserError: the prompt of the prerequisite has another form, or that run is refused.
         RunFailed: the prerequisite failed.
     """
     first, start = planned.pretraining, planned.start
@@ -30,23 +30,21 @@ def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
         return planned
     other: Method = first.method.build(first.backbone, first.task)
     if not prompt_of(method):
-        raise UserError("start=pretrained: this method learns no prompt; type start=random.")
+        raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
     check_fits(method, prompt_of(other), start.folder)
     if not (start.folder / result.FINISHED).is_file():
-        _make(first, run, main=planned.engine.world.main)
-    found = fingerprint(start.folder, bound_to(planned.backbone))
+        _do(first, run, main=planned.engine.world.main)
+    digest = fingerprint(start.folder, bound_to(planned.backbone))
     _LOG.info("the prompt starts from %s", start.folder)
-    return replace(planned, start=replace(start, digest=found))
+    return replace(planned, start=replace(start, digest=digest))
 
 
-def _make(first: Plan, run: Run, *, main: bool) -> None:
-    """Do the prerequisite run, one process at a time.
-
-    Several ranks do it together; the first (`main`) holds the lock for all.
+def _do(first: Plan, run: Run, *, main: bool) -> None:
+    """Do the prerequisite run under a lock; of several ranks the first (`main`) holds it.
 
     Raises:
-        UserError: it is refused. The message names keys as the user types them.
-        RunFailed: it failed, now or before.
+        UserError: the run is refused. The message names keys as the user types them.
+        RunFailed: the run failed, now or before.
     """
     with alone(first.folder) if main else nullcontext():
         if result.read(first.folder) is None:

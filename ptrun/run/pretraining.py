@@ -1,9 +1,9 @@
-"""`start=pretrained`: the prompt of a run that learns on another task first, found or made.
+"""`start=pretrained`: find or make the prerequisite run, whose prompt a run starts from.
 
-That run is composed as if it were typed: `ptrun method=RECIPE task=TASK`, with the method, backbone
-and hardware of the run that begins as it, and what `pretraining.*` changes. So it is an ordinary
-run, whose id tells all that shapes its prompt; runs that differ in what they tune, in seed or
-learning rate, share it. PPT's mapping from tasks to pre-training tasks: Gu et al. 2022 §3.
+The prerequisite is composed as `ptrun method=RECIPE task=TASK`, with the method, backbone and
+hardware of the run that starts from it and the changes in `pretraining.*`. It is an ordinary run.
+Its id covers everything that shapes its prompt, so runs with another task, seed or learning rate
+share it. PPT's choice of pre-training task: Gu et al. 2022 §3.
 """
 
 import logging
@@ -28,23 +28,23 @@ from ptrun.task.base import Task
 _LOG = logging.getLogger(__name__)
 _SHARED = ("backbone", "hardware", "protocol", "tracking")
 _NAME = "pretraining"
-_OWN = re.compile(r"(?<![\w.])((?:method|task|train)\.\w)")
+_OWN_KEY = re.compile(r"(?<![\w.])((?:method|task|train)\.\w)")
 
 
 def task_for(task: Task, method: Mapping[str, Any], given: str) -> str:
-    """Return what a prompt for a task is pre-trained on: the task given, or PPT's for its kind.
+    """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task.
 
     Raises:
         UserError: there is no such task, or PPT has none for the kind.
     """
-    known = options("task")
-    if given and given not in known:
-        raise UserError(unknown(f"start=pretrained:{given}", given, known))
+    tasks = options("task")
+    if given and given not in tasks:
+        raise UserError(unknown(f"start=pretrained:{given}", given, tasks))
     name = given or _of_ppt(task, method)
-    if name not in known:
+    if name not in tasks:
         raise UserError(
-            f"task={task.name}: PPT pre-trains for it on {name}, which is not there; "
-            "type method=ppt_unified or start=pretrained:TASK."
+            f"task={task.name}: PPT pre-trains for it on {name}, which ptrun does not have. "
+            "Type method=ppt_unified or start=pretrained:TASK."
         )
     return name
 
@@ -57,64 +57,64 @@ def _of_ppt(task: Task, method: Mapping[str, Any]) -> str:
     if task.kind == "choice":
         return "ppt_nss"
     raise UserError(
-        f"start=pretrained: PPT has nothing for {task.kind}, the kind of task={task.name}; name a "
-        "task to learn on first, as in start=pretrained:ppt_nsp."
+        f"start=pretrained: PPT has no pre-training task for {task.kind}, the kind of "
+        f"task={task.name}. Name one, as in start=pretrained:ppt_nsp."
     )
 
 
 def composed_for(own: Composed, task: str) -> Composed:
-    """Return the run whose prompt a run begins as.
+    """Return the configuration of the prerequisite run.
 
     Raises:
-        UserError: what `pretraining` says is unknown or misfits, or the run would begin as itself.
+        UserError: a key of `pretraining` is unknown or does not fit, or the run would start from
+            itself.
     """
-    config, asked = own.config, own.config["pretraining"]
+    config, changes = own.config, own.config["pretraining"]
     if of_corpus(config):
         raise UserError(
-            f"task={config['task']['name']} is what prompts are pre-trained on; type "
+            f"task={config['task']['name']} is itself a pre-training task. Type "
             "method=ppt_pretraining, or start=identical."
         )
     try:
         base = compose_run(
-            [f"method={asked['recipe'] or own.names['method']}", f"task={task}"],
+            [f"method={changes['recipe'] or own.names['method']}", f"task={task}"],
             given={group: config[group] for group in _SHARED},
-            changed=_changes(config),
+            changed=_changed(config),
         )
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"pretraining: {explain(error, [])}") from error
     if str(base.config["start"]).startswith("pretrained"):
-        raise UserError("a pre-training cannot begin pre-trained; type pretraining.start=random.")
+        raise UserError(
+            "A pre-training cannot use start=pretrained. Type pretraining.start=random."
+        )
     if of_corpus(base.config):  # the corpus alone decides its split
         base.config["data_seed"] = 1
         _name_pattern(base.config)
     return Composed(base.config, {**base.names, **{group: own.names[group] for group in _SHARED}})
 
 
-def typed_keys(told: object) -> str:
-    """Return what is told of a pre-training, its keys as they are typed in the run."""
-    return _OWN.sub(r"pretraining.\1", str(told))
+def typed_keys(message: object) -> str:
+    """Return a message about a prerequisite run with the keys that the user types."""
+    return _OWN_KEY.sub(r"pretraining.\1", str(message))
 
 
-def _changes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the pre-training has in common with the run, and what it is told of its own."""
-    asked = config["pretraining"]
-    method = config["method"]
-    kept = {key: config[key] for key in ("outputs", "data_dir", "data_seed")}
-    told = {"start": asked["start"]} if asked["start"] else {}
-    unnamed = {"pattern": None} if "pattern" in method else {}  # it is another task's
+def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the prerequisite shares with the run, changed by `pretraining`."""
+    changes, method = config["pretraining"], config["method"]
+    no_pattern = {"pattern": None} if "pattern" in method else {}  # it is for the other task
     return {
-        **kept,
-        **told,
+        **{key: config[key] for key in ("outputs", "data_dir", "data_seed")},
+        **({"start": changes["start"]} if changes["start"] else {}),
         "name": _NAME,
-        "seed": asked["seed"],
-        "method": {**method, **unnamed, **asked["method"]},
-        "task": asked["task"],
-        "train": asked["train"],
+        "seed": changes["seed"],
+        "method": {**method, **no_pattern, **changes["method"]},
+        "task": changes["task"],
+        "train": changes["train"],
     }
 
 
 def _name_pattern(config: Mapping[str, Any]) -> None:
-    """Read a corpus by the pattern of its name, where there is one: the pocket world's words."""
+    """Use the pattern that is named like the corpus, if there is one (the pocket corpus)."""
     task, method = config["task"], config["method"]
     corpus = task["source"]["corpus"]
     if method.get("readout") == "verbalizer" and corpus in task["pvps"]:
@@ -122,12 +122,12 @@ def _name_pattern(config: Mapping[str, Any]) -> None:
 
 
 def of_corpus(config: Mapping[str, Any]) -> bool:
-    """Return whether a run's examples are made of a corpus without labels."""
+    """Return whether a run's examples are made from a corpus without labels."""
     return "corpus" in (config["task"].get("source") or {})
 
 
 def finished_folder(folder: Path, outputs: Path) -> Path:
-    """Return where a run was finished, under any name; else the folder it will have."""
+    """Return the folder where a run finished, under any name; else the folder it will have."""
     if result.read(folder) is not None:
         return folder
     others = [f for depth in ("*", "*/*") for f in sorted(outputs.glob(f"{depth}/{folder.name}"))]
@@ -136,7 +136,7 @@ def finished_folder(folder: Path, outputs: Path) -> Path:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time do a run. The lock is released when its process ends."""
+    """Lock a run folder for this process. The lock is released when the process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:

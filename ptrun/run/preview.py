@@ -1,7 +1,7 @@
-"""What a run would read, rendered for `ptrun check`: counts, lengths, labels, examples."""
+"""The output of `ptrun check`: counts, lengths, labels and examples of a run."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from statistics import median
@@ -25,23 +25,23 @@ _SHOWN, _CLASSES = 3, 12
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a split, as examples and as tokens."""
+    """Train, dev or test, as examples and as tokens."""
 
     name: str
     origin: str
     examples: Sequence[Example]
     features: Sequence[Features]
     whole: Sequence[Features]
-    """The same without a limit on length."""
+    """The features without a limit on length."""
 
     def cut(self) -> int:
-        """Return how many rows lose tokens."""
+        """Return how many examples are truncated."""
         pairs = zip(self.features, self.whole, strict=True)
         return sum(own.tokens < all_.tokens for own, all_ in pairs)
 
 
 def preview(planned: Plan) -> Group:
-    """Return what `ptrun check` prints.
+    """Return the output of `ptrun check`.
 
     Raises:
         UserError: as a run would.
@@ -82,28 +82,23 @@ def _labels(examples: Sequence[Example]) -> str:
     targets = [e.target if isinstance(e.target, list) else [e.target] for e in examples]
     counts = Counter(str(t) for own in targets for t in own if isinstance(t, str | int))
     counts.update(["no answer"] * targets.count([]))
-    told = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
-    return escape(", ".join(told)) + (" …" if len(counts) > _CLASSES else "")
+    shown = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
+    return escape(", ".join(shown)) + (" …" if len(counts) > _CLASSES else "")
 
 
 def _rendered(method: Method, part: Part) -> list[str]:
-    """Return a few examples as the model reads them: tokens, and where the answer is read."""
-    tokenizer = method.backbone.tokenizer()
-    return [
-        _line(tokenizer, features, example)
-        for example, features in zip(part.examples[:_SHOWN], part.features, strict=False)
-    ]
-
-
-def _line(tokenizer: Any, features: Features, example: Example) -> str:
-    head = f"\n{escape(example.id)} → {escape(str(example.target))}"
-    return "\n".join([head, *(_marked(tokenizer, row) for row in features.rows)])
+    """Return a few examples as the model reads them; read positions are reversed."""
+    tokenizer, lines = method.backbone.tokenizer(), []
+    for example, features in zip(part.examples[:_SHOWN], part.features, strict=False):
+        lines.append(f"\n{escape(example.id)} → {escape(str(example.target))}")
+        lines += [_marked(tokenizer, row) for row in features.rows]
+    return lines
 
 
 def _marked(tokenizer: Any, row: Row) -> str:
-    """Return a row's tokens, those that are read reversed, learned vectors as such.
+    """Return the tokens of a row: read positions are reversed, and `<soft>` is a learned vector.
 
-    A decoder's tokens follow behind an arrow. Where every token of a text is read none is marked.
+    The tokens of a decoder follow an arrow. If every token is read, none is reversed.
     """
     tokens = [escape(t) for t in tokenizer.convert_ids_to_tokens(row.ids)]
     for place in row.softs:
@@ -119,21 +114,20 @@ def _reversed(tokens: list[str], reads: Sequence[int]) -> str:
 
 
 def _patterns(method: Method, part: Part) -> list[str]:
-    """Return the first example under each of the task's patterns: tokens, and where slots are."""
-    task = method.task
-    pvps = read_pvps(task.pvps, task.labels) if task.pvps and part.examples else {}
-    tokenizer, left_to_right = method.backbone.tokenizer(), method.backbone.family == "causal"
-    encoder = Encoder(tokenizer, left_to_right=left_to_right) if pvps else None
-    return [
-        _pattern(tokenizer, encoder, pvp, part.examples[0], method.room()) for pvp in pvps.values()
-    ]
+    """Return the first example under each pattern of the task."""
+    task, backbone = method.task, method.backbone
+    if not task.pvps or not part.examples:
+        return []
+    encoder = Encoder(backbone.tokenizer(), left_to_right=backbone.family == "causal")
+    pvps, fields = read_pvps(task.pvps, task.labels), part.examples[0].fields
+    return [_pattern(method, encoder, pvp, fields) for pvp in pvps.values()]
 
 
-def _pattern(tokenizer: Any, encoder: Any, pvp: PVP, example: Example, room: int) -> str:
+def _pattern(method: Method, encoder: Encoder, pvp: PVP, fields: Mapping[str, Any]) -> str:
     try:
-        row = encoder.encode(pvp.render(example.fields), room)
+        row = encoder.encode(pvp.render(fields), method.room())
     except UserError as error:
         return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
     cut = f", {row.cut} tokens cut" if row.cut else ""
-    shown = _marked(tokenizer, Row(row.ids, None, row.masks, row.softs))
-    return f"\npvp {escape(pvp.name)}{cut}\n{shown}"
+    marked = _marked(method.backbone.tokenizer(), Row(row.ids, None, row.masks, row.softs))
+    return f"\npvp {escape(pvp.name)}{cut}\n{marked}"

@@ -10,17 +10,17 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.messages import log_to_stderr
 
-_QUIET = 3.0  # seconds; a rank that failed since another died is ended before it speaks
+_QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one before it prints
 
 
 def main() -> None:
-    """Do this rank's share of the run that FILE describes; leave word of what ends it."""
+    """Do this rank's share of the run that FILE describes, and record the error that ends it."""
     parent_watch.exit_with_parent(os.environ)
     log_to_stderr()
     file = Path(sys.argv[1])
     try:
         _run(file)
-    except (UserError, RunFailed) as error:  # told by the launcher, once for all ranks
+    except (UserError, RunFailed) as error:  # the launcher prints it once
         _leave(file.parent, error)
     except Exception as error:
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
@@ -37,7 +37,7 @@ def _run(file: Path) -> None:
 
 
 def _leave(folder: Path, error: Exception) -> None:
-    """Exit at once: libraries that tidy up first would wait for ranks that are gone."""
+    """Exit at once: the cleanup of libraries would wait for ranks that have ended."""
     rank_files.write_error(folder, int(os.environ["RANK"]), error)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -22,24 +22,25 @@ from ptrun.run.saved_prompt import fingerprint_of
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.token_cache import encoded
+from ptrun.task.overlap import Overlaps
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member
 from ptrun.training.selection_bias import selection_bias
-from ptrun.types import Prediction, RunResult, Split
+from ptrun.types import Example, Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One part of a run and who learned it."""
+    """One part of a run and the member that learns it."""
 
     part: Part
     member: Member
 
     @property
     def method(self) -> Method:
-        """The method that was trained."""
+        """The method in training."""
         return self.member.method
 
 
@@ -50,58 +51,55 @@ def run(planned: Plan) -> RunResult:
         UserError: the user can fix it; nothing is left behind.
         RunFailed: training failed; `failure.json` has the reason.
     """
-    world = planned.engine.connect()
+    engine, world = planned.engine, planned.engine.connect()
     done = world.broadcast(None if planned.rerun else result.read(planned.folder))
     if done is not None:
         _LOG.info("already finished; rerun=true repeats it")
-        return known(done, planned.folder)
-    with world.main_first():  # the others find the lines that it labels
-        split, shared = split_of(planned)
+        return checked_result(done, planned.folder)
+
+    with world.main_first():  # the first rank labels lines that the others read
+        split, overlaps = split_of(planned)
     parts = divide(planned.build_method(), split)
     methods = [planned.build_method() for _ in parts]
-    _check_learns(planned, methods[0], split)
+    _check_examples(planned, methods[0], split)
     planned = with_prerequisite(planned, methods[0], run)
-    tuned, engine = methods[0].tunes_backbone, planned.engine
+
+    tuned = methods[0].tunes_backbone
     engine.load(tuned=tuned)
     engine.place(methods)
     _begin(planned, parts, methods)
-    rows = [_rows(planned, method, part) for method, part in zip(methods, parts, strict=True)]
-    store = _open(planned, tuned=tuned)
-    store.remember(planned.request)
+    features = [_features(planned, m, part) for m, part in zip(methods, parts, strict=True)]
+
+    store = _open_folder(planned, tuned=tuned)
     started = time.monotonic()
-    before = None if tuned else checksum(planned.backbone.model)
-    all_ = [
-        Trained(part, _member(planned, method, part, own, store))
-        for part, method, own in zip(parts, methods, rows, strict=True)
+    trained = [
+        Trained(part, _member(planned, method, part, rows, store))
+        for part, method, rows in zip(parts, methods, features, strict=True)
     ]
-    _LOG.info("training in %s", planned.folder)
-    engine.fit([one.member for one in all_])
-    if before is not None and before != checksum(planned.backbone.model):
-        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
-    outcome = _outcome(planned, all_)
+    _train(planned, trained, tuned=tuned)
+    outcome = _outcome(planned, trained)
     if outcome.status == "finished":
-        outcome = _report(planned, outcome, all_, store)
-    facts = _facts(planned, all_, split, time.monotonic() - started)
-    facts["overlaps"] = shared.record()
-    facts["backbone"]["frozen_verified"] = None if tuned else True
-    store.close(replace(outcome, manifest=facts))
-    return known(replace(outcome, manifest=facts), planned.folder)
+        outcome = _report(planned, outcome, trained, store)
+
+    facts = _facts(planned, trained, split, overlaps, time.monotonic() - started)
+    outcome = replace(outcome, manifest=facts)
+    store.close(outcome)
+    return checked_result(outcome, planned.folder)
 
 
-def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
-    """Put every prompt where it begins."""
-    splits = {part.name: part.split for part in parts}
+def checked_result(done: RunResult, folder: Path) -> RunResult:
+    """Return the result of a run folder.
 
-    def rows(method: Method, part: str) -> list[Features]:
-        own = splits[part]
-        return [f for es in (own.train, own.dev) for f in encoded(method, es, _tokens(planned))]
+    Raises:
+        RunFailed: the run failed.
+    """
+    if done.status == "failed":
+        raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
+    return done
 
-    named = dict(zip(splits, methods, strict=True))
-    begin(planned.start, named, bound_to(planned.backbone), planned.seed, rows)
 
-
-def _check_learns(planned: Plan, method: Method, split: Split) -> None:
-    """Refuse to learn without train or dev.
+def _check_examples(planned: Plan, method: Method, split: Split) -> None:
+    """Refuse to train without train or dev examples.
 
     Raises:
         UserError: the setting or the protocol gives none.
@@ -109,65 +107,67 @@ def _check_learns(planned: Plan, method: Method, split: Split) -> None:
     names = planned.names
     if method.learned() and not split.train:
         raise UserError(
-            f"setting={names['setting']} leaves nothing to learn from, but "
-            f"method={names['method']} learns; choose another setting."
+            f"setting={names['setting']} has no training examples, but method={names['method']} "
+            "is trained. Choose another setting."
         )
     if method.learned() and not split.dev:
         raise UserError(
-            f"task={planned.task.name} has no dev under this protocol: its authors drew one from "
-            "train;\ntype setting=few_shot_32 (or another that draws dev), or protocol=honest."
+            f"task={planned.task.name} has no dev examples under protocol={names['protocol']}: "
+            "its authors took them from train.\nType setting=few_shot_32 or another setting with "
+            "a dev split, or protocol=honest."
         )
 
 
-def _tokens(planned: Plan) -> Path:
-    """Return the folder of tokenized examples, which runs share."""
-    return planned.outputs / ".tokens"
+def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
+    """Initialize the prompts as `start=` says."""
+    splits = {part.name: part.split for part in parts}
+
+    def rows(method: Method, part: str) -> list[Features]:
+        examples = (splits[part].train, splits[part].dev)
+        return [row for own in examples for row in _encoded(planned, method, own)]
+
+    by_part = dict(zip(splits, methods, strict=True))
+    begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
 
 
-def known(done: RunResult, folder: Path) -> RunResult:
-    """Return a result that a folder holds.
-
-    Raises:
-        RunFailed: it tells of a failure.
-    """
-    if done.status == "failed":
-        raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
-    return done
+def _encoded(planned: Plan, method: Method, examples: Sequence[Example]) -> list[Features]:
+    """Return examples as a method reads them; the token cache is shared between runs."""
+    return encoded(method, examples, planned.outputs / ".tokens")
 
 
-def _open(planned: Plan, *, tuned: bool) -> SharedStore:
-    """Make the run folder; from here on there is something to lose."""
+def _features(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:
+    """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
+    split = part.split
+    _, train, dev = (_encoded(planned, method, own) for own in (split.test, split.train, split.dev))
+    return train, dev
+
+
+def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
+    """Create the run folder; an error before this leaves nothing behind."""
     world = planned.engine.world
     if planned.rerun and world.main:
         set_aside(planned.folder)
     world.wait()
-    told = (planned.folder, planned.run_id, planned.content)
-    tracker = planned.tracking.build(*told) if world.main else NoTracker(*told)
-    store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
-    return SharedStore(store, world, tuned=tuned)
-
-
-def _rows(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:
-    """Return what train and dev read; test is read too, so that all it lacks is said by now."""
-    split = part.split
-    _, train, dev = (
-        encoded(method, es, _tokens(planned)) for es in (split.test, split.train, split.dev)
-    )
-    return train, dev
+    identified = (planned.folder, planned.run_id, planned.content)
+    tracker = planned.tracking.build(*identified) if world.main else NoTracker(*identified)
+    run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
+    store = SharedStore(run_store, world, tuned=tuned)
+    store.write_request(planned.request)
+    return store
 
 
 def _member(
     planned: Plan,
     method: Method,
     part: Part,
-    rows: tuple[list[Features], list[Features]],
+    features: tuple[list[Features], list[Features]],
     store: SharedStore,
 ) -> Member:
     task, dev = planned.task, part.split.dev
     return Member(
         method,
-        *rows,
-        lambda answers: task.score(answers, dev),
+        *features,
+        lambda predictions: task.score(predictions, dev),
         task.metric,
         planned.train,
         planned.seed,
@@ -176,9 +176,23 @@ def _member(
     )
 
 
-def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
-    reasons = [one.member.failed for one in all_ if one.member.failed]
-    counts = [one.method.learned_parameters() for one in all_]
+def _train(planned: Plan, trained: Sequence[Trained], *, tuned: bool) -> None:
+    """Train all members together.
+
+    Raises:
+        RunFailed: a weight of the frozen backbone changed.
+    """
+    before = None if tuned else checksum(planned.backbone.model)
+    _LOG.info("training in %s", planned.folder)
+    planned.engine.fit([one.member for one in trained])
+    if before is not None and before != checksum(planned.backbone.model):
+        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
+
+
+def _outcome(planned: Plan, trained: Sequence[Trained]) -> RunResult:
+    """Return the result without its metrics and manifest."""
+    reasons = [one.member.failed for one in trained if one.member.failed]
+    counts = [one.method.learned_parameters() for one in trained]
     return RunResult(
         run_id=planned.run_id,
         group=identity.group_id(planned.content),
@@ -186,60 +200,59 @@ def _outcome(planned: Plan, all_: Sequence[Trained]) -> RunResult:
         names=planned.names,
         seed=planned.seed,
         metric=planned.task.metric,
-        learned_parameters={key: sum(own[key] for own in counts) for key in counts[0]},
+        learned_parameters={key: sum(count[key] for count in counts) for key in counts[0]},
         config=planned.content,
         reason=reasons[0] if reasons else None,
     )
 
 
 def _report(
-    planned: Plan, outcome: RunResult, all_: Sequence[Trained], store: SharedStore
+    planned: Plan, outcome: RunResult, trained: Sequence[Trained], store: SharedStore
 ) -> RunResult:
-    """Put the selected prompts in place, keep them, and score the reported split once."""
-    for one in all_:
+    """Restore and save the selected prompts, and score the test split once."""
+    for one in trained:
         one.member.finish()
-    store.log({"event": "selection_done", "best_step": all_[0].member.best_step})
-    parts = [(one.part.prefix, planned.engine.whole(one.method)) for one in all_]
-    prompts = {start + name: tensor for start, own in parts for name, tensor in own.items()}
+    store.log({"event": "selection_done", "best_step": trained[0].member.best_step})
+    prompts = {
+        one.part.prefix + name: tensor
+        for one in trained
+        for name, tensor in planned.engine.whole(one.method).items()
+    }
     store.write_prompt(prompts, planned.method.node, found_by(planned.task))
-    dev = _answers(planned, all_, "dev") if len(all_) > 1 else []
-    answers = _answers(planned, all_, "test")
-    examples = [e for one in all_ for e in one.part.split.test]
-    test = planned.task.score(answers, examples)
-    store.write_predictions(examples, answers)
+    dev = _dev_metrics(planned, trained)
+    examples, predictions = _predict(planned, trained, "test")
+    test = planned.task.score(predictions, examples)
+    store.write_predictions(examples, predictions)
     store.log({"event": "test", **test})
-    return replace(outcome, metrics={"dev": _dev(planned, all_, dev), "test": test})
+    return replace(outcome, metrics={"dev": dev, "test": test})
 
 
-def _answers(planned: Plan, all_: Sequence[Trained], name: str) -> list[Prediction]:
-    """Return the answers to a part of the split, part by part of the run."""
-    wanted = [getattr(one.part.split, name) for one in all_]
-    methods = [one.method for one in all_]
-    features = [encoded(m, own, _tokens(planned)) for m, own in zip(methods, wanted, strict=True)]
-    return [a for own in planned.engine.predict(methods, features) for a in own]
+def _predict(
+    planned: Plan, trained: Sequence[Trained], name: str
+) -> tuple[list[Example], list[Prediction]]:
+    """Return the dev or test examples of all parts, and their predictions."""
+    by_part = [getattr(one.part.split, name) for one in trained]
+    methods = [one.method for one in trained]
+    features = [_encoded(planned, m, own) for m, own in zip(methods, by_part, strict=True)]
+    predicted = planned.engine.predict(methods, features)
+    return [e for own in by_part for e in own], [p for own in predicted for p in own]
 
 
-def _dev(planned: Plan, all_: Sequence[Trained], answers: Sequence[Prediction]) -> dict[str, float]:
-    """Return the selected evaluation; over several parts, their selected answers scored as one."""
-    if len(all_) > 1:
-        examples = [e for one in all_ for e in one.part.split.dev]
-        return planned.task.score(answers, examples)
-    member = all_[0].member
-    found = [row for row in member.history if row["step"] == member.best_step]
-    return {key: value for key, value in (found[-1] if found else {}).items() if key != "step"}
+def _dev_metrics(planned: Plan, trained: Sequence[Trained]) -> dict[str, float]:
+    """Return the selected evaluation; the selected prompts of several parts are scored as one."""
+    if len(trained) > 1:
+        examples, predictions = _predict(planned, trained, "dev")
+        return planned.task.score(predictions, examples)
+    member = trained[0].member
+    selected = [row for row in member.history if row["step"] == member.best_step]
+    return {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
 
 
-def _selection_bias(planned: Plan, one: Trained) -> float | None:
-    """Return by how much the best dev score is likely to flatter, in points; None if unknown."""
-    scores = [row[planned.task.metric] for row in one.member.history]
-    dev = one.part.split.dev
-    known = scores and all(0 <= score <= 100 for score in scores) and dev
-    return selection_bias(scores, len(dev)) if known else None
-
-
-def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float) -> dict[str, Any]:
-    engine, backbone = planned.engine, planned.backbone
-    path = planned.backbone_path
+def _facts(
+    planned: Plan, trained: Sequence[Trained], split: Split, overlaps: Overlaps, seconds: float
+) -> dict[str, Any]:
+    """Return the manifest."""
+    engine, frozen = planned.engine, not trained[0].method.tunes_backbone
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
@@ -247,31 +260,26 @@ def _facts(planned: Plan, all_: Sequence[Trained], split: Split, seconds: float)
         "ranks": engine.world.size,
         "model_parallel": engine.world.model_parallel,
         "token_budget": engine.token_budget,
-        "backbone": {
-            "name": backbone.name,
-            "weights": backbone.weights,
-            "commit": backbone.commit,
-            "path": path and str(Path(path).resolve()),
-            "parameters": backbone.size(),
-        },
+        "backbone": manifest.weights(planned.backbone, planned.backbone_path, frozen=frozen),
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
         "own_code": planned.own_code,
         "start": planned.start_typed,
         "started_from": planned.start.record(),
         "start_takes": planned.start.takes,
-        "prompt": fingerprint_of({one.part.name: one.method for one in all_}),
-        "steps": max(one.member.step for one in all_),
-        "skipped_steps": max(one.member.stepper.skipped for one in all_),
+        "prompt": fingerprint_of({one.part.name: one.method for one in trained}),
+        "steps": max(one.member.step for one in trained),
+        "skipped_steps": max(one.member.stepper.skipped for one in trained),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),
-        **(_selection(planned, all_[0]) if len(all_) == 1 else {}),
-        "parts": {one.part.name: _selection(planned, one) for one in all_ if len(all_) > 1},
+        **(_selection(planned, trained[0]) if len(trained) == 1 else {}),
+        "parts": {one.part.name: _selection(planned, one) for one in trained if len(trained) > 1},
+        "overlaps": overlaps.record(),
     }
 
 
 def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
-    """Return how the reported step was chosen, and from how many."""
+    """Return how the reported step was selected, and from how many evaluations."""
     member, split = one.member, one.part.split
     counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
     return {
@@ -281,3 +289,11 @@ def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
         "history": member.history,
         "answered": {**counts, "left_out": one.part.left_out},
     }
+
+
+def _selection_bias(planned: Plan, one: Trained) -> float | None:
+    """Return the expected optimism of the best dev score, in points; None if unknown."""
+    scores = [row[planned.task.metric] for row in one.member.history]
+    dev = one.part.split.dev
+    in_range = scores and all(0 <= score <= 100 for score in scores)
+    return selection_bias(scores, len(dev)) if in_range and dev else None

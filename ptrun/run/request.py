@@ -1,13 +1,12 @@
-"""`run.yaml`: what a run was asked for, with its paths, so that it can be asked for again.
+"""`run.yaml`: the composed configuration of a run, with its paths, for `ptrun rerun`.
 
-`result.json` holds what decides the numbers: contents in place of paths, and as JSON, where a
-label that is a number turns into text. This file has the composed configuration as it went in.
+`result.json` cannot replace it: that has contents in place of paths, and JSON turns numbers that
+are labels into text.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -16,15 +15,16 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config.compose import Composed
 from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
+from ptrun.run.result import write_text
 
 FILE = "run.yaml"
 _NOT_KEPT = ("tracking", "rerun", "expected")
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
-_HEAD = "# What this run was asked for. `ptrun rerun` with this folder asks for it again.\n"
+_HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
 def write(folder: Path, composed: Composed) -> None:
-    """Write what was asked for: no tracking, and no folder that the environment gave."""
+    """Write a configuration without tracking and without a folder from the environment."""
     config = {key: value for key, value in composed.config.items() if key not in _NOT_KEPT}
     if config.get("data_dir") == os.path.expanduser(os.environ.get("PTRUN_DATA", "")):
         config["data_dir"] = None
@@ -32,13 +32,11 @@ def write(folder: Path, composed: Composed) -> None:
     content = yaml.safe_dump(
         {"names": names, "config": config}, allow_unicode=True, sort_keys=False, width=100
     )
-    draft = folder / f".{FILE}.{os.getpid()}"
-    draft.write_text(_HEAD + content, encoding="utf-8")
-    draft.replace(folder / FILE)
+    write_text(folder / FILE, _HEAD + content)
 
 
 def read(folder: Path) -> Composed | None:
-    """Return what a run was asked for, as far as it is kept; None where it is older than that.
+    """Return the configuration of a run; None if an older version of ptrun did not write it.
 
     Raises:
         UserError: the file is damaged.
@@ -47,30 +45,31 @@ def read(folder: Path) -> Composed | None:
     if not file.is_file():
         return None
     try:
-        found: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-        composed = Composed(found["config"], found["names"])
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
-        told = str(error).splitlines()[0]
-        raise UserError(f"{file}: damaged ({told}); type the run's own command again.") from error
-    if not all(isinstance(part, Mapping) for part in (composed.config, composed.names)):
-        raise UserError(f"{file}: damaged; type the run's own command again.")
-    groups = [group for group in GROUPS if group not in _NOT_KEPT]
-    wanted = ((composed.config, (*groups, *_ALWAYS)), (composed.names, groups))
-    if lost := [key for part, keys in wanted for key in keys if key not in part]:
-        missing = ", ".join(dict.fromkeys(lost))  # a default in its place would be another run
-        raise UserError(f"{file}: damaged ({missing} lost); type the run's own command again.")
-    if wrong := _wrong(composed):
-        raise UserError(f"{file}: damaged ({wrong}); type the run's own command again.")
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        composed = Composed(content["config"], content["names"])
+        _check(composed)
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, KeyError) as error:
+        key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
+        reason = f"{key}{str(error).splitlines()[0]}"
+        raise UserError(
+            f"{file}: damaged ({reason}). Type the command of the run again."
+        ) from error
     return composed
 
 
-def _wrong(composed: Composed) -> str | None:
-    """Return which value has a type that no run writes."""
+def _check(composed: Composed) -> None:
+    """Raise ValueError or OmegaConf's error if a value is lost or has the wrong type.
+
+    A default in place of a lost value would make another run.
+    """
+    if not all(isinstance(part, Mapping) for part in (composed.config, composed.names)):
+        raise ValueError("expected names and config")
+    groups = [group for group in GROUPS if group not in _NOT_KEPT]
+    lost = {key for key in (*groups, *_ALWAYS) if key not in composed.config}
+    lost |= {group for group in groups if group not in composed.names}
+    if lost:
+        raise ValueError(f"{', '.join(sorted(lost))} lost")
     for name in composed.names.values():
         if not isinstance(name, str):
-            return f"name {name!r}"
-    try:
-        OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)
-    except OmegaConfBaseException as error:
-        return f"{error.full_key}: {str(error).splitlines()[0]}"
-    return None
+            raise ValueError(f"name {name!r}")
+    OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

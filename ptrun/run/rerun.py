@@ -1,6 +1,6 @@
-"""The configuration of a run that is done again: `run.yaml`, with what is typed over it.
+"""The configuration of `ptrun rerun`: `run.yaml` of the old run, with what is typed over it.
 
-It goes into `outputs/reruns`, each time into a folder that holds no result yet. The old run is only
+The rerun goes into `outputs/reruns`, into a folder that has no result yet. The old run is only
 read.
 """
 
@@ -18,23 +18,23 @@ from ptrun.run import request, result
 from ptrun.run.find import Run
 from ptrun.run.plan import plan
 
-_OWN = ("name", "rerun")
+_FIXED = ("name", "rerun")
 _COMPONENTS = (*GROUPS, "pretraining")
 _RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
 
 
 def again(old: Run, typed: Sequence[str]) -> Composed:
-    """Return what a run was asked for, with what is typed now, in a place of its own.
+    """Return the configuration of a run, changed by overrides, under a name without a result.
 
     Raises:
-        UserError: it is not kept, a typed key is unknown, or a file it names is gone.
+        UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
     """
     kept = request.read(old.folder)
     if kept is None:
         raise UserError(_not_kept(old))
     keys = {one: one.partition("=")[0].lstrip("+") for one in typed}
-    if own := [key for key in keys.values() if key in _OWN]:
-        raise UserError(f"rerun {own[0]}=...: a rerun has a name of its own; leave it out.")
+    if fixed := [key for key in keys.values() if key in _FIXED]:
+        raise UserError(f"rerun {fixed[0]}=...: a rerun sets {fixed[0]} itself. Leave it out.")
     inside = [one for one, key in keys.items() if key.split(".")[0] in _COMPONENTS and "." in key]
     outside = [one for one in typed if one not in inside]
     base = composed(outside)
@@ -55,65 +55,60 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
     if "backbone.path" in keys.values():
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
-    return _placed(Composed(_with_runs(config, str(kept.config["name"])), names))
+    _resolve_runs(config, str(kept.config["name"]))
+    return _under_free_name(Composed(config, names))
 
 
 def _outputs(old: Run, kept: Composed, base: Composed) -> str:
-    """Return the folder of the rerun: that of the old run, if it is still in there.
+    """Return the folder of the rerun: that of the old run, if the old run is still in there.
 
-    A run folder from somebody else does not choose where we write.
+    A run folder from somebody else does not decide where files are written.
     """
     inside = old.folder.resolve().is_relative_to(kept.outputs.resolve())
     return str(kept.outputs if inside else base.outputs)
 
 
 def _check_places(old: Run, config: Mapping[str, Any]) -> None:
-    """Refuse where a file or folder that was typed is gone.
+    """Check that every file and folder of a configuration exists.
 
     Raises:
-        UserError: which, and what to type.
+        UserError: the missing ones, and what to type.
     """
-    lost = dict(gone(config))
-    if lost:
-        told = " ".join(f"{key}={value}" for key, value in lost.items())
+    if lost := dict(gone(config)):
+        values = " ".join(f"{key}={value}" for key, value in lost.items())
         keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
         raise UserError(
-            f"rerun {old.folder}: gone from here: {told}\n"
-            f"type where it is: ptrun rerun {old.folder} {keys}"
+            f"rerun {old.folder}: these files do not exist: {values}\n"
+            f"Type where they are: ptrun rerun {old.folder} {keys}"
         )
 
 
-def _with_runs(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """Name the runs that a run begins as or is labelled by as it found them: by its own name."""
-    for path in _RUNS:
-        named = at(config, path)
-        if isinstance(named, str) and named.startswith("run:"):
-            there = Path(config["outputs"]) / name / named.removeprefix("run:")
-            if there.is_dir():
-                put(config, path, f"run:{there}")
-    return config
+def _resolve_runs(config: dict[str, Any], name: str) -> None:
+    """Replace the ids of other runs by folders: an id is looked up below the run's own `name`."""
+    for key in _RUNS:
+        value = at(config, key)
+        if isinstance(value, str) and value.startswith("run:"):
+            folder = Path(config["outputs"]) / name / value.removeprefix("run:")
+            if folder.is_dir():
+                put(config, key, f"run:{folder}")
 
 
-def _placed(asked: Composed) -> Composed:
-    """Return a run with the first name under which it has no result yet."""
-    number = 1
-    while True:
-        name = result.RERUNS if number == 1 else f"{result.RERUNS}/{number}"
-        own = replace(asked, config={**asked.config, "name": name})
-        if number == 1:
-            run_id = plan(own).run_id
-        folder = Path(own.config["outputs"]) / name / run_id
-        if result.read(folder) is None:
-            return own
+def _under_free_name(base: Composed) -> Composed:
+    """Return a run under the first name for which it has no result yet."""
+    free, number = replace(base, config={**base.config, "name": result.RERUNS}), 1
+    run_id = plan(free).run_id  # the name is not part of it
+    while result.read(free.outputs / free.name / run_id) is not None:
         number += 1
+        free = replace(base, config={**base.config, "name": f"{result.RERUNS}/{number}"})
+    return free
 
 
 def _not_kept(old: Run) -> str:
     names = old.result.names
     typed = [f"{g}={names[g]}" for g in GROUPS if g in names and g != "tracking"]
     return (
-        f"rerun {old.folder}: made before runs kept what they were asked for ({request.FILE}).\n"
-        f"type its command with a name of its own, then compare: ptrun {' '.join(typed)} "
-        f"seed={old.result.seed} ... name={result.RERUNS}\n"
+        f"rerun {old.folder}: this run was made before ptrun recorded configurations "
+        f"({request.FILE}).\nType its command with another name, then compare: "
+        f"ptrun {' '.join(typed)} seed={old.result.seed} ... name={result.RERUNS}\n"
         f"ptrun diff {old.folder} outputs/{result.RERUNS}/{old.result.run_id}"
     )

@@ -1,4 +1,4 @@
-"""`result.json`: written last and atomically, so that its existence means finished."""
+"""`result.json`: written last and atomically, so a folder that has it is a finished run."""
 
 import json
 import os
@@ -11,18 +11,22 @@ from ptrun.errors import UserError
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
-RERUNS = "reruns"  # the name below `outputs` of what `ptrun rerun` did again
+RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
 
 
-def write_json(file: Path, content: Any) -> None:
-    """Write a file in one step: whole or not at all, also after a crash."""
+def write_text(file: Path, text: str) -> None:
+    """Write a file atomically: after a crash it is complete or as before."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     with draft.open("w", encoding="utf-8") as opened:
-        json.dump(content, opened, indent=1, ensure_ascii=False)
-        opened.write("\n")
+        opened.write(text)
         opened.flush()
         os.fsync(opened.fileno())
     draft.replace(file)
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write a JSON file atomically."""
+    write_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def write(folder: Path, result: RunResult) -> None:
@@ -33,7 +37,7 @@ def write(folder: Path, result: RunResult) -> None:
 
 
 def read(folder: Path) -> RunResult | None:
-    """Return what a run folder claims, or None while it has neither finished nor failed.
+    """Return the result of a run folder; None if the run has neither finished nor failed.
 
     Raises:
         UserError: the file is damaged.
@@ -45,35 +49,39 @@ def read(folder: Path) -> RunResult | None:
 
 
 def read_all(root: Path) -> list[RunResult]:
-    """Return the results of all run folders below a folder, in order of their paths.
-
-    Left out is what would count a seed twice: folders that `rerun=true` set aside (their names hold
-    a `~`), and what `ptrun rerun` did again.
-    """
+    """Return the results of `run_folders`."""
     return [result for folder in run_folders(root) if (result := read(folder)) is not None]
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Return the run folders below a folder that finished or failed, in order of their paths."""
-    folders = {file.parent for name in (FINISHED, FAILED) for file in root.rglob(name)}
-    own = [folder for folder in sorted(folders) if "~" not in folder.name]
+    """Return the run folders below a folder that finished or failed, in order of their paths.
+
+    Folders that would count a seed twice are left out: those that `rerun=true` set aside (their
+    names hold a `~`) and those of `ptrun rerun`.
+    """
+    own = [folder for folder in ended_folders(root) if "~" not in folder.name]
     return [folder for folder in own if RERUNS not in folder.relative_to(root).parts]
 
 
+def ended_folders(root: Path) -> list[Path]:
+    """Return all run folders below a folder that finished or failed, in order of their paths."""
+    return sorted({file.parent for name in (FINISHED, FAILED) for file in root.rglob(name)})
+
+
 def _parse(file: Path) -> RunResult:
+    names = {field.name for field in fields(RunResult)}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        known = {field.name for field in fields(RunResult)}
-        found = RunResult(**{key: value for key, value in content.items() if key in known})
-        _check(found)
-        return found
+        done = RunResult(**{key: value for key, value in content.items() if key in names})
+        _check_types(done)
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}); delete it to run again.") from error
+        raise UserError(f"{file}: damaged ({error}). Delete it to run again.") from error
+    return done
 
 
-def _check(found: RunResult) -> None:
-    """Raise TypeError where what every reader relies on is of another kind."""
-    parts = found.metrics.values()
-    own = (found.names, found.learned_parameters, found.manifest, found.config, *parts)
-    if not (isinstance(found.seed, int) and all(isinstance(part, Mapping) for part in own)):
-        raise TypeError("a value of another kind than runs write")
+def _check_types(done: RunResult) -> None:
+    """Raise TypeError if a field that every reader relies on has the wrong type."""
+    parts = done.metrics.values()
+    records = (done.names, done.learned_parameters, done.manifest, done.config, *parts)
+    if not (isinstance(done.seed, int) and all(isinstance(part, Mapping) for part in records)):
+        raise TypeError("a field has the wrong type")

@@ -1,11 +1,11 @@
-"""A prompt that begins as another run's: found, read, and put in place part by part.
+"""Start from the prompt of another run: find it, read it, and copy it part by part.
 
-A method whose prompt comes out of an encoder cannot learn on from what the encoder put out: it
-needs the encoder, which the other run's `state.safetensors` holds.
+A prompt that an encoder makes cannot be trained further without the encoder. The encoder is in the
+other run's `state.safetensors`.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -22,35 +22,36 @@ _PROMPT = "prompt."
 
 
 def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
-    """Return the folder of a run, given as folder or as id below `outputs`, own name first.
+    """Return the folder of a run, given as a folder or as an id below `outputs`.
 
-    `key` is the one that asks for it.
+    A run of the same `name` comes first. `key` is the option that names the run.
 
     Raises:
-        UserError: there is none with a prompt, or several names have it.
+        UserError: no run, or more than one, has a prompt file.
     """
-    there = Path(given).expanduser()
-    own = [there, outputs / name / given]
-    found = next((folder for folder in own if (folder / FILE).is_file()), None)
-    if found:
-        return found
-    known = sorted(file.parent for file in outputs.glob(f"*/{there.name}/{FILE}"))
-    others = [folder for folder in known if folder.parent.name != result.RERUNS] or known
-    if len(others) == 1:
-        return others[0]
-    if others:
-        raise UserError(f"{key}=run:{given}: several runs; give one: {', '.join(map(str, others))}")
-    raise UserError(
-        f"{key}=run:{given}: no finished run there; give a folder with {FILE}, or a run id below "
-        f"{outputs}."
-    )
+    path = Path(given).expanduser()
+    for folder in (path, outputs / name / given):
+        if (folder / FILE).is_file():
+            return folder
+    folders = sorted(file.parent for file in outputs.glob(f"*/{path.name}/{FILE}"))
+    folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
+    if not folders:
+        raise UserError(
+            f"{key}=run:{given}: no finished run has this name. Give a folder with {FILE}, or a "
+            f"run id below {outputs}."
+        )
+    if len(folders) > 1:
+        raise UserError(
+            f"{key}=run:{given}: several runs match. Give one of {', '.join(map(str, folders))}"
+        )
+    return folders[0]
 
 
 def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
-    """Return what a run learned as prompt, part by part; heads stay behind.
+    """Return the prompt tensors of a run by part, without its head.
 
     Raises:
-        UserError: it was made with another backbone, or has no prompt.
+        UserError: the run has another backbone, or no prompt.
     """
     tensors, _ = read_tensors(folder / FILE, bound)
     parts: dict[str, Tensors] = {}
@@ -59,38 +60,46 @@ def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
         if name.startswith(_PROMPT):
             parts.setdefault(part, {})[name] = tensor
     if not parts:
-        raise UserError(f"start=run:{folder}: its method learned no prompt.")
+        raise UserError(f"start=run:{folder}: its method learned no prompt. Give another run.")
     return parts
 
 
 def digest(parts: Mapping[str, Tensors]) -> str:
-    """Return what identifies prompts: 16 hex over names, forms and values."""
+    """Return a fingerprint of prompts by part."""
+    return tensor_digest(
+        (f"{part}/{name}", tensor)
+        for part, tensors in sorted(parts.items())
+        for name, tensor in sorted(tensors.items())
+    )
+
+
+def tensor_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Return 16 hexadecimal digits over the names, types, shapes and values of tensors."""
     hashed = hashlib.sha256()
-    for part, tensors in sorted(parts.items()):
-        for name, tensor in sorted(tensors.items()):
-            hashed.update(f"{part}/{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            hashed.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    for name, tensor in tensors:
+        hashed.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        hashed.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return hashed.hexdigest()[:16]
 
 
 def fingerprint(folder: Path, bound: Mapping[str, str]) -> str:
-    """Return what identifies a finished run's prompt, as its result has it.
+    """Return the fingerprint of a finished run's prompt.
 
     Raises:
-        UserError: as `prompts`, or the file holds another prompt than the run left.
+        UserError: as `prompts`, or the prompt is not the one that the run recorded.
     """
-    found, done = digest(prompts(folder, bound)), result.read(folder)
-    told = done.manifest.get("prompt") if done else None
-    if told not in (None, found):
+    actual, done = digest(prompts(folder, bound)), result.read(folder)
+    recorded = done.manifest.get("prompt") if done else None
+    if recorded not in (None, actual):
         raise UserError(
-            f"{folder / FILE}: its prompt is {found}, but the run left {told}; start from "
+            f"{folder / FILE}: its prompt is {actual}, but the run recorded {recorded}. Start from "
             "another run, or repeat that one with rerun=true."
         )
-    return found
+    return actual
 
 
 def fingerprint_of(methods: Mapping[str, Method]) -> str | None:
-    """Return the same of methods that were trained, by part; None where they have no prompt."""
+    """Return the fingerprint of trained methods by part; None if they have no prompt."""
     parts = {
         part: {n: t for n, t in method.exported().items() if n.startswith(_PROMPT)}
         for part, method in methods.items()
@@ -99,72 +108,65 @@ def fingerprint_of(methods: Mapping[str, Method]) -> str | None:
 
 
 def follow(folder: Path, methods: Mapping[str, Method], bound: Mapping[str, str]) -> None:
-    """Put another run's prompts in place, each part's in the part of its name.
+    """Copy the prompts of another run into methods, matched by the name of the part.
 
     Raises:
-        UserError: parts, names or shapes differ, or a prompt was folded and its encoder is gone.
+        UserError: parts, names or shapes differ, or the encoder of a prompt is not saved.
     """
-    there = prompts(folder, bound)
-    if set(there) != set(methods):
+    saved = prompts(folder, bound)
+    if set(saved) != set(methods):
         raise UserError(
-            f"start=run:{folder}: it learned {_parts(there)}, this run {_parts(methods)}; "
-            "start from a run with the same parts."
+            f"start=run:{folder}: that run learned {_parts(saved)}, this run {_parts(methods)}. "
+            "Start from a run with the same parts."
         )
     for part, method in methods.items():
-        tensors = method.unfolded(there[part]) or _encoder(folder, part, bound)
-        _copy(method, tensors, folder)
+        tensors = method.unfolded(saved[part]) or _with_encoder(folder, part, bound)
+        check_fits(method, tensors, folder)
+        with torch.no_grad():
+            for name, parameter in prompt_of(method).items():
+                parameter.copy_(tensors[name])
 
 
 def _parts(parts: Mapping[str, object]) -> str:
     return "one prompt" if set(parts) == {""} else f"one for each of {', '.join(sorted(parts))}"
 
 
-def _encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
-    """Return the learned tensors of a prompt's selected step, encoder and all."""
+def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
+    """Return the learned prompt tensors of the selected step, with those of the encoder."""
     file = state_file(folder, part)
     tensors = read_tensors(file, bound)[0] if file.is_file() else {}
-    for start in (f"best.{_PROMPT}", f"learned.{_PROMPT}"):
-        own = {n: t for n, t in tensors.items() if n.startswith(start)}
+    for prefix in (f"best.{_PROMPT}", f"learned.{_PROMPT}"):
+        own = {n: t for n, t in tensors.items() if n.startswith(prefix)}
         if own:
-            return {_PROMPT + n.removeprefix(start): t for n, t in own.items()}
+            return {_PROMPT + n.removeprefix(prefix): t for n, t in own.items()}
     raise UserError(
-        f"start=run:{folder}: {file.name} is gone, and a folded prompt does not tell the encoder "
-        "that made it;\nlearn it on without one: method.reparameterization=embedding, "
+        f"start=run:{folder}: {file.name} is missing, which has the encoder of the prompt.\nTrain "
+        "the prompt without an encoder: method.reparameterization=embedding, "
         "method.prefix_kind=kv or method.encoder=plain."
     )
 
 
 def prompt_of(method: Method) -> dict[str, nn.Parameter]:
-    """Return the learned tensors of a method's prompt."""
+    """Return the learned parameters of a method's prompt."""
     return {n: p for n, p in method.learned().items() if n.startswith(_PROMPT)}
 
 
 def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse a prompt that is not of the form that a method learns.
+    """Refuse a prompt whose names or shapes are not those that a method learns.
 
     Raises:
         UserError: names or shapes differ.
     """
-    own = prompt_of(method)
-    if set(own) != set(tensors):
+    parameters = prompt_of(method)
+    if set(parameters) != set(tensors):
+        theirs, ours = (", ".join(sorted(own)) or "no prompt" for own in (tensors, parameters))
         raise UserError(
-            f"start=run:{folder}: it has {_names(tensors)}, this method learns {_names(own)}; "
-            "start from a run of the same method, with the same encoder."
+            f"start=run:{folder}: that run learned {theirs}, this method learns {ours}. "
+            "Start from a run of the same method, with the same encoder."
         )
-    for name, parameter in own.items():
+    for name, parameter in parameters.items():
         if parameter.shape != tensors[name].shape:
             raise UserError(
-                f"start=run:{folder}: its {name} is {list(tensors[name].shape)}, here it is "
-                f"{list(parameter.shape)}; give method.length and the like as that run has them."
+                f"start=run:{folder}: the shape of {name} is {list(tensors[name].shape)} there and "
+                f"{list(parameter.shape)} here. Give method.length and the like as in that run."
             )
-
-
-def _copy(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    check_fits(method, tensors, folder)
-    with torch.no_grad():
-        for name, parameter in prompt_of(method).items():
-            parameter.copy_(tensors[name])
-
-
-def _names(tensors: Mapping[str, object]) -> str:
-    return ", ".join(sorted(tensors)) or "no prompt"

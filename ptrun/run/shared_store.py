@@ -1,8 +1,8 @@
-"""The run folder of several processes: the first one writes it.
+"""The run folder of several ranks: the first rank writes it.
 
-A backbone that is tuned has a state of many gigabytes, so there each process keeps its own part of
-it: `state.step-<n>.rank-<r>-of-<m>.safetensors`. `state.safetensors`, written when all parts are
-there, says which step counts; parts of other steps are then removed.
+The state of a tuned backbone has many gigabytes, so each rank saves its own part of it as
+`state.step-<n>.rank-<r>-of-<m>.safetensors`. When all parts are saved, `state.safetensors` names
+their step, and parts of other steps are removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from ptrun.types import Example, Prediction, RunResult
 
 
 class SharedStore:
-    """What `RunStore` is, for one of several processes.
+    """A `RunStore` for one of several ranks.
 
     Args:
-        store: the folder; only the first process writes through it.
-        world: the processes.
-        tuned: whether a backbone is, so that several have a part of the state each.
+        store: the run folder.
+        world: the ranks.
+        tuned: whether the backbone is tuned, so that each rank saves a part of the state.
     """
 
     def __init__(self, store: RunStore, world: Ranks, *, tuned: bool):
@@ -34,11 +34,11 @@ class SharedStore:
         self._layout = {"ranks": world.size, "model_parallel": world.model_parallel}
 
     def part(self, name: str) -> "SharedStore":
-        """Return where one part of the run writes."""
+        """Return the store of one part of the run."""
         return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
 
-    def remember(self, composed: Composed) -> None:
-        """Write what was asked for, so that it can be asked for again."""
+    def write_request(self, composed: Composed) -> None:
+        """Write `run.yaml`, which `ptrun rerun` reads."""
         if self.world.main:
             request.write(self.store.folder, composed)
 
@@ -48,7 +48,7 @@ class SharedStore:
             self.store.log(row)
 
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Replace the saved state in one step: every process' part, or the first one's whole."""
+        """Replace the saved state: the part of every rank, or the whole by the first rank."""
         if not self.divided:
             if self.world.main:
                 self.store.save(tensors, meta)
@@ -64,10 +64,10 @@ class SharedStore:
                 file.unlink()
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the saved state, this process' part of it where it is divided.
+        """Return the saved state, or this rank's part of it.
 
         Raises:
-            UserError: it is damaged, or was divided among other processes.
+            UserError: the state is damaged, or was divided among another number of ranks.
         """
         saved = self.world.broadcast(self.store.restore() if self.world.main else None)
         if saved is None or not self.tuned:
@@ -77,16 +77,12 @@ class SharedStore:
         if layout != self._layout:
             raise UserError(
                 f"{self.store.folder}: saved by {layout['ranks']} ranks with hardware."
-                f"model_parallel={layout['model_parallel']}; start as many, or type rerun=true."
+                f"model_parallel={layout['model_parallel']}. Start as many, or type rerun=true."
             )
         if not self.divided:
             return saved
         tensors, _ = read_tensors(self._own_file(meta["step"]), self.store.bound)
         return tensors, meta
-
-    def _own_file(self, step: int | str) -> Path:
-        name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
-        return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")
 
     def write_prompt(
         self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
@@ -98,12 +94,16 @@ class SharedStore:
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
-        """Write the reported split's answers."""
+        """Write `predictions.jsonl`."""
         if self.world.main:
             self.store.write_predictions(examples, predictions)
 
     def close(self, outcome: RunResult) -> None:
-        """Write the result, last of all."""
+        """Write the result; nothing is written after it."""
         if self.world.main:
             self.store.close(outcome)
         self.world.wait()
+
+    def _own_file(self, step: int | str) -> Path:
+        name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
+        return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")

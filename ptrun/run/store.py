@@ -1,7 +1,7 @@
-"""A run folder: state to resume, prompt to use, figures, predictions, result.
+"""A run folder: saved state, prompt, metrics, predictions, result.
 
 `state.safetensors` holds every learned tensor, the optimizer's moments and the best tensors so
-far; its header holds the plain part as JSON, so that both are replaced in one step.
+far. Its header holds the rest of the state as JSON, so one rename replaces both.
 """
 
 import json
@@ -20,7 +20,7 @@ from ptrun.errors import UserError
 from ptrun.run import result
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
-_OF_TRAINING = ("step", "skipped", "dev")
+_TRAINING_EVENTS = ("step", "skipped", "dev")
 
 
 class RunStore:
@@ -28,10 +28,10 @@ class RunStore:
 
     Args:
         folder: `<outputs>/<name>/<run_id>`.
-        part: which part of the run this is the store of; "" is the whole.
-        bound: what the tensors belong to (backbone name, revision, fingerprint), written into
-            every file and compared on reading.
-        tracker: takes the rows of `metrics.jsonl` too.
+        bound: the backbone of the tensors (name, revision, fingerprint), written into every file
+            and compared on reading.
+        tracker: also gets the rows of `metrics.jsonl`.
+        part: the name of one part of the run; "" is the whole run.
     """
 
     def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker, part: str = ""):
@@ -42,22 +42,22 @@ class RunStore:
         self.state_file = state_file(folder, part)
 
     def part(self, name: str) -> "RunStore":
-        """Return where one part of the run writes: its own state, its rows marked as such."""
+        """Return the store of one part: it has its own state, and its rows have its name."""
         return RunStore(self.folder, self.bound, self.tracker, name) if name else self
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
-        own = {**({"part": self._part} if self._part else {}), **row}
+        named = {**({"part": self._part} if self._part else {}), **row}
         with self._metrics.open("a", encoding="utf-8") as opened:
-            opened.write(json.dumps(own) + "\n")
-        self.tracker.log(own)
+            opened.write(json.dumps(named) + "\n")
+        self.tracker.log(named)
 
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Replace the saved state in one step."""
+        """Replace the saved state atomically."""
         self.write_tensors(self.state_file, tensors, {"state": json.dumps(dict(meta))})
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the saved state, and cut `metrics.jsonl` back to it.
+        """Return the saved state, and remove later steps from `metrics.jsonl`.
 
         Raises:
             UserError: the state is damaged or belongs to another backbone.
@@ -73,9 +73,9 @@ class RunStore:
     def write_prompt(
         self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
     ) -> None:
-        """Write what is needed to answer: `prompt.safetensors`.
+        """Write `prompt.safetensors`, which predictions need.
 
-        Its header has the method's configuration, and what the task found in its data.
+        Its header has the method's configuration, and what the task read from its data.
         """
         header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
         self.write_tensors(self.folder / "prompt.safetensors", tensors, header)
@@ -83,7 +83,7 @@ class RunStore:
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
-        """Write the reported split's answers beside what was right, one example a line."""
+        """Write predictions and targets to `predictions.jsonl`, one example a line."""
         rows = (
             {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
             for e, p in zip(examples, predictions, strict=True)
@@ -91,14 +91,14 @@ class RunStore:
         _write_lines(self.folder / "predictions.jsonl", rows)
 
     def close(self, outcome: RunResult) -> None:
-        """Write the result, last of all."""
+        """Write the result; nothing is written after it."""
         result.write(self.folder, outcome)
         self.tracker.finish(outcome)
 
     def write_tensors(
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> None:
-        """Write a safetensors file in one step, with what its tensors belong to."""
+        """Write a safetensors file atomically; its header names the backbone of the tensors."""
         draft = file.with_name(f".{file.name}.{os.getpid()}")
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(kept, draft, {**header, "backbone": json.dumps(self.bound, sort_keys=True)})
@@ -107,29 +107,28 @@ class RunStore:
         draft.replace(file)
 
     def _cut_metrics(self, step: int) -> None:
-        """Drop rows of steps that the saved state does not know; they will be made again."""
+        """Remove rows of later steps, which training repeats."""
         if not self._metrics.is_file():
             return
-        rows = [json.loads(line) for line in _whole_lines(self._metrics)]
-        _write_lines(self._metrics, [row for row in rows if self._stays(row, step)])
+        text = self._metrics.read_text(encoding="utf-8")
+        lines = text[: text.rfind("\n") + 1].splitlines()  # a killed process may cut the last one
+        rows = [json.loads(line) for line in lines]
+        _write_lines(self._metrics, [row for row in rows if self._is_kept(row, step)])
 
-    def _stays(self, row: Mapping[str, Any], step: int) -> bool:
-        """Return whether a row is of a step that was saved, or another part's."""
-        if row["event"] not in _OF_TRAINING:
+    def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
+        """Return whether a row is of a saved step or of another part."""
+        if row["event"] not in _TRAINING_EVENTS:
             return False
         return row.get("part", "") != self._part or int(row["step"]) <= step
 
 
 def state_file(folder: Path, part: str = "") -> Path:
-    """Return the state file of a run, or of one part of it.
-
-    A part is named by the data (a relation of LAMA), so its name is encoded.
-    """
+    """Return the state file of a run or of one part; the name of a part is encoded."""
     return folder / f"{f'{file_name(part)}.' if part else ''}state.safetensors"
 
 
 def bound_to(backbone: Any) -> dict[str, str]:
-    """Return what tensors made with a backbone belong to: its name, revision and fingerprint."""
+    """Return what identifies a backbone in the files of a run: name, revision, fingerprint."""
     return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
 
 
@@ -137,45 +136,37 @@ def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor
     """Return the tensors and header of a state or prompt file.
 
     Raises:
-        UserError: it is damaged, or was made with another backbone.
+        UserError: the file is damaged, or was made with another backbone.
     """
     try:
         with safe_open(file, "pt") as opened:
             header: dict[str, str] = opened.metadata()
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{file}: damaged ({error}); type rerun=true to start again.") from error
+        raise UserError(f"{file}: damaged ({error}). Type rerun=true to start again.") from error
     made_with = json.loads(header["backbone"])
     if made_with != dict(bound):
         raise UserError(
             f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
-            f"{bound['name']} ({bound['weights']}); use that backbone, or another run."
+            f"{bound['name']} ({bound['weights']}). Use that backbone, or another run."
         )
     return tensors, header
 
 
 def _plain(target: Any) -> Any:
-    """Return a target as plain data; those of questions are lists of spans."""
+    """Return a target as plain data; a target may be a list of spans."""
     if isinstance(target, list):
         return [_plain(one) for one in target]
     return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
 
 
 def set_aside(folder: Path) -> None:
-    """Rename a run folder to `<folder>~<n>`: `rerun=true` loses nothing."""
+    """Rename a run folder to `<folder>~<n>`, so `rerun=true` keeps it."""
     if folder.is_dir():
         taken = len(list(folder.parent.glob(f"{folder.name}~*")))
         folder.rename(folder.with_name(f"{folder.name}~{taken + 1}"))
 
 
-def _whole_lines(file: Path) -> list[str]:
-    """Return a file's lines, without a last one that a killed process left unfinished."""
-    text = file.read_text(encoding="utf-8")
-    return text[: text.rfind("\n") + 1].splitlines()
-
-
 def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as opened:
-        opened.writelines(json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
-    draft.replace(file)
+    lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
+    result.write_text(file, "".join(lines))

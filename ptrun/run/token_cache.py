@@ -1,13 +1,11 @@
-"""Tokenized examples kept between runs: one JSON file for each (tokenizer, read-out, examples).
+"""A cache of tokenized examples: one JSON file for each (tokenizer, read-out, examples).
 
-A sweep over seeds reads the same rows again and again. The name of a file is a hash of everything
-its content depends on, so a changed text, label, length, tokenizer or read-out makes another file,
-and so does changed code.
+The runs of a sweep over seeds read the same examples. The name of a file is a hash of everything
+its content depends on: texts, labels, length, tokenizer, read-out and code.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -18,27 +16,25 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features, Readout, Row
 from ptrun.readout.head import decoder_start
 from ptrun.readout.multi_head import MultiHead
+from ptrun.run.result import write_text
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example
 
-_LEAST = 500
-"""Fewer examples are tokenized faster than they are read."""
+_LEAST = 500  # examples; fewer are tokenized faster than they are read from the cache
 
 
 def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[Features]:
-    """Return `method.encode(examples)`, from the folder if it was done before."""
+    """Return `method.encode(examples)`, read from the folder if it is there."""
     if len(examples) < _LEAST:
         return method.encode(examples)
     file = folder / f"{_key(method, examples)}.json"
     if file.is_file():
-        return [_read(row) for row in json.loads(file.read_text())]
-    made = method.encode(examples)
+        return [_features(row) for row in json.loads(file.read_text())]
+    features = method.encode(examples)
     folder.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(made, default=vars))
-    part.replace(file)
-    return made
+    write_text(file, json.dumps(features, default=vars))
+    return features
 
 
 def _key(method: Method, examples: Sequence[Example]) -> str:
@@ -52,19 +48,19 @@ def _key(method: Method, examples: Sequence[Example]) -> str:
 
 
 def _reading(readout: Readout, task: Task) -> list[Any]:
-    """Return what a read-out and its task say of rows; of several data sets, all that theirs do."""
+    """Return the settings of a read-out and its task that decide how examples are encoded."""
     if isinstance(task, Multi):
         heads: Any = cast(MultiHead, readout).heads
         return [[name, *_reading(heads[name], own)] for name, own in task.tasks.items()]
-    told = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
-    told.pop("training", None)  # whether a module trains changes no row
-    facts = [type(readout).__name__, told, str(getattr(readout, "pvp", None)), task.max_tokens]
+    settings = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
+    settings.pop("training", None)  # the mode of the module changes no row
+    facts = [type(readout).__name__, settings, str(getattr(readout, "pvp", None)), task.max_tokens]
     return [*facts, list(task.labels), list(task.fields), dict(task.descriptions)]
 
 
 @cache
 def _code() -> str:
-    """Return what identifies the code that makes rows, and the library that tokenizes."""
+    """Return a fingerprint of the code that encodes, and of the tokenizer library."""
     hashed = hashlib.sha256(version("tokenizers").encode())
     for package in ("readout", "prompt", "backbone"):
         for file in sorted((Path(__file__).parent.parent / package).glob("*.py")):
@@ -72,5 +68,5 @@ def _code() -> str:
     return hashed.hexdigest()
 
 
-def _read(row: dict[str, Any]) -> Features:
+def _features(row: dict[str, Any]) -> Features:
     return Features(row["id"], [Row(**own) for own in row["rows"]], row["targets"], row["facts"])

@@ -46,7 +46,7 @@ WRONG = {
     ),
     "old form of an option": (
         ["report", "outputs", "best=3"],
-        ["report: unrecognized arguments: best=3"],
+        ["report: best=3 is an option of the command: type --best 3"],
     ),
     "Hydra's setting for one run": (
         ["hydra.run.dir=elsewhere"],

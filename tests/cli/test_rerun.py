@@ -38,7 +38,7 @@ def test_a_failed_run_fails_again_and_the_difference_is_told(ptrun):
 WRONG = {
     "train.lrr=1": "did you mean 'lr'?",
     "method.lenght=3": "did you mean 'length'?",
-    "name=x": "a rerun has a name of its own",
+    "name=x": "a rerun sets name itself",
 }
 
 
@@ -50,7 +50,8 @@ def test_what_is_gone_or_unknown_is_named_with_what_to_type(ptrun):
         assert done.returncode == 1 and told in done.stderr, done.stderr
     moved = ptrun.data_dir.rename(ptrun.data_dir.with_name("moved"))
     lost = ptrun("rerun", str(file.parent))
-    assert lost.returncode == 1 and f"gone from here: data_dir={ptrun.data_dir}" in lost.stderr
+    assert lost.returncode == 1
+    assert f"these files do not exist: data_dir={ptrun.data_dir}" in lost.stderr
     assert f"ptrun rerun {file.parent} data_dir=PATH" in lost.stderr
     done = ptrun("rerun", str(file.parent), f"data_dir={moved}")
     assert done.returncode == 0 and "equal to the last bit" in done.stdout, done.stderr
@@ -59,5 +60,5 @@ def test_what_is_gone_or_unknown_is_named_with_what_to_type(ptrun):
     assert "run.yaml: damaged" in ptrun("rerun", str(file.parent)).stderr
     kept.unlink()
     told = ptrun("rerun", str(file.parent)).stderr
-    assert "made before runs kept what they were asked for" in told
+    assert "made before ptrun recorded configurations" in told
     assert "ptrun method=ptuning_v2" in told and f"ptrun diff {file.parent}" in told

@@ -114,7 +114,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):
         assert find(given, "diff", outputs).folder == first
     assert find("reruns/pt-s1", "diff", outputs).folder.parent.name == "reruns"
     assert find(str(other / "result.json"), "diff", outputs).folder == other
-    with pytest.raises(UserError, match=r"diff pt: 2 runs are meant; give one: .*pt-s2-bb\."):
+    with pytest.raises(UserError, match=r"diff pt: 2 runs match. Give one of them: .*pt-s2-bb$"):
         find("pt", "diff", outputs)
 
 
@@ -154,10 +154,10 @@ def bad_tensors(folder):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (damaged, r"result\.json: damaged .* delete it to run again"),
-        (no_object, r"result\.json: damaged .* delete it to run again"),
-        (unfinished, "this run has not ended; type its command again to go on"),
-        (no_run, r"not a run: no result\.json or failure\.json in it"),
+        (damaged, r"result\.json: damaged .* Delete it to run again"),
+        (no_object, r"result\.json: damaged .* Delete it to run again"),
+        (unfinished, "this run has not ended. Type its command again to resume it"),
+        (no_run, r"not a run, it has no result\.json or failure\.json"),
         (bad_bytes, r"predictions\.jsonl: damaged"),
         (bad_line, r"predictions\.jsonl:2: damaged"),
         (bad_tensors, r"prompt\.safetensors: damaged .* type rerun=true"),
@@ -172,9 +172,11 @@ def test_what_cannot_be_read_is_named_with_what_to_type(tmp_path, spoil, said):
 
 def test_what_is_no_run_is_named(tmp_path):
     made(tmp_path / "runs" / "a")
-    with pytest.raises(UserError, match=r"holds 1 runs; give one, such as .*/runs/a"):
+    with pytest.raises(UserError, match=r"holds 1 runs. Give one of them, such as .*/runs/a"):
         find(str(tmp_path / "runs"), "diff")
-    with pytest.raises(UserError, match=r"no such folder, and no run below .* begins so"):
+    with pytest.raises(
+        UserError, match=r"no such folder, and no run below .* has an id that starts"
+    ):
         find("lost", "diff", tmp_path)
 
 

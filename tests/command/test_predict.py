@@ -148,7 +148,7 @@ def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_
     left = list(given(folder).values())
     assert [line["answer"] for line in asked(folder, test, capsys)] == left
     moved = shutil.move(tuned, tmp_path / "moved")
-    with pytest.raises(UserError, match="no finished run there; give a folder"):
+    with pytest.raises(UserError, match=r"no finished run has this name\. Give a folder"):
         asked(folder, test, capsys)
     lines = asked(folder, test, capsys, f"start=run:{moved}")
     shutil.move(moved, tuned)
@@ -289,7 +289,7 @@ def test_a_prompt_without_the_labels_of_its_task_is_refused(own, tmp_path, capsy
     with safe_open(prompt, "pt") as opened:
         header = opened.metadata()
     save_file({}, prompt, {key: header[key] for key in ("backbone", "method")})
-    with pytest.raises(UserError, match="made before prompts kept the labels"):
+    with pytest.raises(UserError, match="made before prompt files held the labels"):
         asked(copy, file, capsys)
 
 

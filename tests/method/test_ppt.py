@@ -151,7 +151,7 @@ def test_the_task_says_what_is_learned_first(kind, fields, pattern, given, expec
 
 
 def test_a_kind_that_ppt_has_nothing_for_is_named():
-    with pytest.raises(UserError, match=r"nothing for tagging.*start=pretrained:ppt_nsp"):
+    with pytest.raises(UserError, match=r"no pre-training task for tagging.*=pretrained:ppt_nsp"):
         task_for(SimpleNamespace(kind="tagging", name="own", fields=["text"]), {}, "")
 
 
@@ -167,8 +167,8 @@ def test_a_kind_that_ppt_has_nothing_for_is_named():
         ),
         ("rte", ["pretraining.train.lr=-1"], r"pretraining\.train\.lr is -1"),
         ("rte", ["pretraining.recipe=ptt"], "method=ptt: unknown; did you mean 'ppt"),
-        ("rte", ["pretraining.recipe=ppt"], "cannot begin pre-trained"),
-        ("ppt_nsp", ["method.pattern=pocket"], "type method=ppt_pretraining"),
+        ("rte", ["pretraining.recipe=ppt"], "cannot use start=pretrained"),
+        ("ppt_nsp", ["method.pattern=pocket"], "Type method=ppt_pretraining"),
     ],
 )
 def test_mistakes_are_named(composed, task, overrides, message):
@@ -177,7 +177,7 @@ def test_mistakes_are_named(composed, task, overrides, message):
 
 
 def test_a_prompt_of_another_length_is_refused_before_it_is_learned(composed, tmp_path):
-    with pytest.raises(UserError, match=r"prompt.table is \[4, 128\], here it is \[5, 128\]"):
+    with pytest.raises(UserError, match=r"prompt.table is \[4, 128\] there and \[5, 128\] here"):
         launch(composed("rte", "pretraining.method.length=4"))
     assert not (tmp_path / "outputs/pretraining").exists()
 
@@ -203,7 +203,7 @@ def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
     with safe_open(file, "pt") as opened:
         header = opened.metadata()
     save_file({"prompt.table": table_of(first) + 1}, file, header)
-    with pytest.raises(UserError, match=r"its prompt is \w{16}, but the run left \w{16}"):
+    with pytest.raises(UserError, match=r"its prompt is \w{16}, but the run recorded \w{16}"):
         launch(composed("rte", *STILL, "seed=2"))
 
 

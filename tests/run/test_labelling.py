@@ -10,7 +10,6 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.run import labelling
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan, split_of
 from ptrun.task.ppt import labelled
@@ -96,9 +95,7 @@ def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed,
     """Against the labeller's own forward, a line at a time, its weights read again from the run."""
     planned = plan(composed())
     split, _ = split_of(planned)
-    config = planned.request.config
-    labeller = labelling._found(config["task"]["source"]["labeller"], config)
-    method = labeller.load()[""]
+    method = planned.labelling.labeller().load()[""]
     examples = [*split.train, *split.dev, *split.test]
     kept = {e.fields["text"]: e.target for e in examples}
     rows = [row for head, *own in shards(planned) for row in own]
@@ -128,8 +125,7 @@ def alone(method, text):
 def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     root, name, _ = trained
     planned = plan(composed())
-    config = planned.request.config
-    labeller = labelling._found(config["task"]["source"]["labeller"], config)
+    labeller = planned.labelling.labeller()
     method = labeller.load()[""]
     lines = (root / "runs" / name / "predictions.jsonl").read_text().splitlines()
     wanted = [json.loads(line)["prediction"] for line in lines]
@@ -187,7 +183,7 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
 def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, tmp_path):
     def named(*overrides):
         planned = plan(composed(*overrides))
-        return planned.request.config["task"]["source"]["shards"], planned.run_id
+        return planned.labelling.lines.shards, planned.run_id
 
     moved = shutil.copy(corpus, tmp_path / "moved.jsonl.gz")
     assert named() == named(f"task.source.corpus={moved}")
@@ -203,7 +199,7 @@ def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     other = launch(compose_run([*told, *first])).run_id
     plans = [plan(composed(f"task.source.labeller=run:{root / 'runs' / n}")) for n in (name, other)]
     assert plans[0].run_id != plans[1].run_id
-    assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
+    assert len({p.labelling.lines.shards for p in plans}) == 2
 
 
 def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
@@ -214,15 +210,21 @@ def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained)
     ]
     found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
     plans = [plan(composed(one)) for one in found]
-    assert len({p.composed.config["task"]["source"]["shards"] for p in plans}) == 2
+    assert len({p.labelling.lines.shards for p in plans}) == 2
 
 
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
         (["task.source.labeller=run:nobody"], r"task.source.labeller=run:nobody: no finished run"),
-        (["task.source.labeller=sst2"], r"task.source.labeller=sst2: type .*=run:RUN_ID"),
-        (["task.source.thresholds.great=0.5"], r"thresholds.great: .* first, last, other, or neg"),
+        (
+            ["task.source.labeller=sst2"],
+            r"labeller=sst2: expected a finished run\. Type .*=run:RUN_ID",
+        ),
+        (
+            ["task.source.thresholds.great=0.5"],
+            r"thresholds.great: .* first, last, other, neg",
+        ),
         (["task.source.thresholds=0.5"], r"source.thresholds: expected .*got 0.5"),
         (["task.source.thresholds.last=2"], r"thresholds.last is 2; give a probability"),
     ],
@@ -245,5 +247,5 @@ def test_a_run_that_labels_pairs_is_refused(composed, trained, tmp_path):
     result["config"]["task"]["fields"] = ["sentence", "other"]
     result["names"]["task"] = "cb"
     (folder / "result.json").write_text(json.dumps(result))
-    with pytest.raises(UserError, match=r"its task, cb, is not to label one text"):
+    with pytest.raises(UserError, match=r"its task, cb, does not label one text"):
         plan(composed(f"task.source.labeller=run:{folder}"))

@@ -138,20 +138,20 @@ def test_a_folded_prompt_starts_a_method_without_an_encoder(world):
 def test_a_folded_prompt_without_its_encoder_is_refused(world, make):
     world.run(make)
     state_file(world.folder).unlink()
-    with pytest.raises(UserError, match=r"state.safetensors is gone, and a folded prompt does not"):
+    with pytest.raises(UserError, match=r"state.safetensors is missing, which has the encoder"):
         world.follow(make)
 
 
 @pytest.mark.parametrize(
     ("there", "here", "message"),
     [
-        (PT, V2, r"its prompt.table is \[3, 32\], here it is \[3, 192\]"),
-        (PT, partial(PT, length=4), r"is \[3, 32\], here it is \[4, 32\]; give method.length"),
-        (V2, partial(V2, layers=[1, 2]), r"is \[3, 192\], here it is \[3, 128\]"),
-        (V2, PT, "it has prompt.prefix, this method learns prompt.table"),
-        (V2, V2_MLP, "it has prompt.table, this method learns prompt.mlp.0.bias"),
-        (V2_MLP, partial(V2_MLP, hidden=9), r"its prompt.mlp.0.* is \[8.*here it is \[9"),
-        (PT, partial(FineTuning), "it has prompt.table, this method learns no prompt"),
+        (PT, V2, r"prompt.table is \[3, 32\] there and \[3, 192\] here"),
+        (PT, partial(PT, length=4), r"is \[3, 32\] there and \[4, 32\] here. Give method.length"),
+        (V2, partial(V2, layers=[1, 2]), r"is \[3, 192\] there and \[3, 128\] here"),
+        (V2, PT, "that run learned prompt.prefix, this method learns prompt.table"),
+        (V2, V2_MLP, "that run learned prompt.table, this method learns prompt.mlp.0.bias"),
+        (V2_MLP, partial(V2_MLP, hidden=9), r"prompt.mlp.0.* is \[8.* there and \[9.* here"),
+        (PT, partial(FineTuning), "that run learned prompt.table, this method learns no prompt"),
         (partial(FineTuning), PT, "its method learned no prompt"),
     ],
 )
@@ -182,9 +182,9 @@ def test_each_part_begins_as_the_part_of_its_name(world, make):
 @pytest.mark.parametrize(
     ("there", "here", "message"),
     [
-        (("P19", "P20"), ("",), "it learned one for each of P19, P20, this run one prompt"),
-        (("",), ("P19",), "it learned one prompt, this run one for each of P19"),
-        (("P19", "P20"), ("P19",), "one for each of P19, P20, this run one for each of P19;"),
+        (("P19", "P20"), ("",), "that run learned one for each of P19, P20, this run one prompt"),
+        (("",), ("P19",), "that run learned one prompt, this run one for each of P19"),
+        (("P19", "P20"), ("P19",), "one for each of P19, P20, this run one for each of P19\\."),
     ],
 )
 def test_other_parts_are_refused(world, there, here, message):
@@ -200,9 +200,9 @@ def test_a_run_is_found_by_folder_and_by_id(tmp_path):
     assert find(str(tmp_path / "other/a"), tmp_path, "runs") == tmp_path / "other/a"
     assert find("a", tmp_path, "runs") == tmp_path / "runs/a"
     assert find("b", tmp_path, "runs") == tmp_path / "other/b"
-    with pytest.raises(UserError, match="start=run:a: several runs; give one"):
+    with pytest.raises(UserError, match=r"start=run:a: several runs match\. Give one of "):
         find("a", tmp_path, "third")
-    with pytest.raises(UserError, match="start=run:c: no finished run there"):
+    with pytest.raises(UserError, match="start=run:c: no finished run has this name"):
         find("c", tmp_path, "runs")
 
 

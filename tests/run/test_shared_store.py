@@ -20,7 +20,7 @@ def shared(tmp_path):
 
 def test_one_process_refuses_what_two_saved(shared):
     shared.store.save({}, {"step": 1, "ranks": 2, "model_parallel": 1})
-    with pytest.raises(UserError, match=r"saved by 2 ranks.*start as many, or type rerun=true"):
+    with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
         shared.restore()
 
 

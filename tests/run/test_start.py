@@ -85,6 +85,6 @@ def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
 def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(small):
     first = launch(small())
     longer = small(f"start=run:{first.run_id}", "method.length=4")
-    with pytest.raises(UserError, match=r"its prompt.table is \[3, 32\], here it is \[4, 32\]"):
+    with pytest.raises(UserError, match=r"prompt.table is \[3, 32\] there and \[4, 32\] here"):
         launch(longer)
     assert not plan(longer).folder.exists()

@@ -60,7 +60,7 @@ def test_a_prompt_of_another_backbone_is_refused_and_damage_is_named(store):
     store.write_prompt({"prompt": torch.ones(1)}, {"length": 1}, {})
     file = store.folder / "prompt.safetensors"
     assert read_tensors(file, BOUND)[0].keys() == {"prompt"}
-    told = r"made with backbone tiny \(abc\), not other \(def\); use that backbone"
+    told = r"made with backbone tiny \(abc\), not other \(def\). Use that backbone"
     with pytest.raises(UserError, match=told):
         read_tensors(file, {"name": "other", "revision": "None", "weights": "def"})
     file.write_bytes(file.read_bytes()[:20])

@@ -69,7 +69,7 @@ def test_the_tuned_backbone_is_taken_and_the_head_is_new(world, own, caplog):
     composed, first, done = world
     second = composed(*own, "task=sst2", f"start=run:{done.run_id}", *STILL)
     result, planned = launch(second), plan(second)
-    assert f"start=run:{done.run_id}: its backbone; prompt and head are new" in caplog.text
+    assert f"start=run:{done.run_id}: its backbone is used; prompt and head are new" in caplog.text
     theirs = load_file(first.folder / "prompt.safetensors")
     planned.backbone.load()
     for name, parameter in planned.backbone.body().items():
@@ -95,9 +95,9 @@ def test_what_stands_over_a_tuned_backbone_is_bound_to_it(world):
     with safe_open(plan(second).folder / "prompt.safetensors", "pt") as opened:
         weights = json.loads(opened.metadata()["backbone"])["weights"]
     assert weights == f"{first.backbone.weights}+{plan(second).start.digest}"
-    with pytest.raises(UserError, match="use that backbone, or another run"):
+    with pytest.raises(UserError, match="Use that backbone, or another run"):
         plan(composed(*own, f"start=run:{plan(second).run_id}"))
-    with pytest.raises(UserError, match=r"it tuned .*, not tiny_roberta.*; use that backbone"):
+    with pytest.raises(UserError, match=r"that run tuned .*, not tiny_roberta.*Use that backbone"):
         plan(composed(*own, f"start=run:{done.run_id}", kind="roberta"))
 
 

@@ -66,7 +66,7 @@ def planned(*overrides):
     ids=lambda o: " ".join(o),
 )
 def test_words_and_random_vectors_need_a_method_that_learns_input_vectors(overrides):
-    with pytest.raises(UserError, match="as configured learns no input vectors; use start=random"):
+    with pytest.raises(UserError, match=r"configured learns no input vectors\. Use start=random"):
         planned(*overrides)
 
 
@@ -88,7 +88,7 @@ def test_a_start_enters_the_identity_of_a_run():
 
 
 def test_another_run_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(UserError, match="start=run:lost: no finished run there; give a folder"):
+    with pytest.raises(UserError, match=r"start=run:lost: no finished run has this name\. Give"):
         planned("start=run:lost", f"outputs={tmp_path}")
 
 
