@@ -224,7 +224,7 @@ def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
         waiting = Thread(target=launch, args=[one])
         waiting.start()
         made = launch(first.request)
-        while "another process pre-trains this prompt" not in caplog.text and waiting.is_alive():
+        while "waiting for another process" not in caplog.text and waiting.is_alive():
             waiting.join(0.05)
         assert waiting.is_alive()
         assert not plan(one).folder.exists()
