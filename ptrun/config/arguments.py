@@ -38,12 +38,13 @@ class Parser(argparse.ArgumentParser):
         """
         given, rest = self.parse_known_intermixed_args(arguments)
         flags = {flag for action in self._actions for flag in action.option_strings}
-        for override in (*getattr(given, "overrides", ()), *rest):
-            key, equals, value = override.partition("=")
+        for argument in arguments:
+            key, equals, value = argument.partition("=")
             flag = f"--{key.replace('_', '-')}"
-            if flag in flags:
-                self.error(f"{override} is an option of the command: type {flag} {value}".rstrip())
-            if not equals and override not in rest and not override.startswith("~"):
+            if equals and flag in flags:
+                self.error(f"{argument} is an option of the command: type {flag} {value}".rstrip())
+        for override in getattr(given, "overrides", ()):
+            if "=" not in override and not override.startswith("~"):
                 self.error(f"expected KEY=VALUE, got {override!r}")
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ptrun.config import schema
 from ptrun.config.build import Component, check, plain
-from ptrun.config.paths import conf_dir, user_dirs
+from ptrun.config.paths import conf_dir, leads_out, user_dirs
 from ptrun.config.suggest import unknown
 from ptrun.config.user_files import check_user_files
 from ptrun.errors import UserError
@@ -163,8 +163,7 @@ def _check_name(name: str) -> None:
     Raises:
         UserError: it is absolute, empty, or leads out of the folder.
     """
-    parts = PurePath(name).parts
-    if not parts or PurePath(name).is_absolute() or ".." in parts:
+    if leads_out(name):
         raise UserError(f"name={name}: expected a folder below outputs, such as name=my_runs.")
 
 

@@ -1,7 +1,7 @@
 """The folders of configuration files: those of ptrun and those of the user."""
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -26,6 +26,12 @@ def options(group: str) -> dict[str, Path]:
         for file in sorted((folder / group).glob("*.yaml")):
             files.setdefault(file.stem, file)
     return dict(sorted(files.items()))
+
+
+def leads_out(name: str) -> bool:
+    """Return whether a name is not a path below a folder."""
+    path = PurePath(name)
+    return not path.parts or path.is_absolute() or ".." in path.parts
 
 
 def describe(file: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ptrun.config.components import code_allowed
+from ptrun.config.paths import leads_out
 from ptrun.errors import UserError
 
 _REFUSED = ("hydra", "outputs")
@@ -45,6 +46,8 @@ def _refused(file: Path, folder: Path) -> str | None:
     root = content if isinstance(content, dict) else {}
     parts = [group, *_PACKAGE.findall(text), *map(str, _defaults(root)), *map(str, root)]
     words = [re.split(r"[./@ ]", part.removeprefix("override ").lstrip("/"))[0] for part in parts]
+    if leads_out(name := str(root.get("name", "own"))) or "${" in name:
+        return "name"  # a sweep makes this folder
     return next((word for word in words if word in _REFUSED), None)
 
 

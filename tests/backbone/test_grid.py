@@ -121,7 +121,11 @@ def _reached_in_answer(given, shapes):
     return {"text": hit}
 
 
-@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize(
+    "checkpointing",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["plain", "checkpointed"],
+)
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize(("kind", "point"), CELLS)
 def test_an_injection_changes_exactly_what_it_reaches(

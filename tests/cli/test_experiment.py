@@ -12,7 +12,7 @@ def test_a_table_is_checked_tried_and_not_counted(ptrun):
     assert result.parts[-7:-3] == ("outputs", "pocket", "ptuning", "table1")
     before = result.read_bytes()
     again = ptrun(*line)
-    assert "done before" in again.stderr and result.read_bytes() == before
+    assert "already finished" in again.stderr and result.read_bytes() == before
     report = ptrun("report", "--paper", "ptuning", "--table", "table1")
     assert report.returncode == 0 and "4 not run" in report.stdout
 

@@ -241,7 +241,7 @@ OPTIONS = {
     "train.lr=1": "a finished run cannot change this",
     "task=csv": "Allowed: hardware",
     "input=x": "type --input x",
-    "more": "predict takes one run",
+    "more": "predict: expected KEY=VALUE, got 'more'",
     "hardware.tokens=1": "hardware.tokens: unknown",
     "hardware=zero1": "several processes.* Type hardware=gpu or hardware=cpu",
 }

@@ -2,12 +2,13 @@
 
 import pytest
 
+from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
 from ptrun.hardware.rank_count import check_world, local_ranks
 
 
 def hardware(width=4, ranks=None, device="auto"):
-    return {"device": device, "model_parallel": width, "ranks": ranks}
+    return HardwareConfig(device, "fp32", 4096, False, width, ranks)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,6 @@ def test_a_world_must_be_whole_copies_of_the_model():
 
 
 def test_plain_hardware_refuses_company():
-    check_world({"device": "cpu"}, 1)
+    check_world(hardware(width=None, device="cpu"), 1)
     with pytest.raises(UserError, match=r"started 4 processes.*hardware=zero1"):
-        check_world({"device": "cpu"}, 4)
+        check_world(hardware(width=None, device="cpu"), 4)

@@ -81,7 +81,7 @@ def test_without_dev_nothing_is_best(folder):
 
 def test_an_unknown_key_is_refused_with_those_that_differ(folder):
     told = (
-        r"over=method.patern: unknown; did you mean 'method.pattern'\? Allowed: method.pattern\.$"
+        r"--over method.patern: unknown; did you mean 'method.pattern'\? Allowed: method.pattern\.$"
     )
     with pytest.raises(UserError, match=told):
         table(folder(RUNS), "method.patern")
@@ -112,5 +112,5 @@ def test_too_few_seeds_have_no_mean_of_the_best(folder):
 
 @pytest.mark.parametrize("keys", [{"best": 0}, {"best": 3, "over": "method.pattern"}])
 def test_the_best_of_no_seeds_or_of_patterns_is_refused(folder, keys):
-    with pytest.raises(UserError, match=r"use 1 or more, and without over="):
+    with pytest.raises(UserError, match=r"use 1 or more, and leave --over out"):
         table(folder(RUNS), **keys)

@@ -89,11 +89,8 @@ def answers(method, examples, budget):
     return fit.predict([method], [method.encode(examples)])[0]
 
 
-FIRST = ("bert", "gpt2", "t5")
-
-
 @pytest.mark.parametrize(
-    ("kind", "name", "task"), tiered(CELLS, lambda kind, name, task: kind in FIRST)
+    ("kind", "name", "task"), tiered(CELLS, lambda kind, name, task: kind == "bert")
 )
 def test_a_cell_keeps_the_promises(tiny, data_dir, kind, name, task):
     make, data = METHODS[name][0], task_of(data_dir, task)
@@ -126,7 +123,7 @@ def test_a_cell_keeps_the_promises(tiny, data_dir, kind, name, task):
     ("kind", "name", "task"),
     tiered(
         [c for c in CELLS if c.values[1] != "manual_prompt"],
-        lambda kind, name, task: kind == "bert" and name.startswith("ptuning_v2"),
+        lambda kind, name, task: kind == "bert" and name == "ptuning_v2",
     ),
 )
 def test_a_cell_learns_four_examples(tiny, data_dir, kind, name, task):

@@ -33,7 +33,7 @@ def fits(task, answer, example):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in ("bert", "gpt2", "t5")))
+@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind == "bert"))
 def test_a_task_is_learned_and_answered(tiny, data_dir, kind, name):
     backbone, task = tiny(kind), task_of(data_dir, name)
     one = member(lambda b, t: PTuningV2(b, t, length=3), backbone, task, max_steps=2)

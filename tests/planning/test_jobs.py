@@ -16,7 +16,7 @@ SMALL = ["task=pocket_sentiment", "method=prompt_tuning"]
 
 
 def layout(own):
-    return layout_of(own.names["hardware"], own.config["hardware"], "fp32", asked=False)
+    return layout_of(own.names["hardware"], own.hardware, "fp32", elsewhere=False)
 
 
 def test_commas_are_jobs_the_first_key_slowest():

@@ -7,6 +7,7 @@ import torch
 
 from ptrun.config import build
 from ptrun.config.compose import compose_run
+from ptrun.config.schema import hardware_config
 from ptrun.errors import UserError
 from ptrun.planning.costs import Costs, _narrow
 from ptrun.planning.layout import Layout, layout_of
@@ -128,12 +129,17 @@ def test_more_rows_keep_more_but_for_casts_of_weights():
 
 
 def test_a_layout_is_read_from_its_configuration():
-    own = layout_of("zero1_mp4", ZERO, "bf16", asked=True)
+    own = layout_of("zero1_mp4", hardware_config(ZERO), "bf16", elsewhere=True)
     assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "bf16", 4, True)
-    assert layout_of("z", {**ZERO, "ranks": 8}, "bf16", asked=True).data_parallel == 2
-    assert layout_of("z", {**ZERO, "precision": "fp32"}, "bf16", asked=True).width == 4
-    plain = compose_run(["hardware=gpu"]).config["hardware"]
-    own = layout_of("gpu", plain, "fp32", asked=False)
+    assert (
+        layout_of("z", hardware_config({**ZERO, "ranks": 8}), "bf16", elsewhere=True).data_parallel
+        == 2
+    )
+    assert (
+        layout_of("z", hardware_config({**ZERO, "precision": "fp32"}), "bf16", elsewhere=True).width
+        == 4
+    )
+    own = layout_of("gpu", compose_run(["hardware=gpu"]).hardware, "fp32", elsewhere=False)
     assert (own.device, own.precision, own.ranks, own.zero) == ("cuda", "fp32", 1, False)
 
 

@@ -196,6 +196,7 @@ a byte-level or sentencepiece token holds too. Scored as SQuAD does the share is
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECOVERED)
 def test_gold_positions_of_real_rows_spell_the_answers(shared, name):
     data = task("squad_v2", shared / "data", source={"hub": "none", "folder": "squad_v2"})

@@ -36,6 +36,7 @@ def composed(tmp_path, data_dir, tiny_folder):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="pip install 'ptrun[deepspeed]'")
 def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path):
     done = launch(composed())

@@ -115,7 +115,7 @@ def test_rows_of_every_read_out_come_back_from_json_as_they_were(tiny, data_dir,
         made = ManualPrompt(tiny(), data, readout="verbalizer").encode(data.load("train"))
     else:
         made = PTuningV2(tiny(), data, length=2).encode(data.load("train"))
-    there = [token_cache._read(row) for row in json.loads(json.dumps(made, default=vars))]
+    there = [token_cache._features(row) for row in json.loads(json.dumps(made, default=vars))]
     assert there == made and len(made) >= 5
     types = [type(target) for f in made for target in f.targets]
     assert types == [type(target) for f in there for target in f.targets]

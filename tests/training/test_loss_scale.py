@@ -69,6 +69,7 @@ def test_it_is_deepspeeds_rule_over_any_sequence():
     assert ours.skipped > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [MAKE, partial(PromptTuning, length=3), FineTuning], ids=["v2", "pt", "ft"]
 )

@@ -55,6 +55,7 @@ def same(own, others, tolerance):
             torch.testing.assert_close(tensor, other.learned[name], **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [DEVICE, HOST], ids=["device", "host"])
 def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
     tiny, data_dir, caplog, error
