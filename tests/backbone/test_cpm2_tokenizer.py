@@ -53,6 +53,7 @@ def test_the_longest_entry_of_a_word_comes_first(word, tokens):
     assert Cpm2Text(ids_of(), q2b=True).word(word) == tokens
 
 
+@pytest.mark.slow
 def test_spaces_and_newlines_are_tokens_and_nothing_is_added(tokenizer):
     text = "小猫 喝\n水。"
     ids = tokenizer(text)["input_ids"]

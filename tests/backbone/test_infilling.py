@@ -171,6 +171,7 @@ def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
     torch.testing.assert_close(torch.cat(found, dim=1), wanted, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count", "hidden", "kv", "mlp", "prompt"),
     [

@@ -97,7 +97,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "told"), WRONG.values(), ids=WRONG)
+FIRST = [*list(WRONG)[::3], "old form of an option", "allow what", "name outside outputs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [pytest.param(*WRONG[k], id=k, marks=[] if k in FIRST else pytest.mark.slow) for k in WRONG],
+)
 def test_a_wrong_command_is_explained(ptrun, arguments, told):
     check(ptrun, ptrun(*arguments), told)
 
@@ -139,6 +145,7 @@ def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
     check(ptrun, done, told)
 
 
+@pytest.mark.slow
 def test_words_the_backbone_does_not_know_leave_no_folder(ptrun):
     own = "{pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}"
     words = ["method.readout=verbalizer", "method.pattern=own", f"+task.pvps.own={own}"]

@@ -1,6 +1,9 @@
 """A paper's table from the command line: checked, tried small, run again, and reported."""
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_table_is_checked_tried_and_not_counted(ptrun):
     line = ["experiment=ptuning/table1", "+scale=pocket"]
     checked = ptrun(*line, "check=true")
@@ -17,6 +20,7 @@ def test_a_table_is_checked_tried_and_not_counted(ptrun):
     assert report.returncode == 0 and "4 not run" in report.stdout
 
 
+@pytest.mark.slow
 def test_what_fails_is_told_and_the_rest_goes_on(ptrun):
     done = ptrun("experiment=ptuning/table1", "+scale=pocket", "train.max_steps=0")
     assert done.returncode == 1 and "1 refused" in done.stderr + done.stdout

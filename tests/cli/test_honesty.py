@@ -38,6 +38,7 @@ def test_poisoned_test_labels_change_nothing_about_selection(ptrun):
     assert clean[3]["accuracy"] + poisoned[3]["accuracy"] == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_overlaps_are_told_and_kept_and_a_test_that_equals_dev_is_refused(ptrun):
     done = ptrun(*ptrun.small())
     assert "train/test share 6 texts" in done.stderr
@@ -56,6 +57,7 @@ def test_a_setting_without_examples_to_learn_from_is_refused_for_methods_that_le
     assert done.returncode == 1 and "setting=zero_shot has no training examples" in done.stderr
 
 
+@pytest.mark.slow
 def test_check_shows_counts_lengths_and_examples_and_runs_nothing(ptrun):
     done = ptrun("check", *ptrun.small())
     assert done.returncode == 0, done.stderr

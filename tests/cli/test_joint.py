@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_joint_prompt_is_learned_resumed_and_learned_on(ptrun):
     few = ["train.max_steps=4", "train.eval_every=2", "method.length=3", "hardware=cpu"]
     few += [f"backbone.path={ptrun.backbone}", f"data_dir={ptrun.data_dir}"]

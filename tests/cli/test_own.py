@@ -28,6 +28,7 @@ def test_a_table_of_twenty_rows_trains_evaluates_and_reports(ptrun, table):
     assert all(method in shown for method in methods) and shown.count("csv_reviews") == 3
 
 
+@pytest.mark.slow
 def test_a_pattern_from_a_file_is_shown(ptrun, table):
     words = "words: {negative: [bad], positive: [good]}"
     (ptrun.folder / "p.yaml").write_text(f'pattern: "{{~text}} It was {{mask}}."\n{words}\n')

@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 import yaml
 
 
+@pytest.mark.slow
 def test_a_run_is_done_again_beside_the_old_one_to_the_last_bit(ptrun):
     assert ptrun(*ptrun.small("train.max_steps=3")).returncode == 0
     (file,) = ptrun.results()
@@ -25,6 +27,7 @@ def test_a_run_is_done_again_beside_the_old_one_to_the_last_bit(ptrun):
     assert ptrun.folder.joinpath("outputs/runs").is_dir() and len(ptrun.results()) == 4
 
 
+@pytest.mark.slow
 def test_a_failed_run_fails_again_and_the_difference_is_told(ptrun):
     small = ptrun.small("train.clip=null", "train.lr=1e30")
     assert ptrun(*small).returncode == 1
@@ -42,6 +45,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_gone_or_unknown_is_named_with_what_to_type(ptrun):
     assert ptrun(*ptrun.small("train.max_steps=2")).returncode == 0
     (file,) = ptrun.results()

@@ -94,6 +94,7 @@ def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
     assert "train.lr=0.07" in report and "train.lr=1e+30" in report and "±" in report
 
 
+@pytest.mark.slow
 def test_a_bad_value_in_a_sweep_fails_its_own_job_only(ptrun):
     done = ptrun("-m", *ptrun.small(), "method.length=100,2")
     assert done.returncode == 1 and "method.length is 100" in done.stderr

@@ -28,6 +28,7 @@ def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_di
     assert len(allowed) > 20, "heads of six kinds for each of the methods that have them"
 
 
+@pytest.mark.slow
 def test_presets_alone_are_left_out():
     kept = set(methods())
     presets = set(options("method")) - kept

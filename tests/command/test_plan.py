@@ -45,6 +45,7 @@ def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.slow
 def test_eleven_billion_are_planned_without_weights_or_data(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "20")
     assert "409,600" in out and "11,135,332,352" in out and "20.74" in out
@@ -55,11 +56,13 @@ def test_eleven_billion_are_planned_without_weights_or_data(typed):
     assert "hardware.checkpointing=true gpu keeps" in out
 
 
+@pytest.mark.slow
 def test_what_fits_nowhere_is_said(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "4")
     assert "No known change makes it fit" in out, "a quarter of the weights alone is more"
 
 
+@pytest.mark.slow
 def test_what_to_type_is_what_was_computed_to_fit(typed):
     out = typed(*XXL, "method=prompt_tuning", "hardware=gpu", "--device-gib", "32")
     assert "To make it fit, type:" in out and "hardware.token_budget=" in out
@@ -74,6 +77,7 @@ def test_what_to_type_is_what_was_computed_to_fit(typed):
     assert "fits: " in again
 
 
+@pytest.mark.slow
 def test_full_tuning_that_cannot_fit_is_told_to_learn_less(typed):
     out = typed(
         "backbone=bert_large_cased",
@@ -82,6 +86,7 @@ def test_full_tuning_that_cannot_fit_is_told_to_learn_less(typed):
     assert "method=prompt_tuning: learn a prompt" in out and "members fit" not in out
 
 
+@pytest.mark.slow
 def test_a_probe_takes_real_steps_and_leaves_nothing(typed, tmp_path):
     out = typed(*POCKET, "--probe", "2", "setting=few_shot_32", "train.max_steps=4")
     assert "Probed 2 steps" in out and "All that is left to do" in out

@@ -17,6 +17,7 @@ from ptrun.errors import UserError
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering
 from ptrun.run.launch import launch
+from tests.tiers import tiered
 
 SIZES = {"train": 24, "validation": 8, "test": 12}
 SMALL = ["hardware=cpu", "hardware.precision=fp32", "train.max_steps=2", "train.batch_size=4"]
@@ -123,7 +124,12 @@ def given(folder):
     return {row["id"].rpartition("-")[2]: row["prediction"] for row in left}
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "several"])
+FIRST = ("head", "words", "tags")
+
+
+@pytest.mark.parametrize(
+    "name", tiered([name for name in RUNS if name != "several"], lambda name: name in FIRST)
+)
 def test_answers_are_those_of_the_run_without_the_labels(name, trained, data, tmp_path, capsys):
     folder = trained(name)
     test = read(data / RUNS[name][0].removeprefix("task=") / "test.jsonl")
@@ -141,6 +147,7 @@ def test_answers_are_those_of_the_run_without_the_labels(name, trained, data, tm
         ]
 
 
+@pytest.mark.slow
 def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_path, capsys):
     tuned = trained("tuned")
     folder = trained("over", "task=pocket_pairs", f"start=run:{tuned}", "method.length=3")
@@ -155,6 +162,7 @@ def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_
     assert [line["answer"] for line in lines] == left
 
 
+@pytest.mark.slow
 def test_each_data_set_of_several_is_asked_in_its_own_fields(trained, data, tmp_path, capsys):
     folder, test = trained("several"), []
     for task in ("pocket_topics", "pocket_srl", "pocket_ner", "pocket_qa"):  # in any order
@@ -168,6 +176,7 @@ def test_each_data_set_of_several_is_asked_in_its_own_fields(trained, data, tmp_
         asked(folder, write(tmp_path / "new.jsonl", test), capsys)
 
 
+@pytest.mark.slow
 def test_a_table_is_answered_after_its_training_files_are_gone(
     tables, own, tmp_path, capsys, monkeypatch
 ):
@@ -223,6 +232,7 @@ def test_a_file_that_cannot_be_asked_is_refused_before_anything_is_written(
     assert capsys.readouterr().out == "" and list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.slow
 def test_rows_of_other_kinds_are_refused_by_row_and_field(trained, tmp_path, capsys):
     fact = {"predicate_id": "P1", "sub_label": "x", "template": "[X] is [Y]"}
     wrong = {

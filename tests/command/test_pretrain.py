@@ -120,6 +120,7 @@ def test_what_no_model_can_be_made_of_is_refused(corpus, tmp_path, change, messa
     assert message in str(caught.value) and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_corpus_of_long_rows_only_is_trained_without_batches_of_answers(corpus, tmp_path):
     long = tmp_path / "long"
     long.mkdir()

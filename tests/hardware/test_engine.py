@@ -29,6 +29,7 @@ def losses(backbone, data, make, **settings):
     return torch.tensor(one.journal.losses())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
 def test_bf16_losses_are_within_two_hundredths_of_fp32(tiny, data_dir, make):
     data = conll03(data_dir)
@@ -38,6 +39,7 @@ def test_bf16_losses_are_within_two_hundredths_of_fp32(tiny, data_dir, make):
     assert not torch.equal(half, full)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
 def test_checkpointing_changes_no_loss(tiny, data_dir, make):
     data = conll03(data_dir)

@@ -135,6 +135,7 @@ hang()
     assert "Connection closed" not in told and gone(pids(here))
 
 
+@pytest.mark.slow
 def test_a_rank_that_will_not_end_is_killed_and_what_it_started_too(here, monkeypatch):
     monkeypatch.setattr(processes, "_GRACE", 0.5)
     text = """

@@ -60,6 +60,7 @@ def test_a_folder_of_rank_files_is_a_checkpoint_too(original, tmp_path):
     assert torch.equal(run(loaded(tmp_path / "hf")).logits, run(original).logits)
 
 
+@pytest.mark.slow
 def test_mappings_may_be_dropped_at_any_tensor(original, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "_REOPEN_BYTES", -1)
     folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder

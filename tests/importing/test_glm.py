@@ -104,6 +104,7 @@ def test_the_stray_classifier_is_left_out_and_named(state, words, tmp_path):
     assert "dense.weight, out_proj.bias (a classifier)" in made.line()
 
 
+@pytest.mark.slow
 def test_mappings_may_be_dropped_at_any_tensor(state, words, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "_REOPEN_BYTES", -1)
     for source in (
@@ -148,6 +149,7 @@ def test_without_a_tokenizer_there_is_none_and_the_line_says_so(tmp_path):
     assert config["decoder_start_token_id"] == 50257
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False], ids=["tokenizer.json", "vocab.json"])
 def test_the_tokenizer_is_gpt2s_with_glms_special_tokens(shared, tmp_path, whole):
     source, given = shared / "models" / "tokenizers" / "gpt2", tmp_path / "gpt2"

@@ -71,6 +71,7 @@ def test_robertas_own_ids_serve_where_there_is_no_dictionary(tmp_path):
     assert made.convert_tokens_to_ids("<mask>") in (None, 3)
 
 
+@pytest.mark.slow
 def test_gpt2s_whole_vocabulary_goes_through(shared, tmp_path):
     gpt2 = shared / "models" / "tokenizers" / "gpt2"
     names = symbols(50257)

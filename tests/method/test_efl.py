@@ -38,6 +38,7 @@ def test_the_method_tunes_everything_on_entailment(tmp_path):
     assert planned.request.names["method"] == "efl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), tiered(CELLS, lambda kind, name: (kind, name) == ("bert", "efl"))
 )

@@ -78,6 +78,7 @@ def learned_first(outputs):
     return sorted(f.parent for f in (outputs / "pretraining").glob("*/result.json"))
 
 
+@pytest.mark.slow
 def test_a_prompt_is_learned_once_and_shared_by_seeds_rates_and_patterns(composed, tmp_path):
     """Nothing is learned with a rate of almost nothing, so the prompt is the one begun with."""
     one = composed("rte", *STILL)
@@ -212,6 +213,7 @@ def test_a_failed_pretraining_is_told_as_such(composed):
         launch(composed("rte", "pretraining.start=normal:3e38"))
 
 
+@pytest.mark.slow
 def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
     """The second waits for the lock, and finds what the first left."""
     one = composed("rte", *STILL)

@@ -145,6 +145,7 @@ def gradients(loaded, **reading):
     return method.prompt.table.grad.abs().sum(dim=1)
 
 
+@pytest.mark.slow
 def test_every_row_of_gpt_learns_and_the_released_label_leaves_the_last_without(pocket_gpt2):
     right, released = gradients(pocket_gpt2), gradients(pocket_gpt2, shifted_label=True)
     assert len(right) == 6 and (right > 0).all()
@@ -198,6 +199,7 @@ def test_saved_vectors_answer_as_the_encoder_did_in_any_order(tiny, tmp_path, ki
     assert again[::-1] == answers
 
 
+@pytest.mark.slow
 def test_one_prompt_learns_four_facts(tiny, tmp_path):
     """The loss without dropout falls by half; a random frozen backbone is what bounds it."""
     loaded, data = tiny(), facts(tmp_path, rows=[*ROWS[:3], ("P1", "a film", "Rome")])

@@ -114,6 +114,7 @@ def test_the_few_shot_regime_has_two_rates_and_decays_the_backbones_matrices():
     assert composed.config["method"]["hidden"] == "full"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pocket_bert", "pocket_gpt2", "pocket_t5", "pocket_glm"])
 def test_the_lama_regime_learns_a_prompt_for_each_relation(tmp_path, name):
     """Two relations of the pocket world, in each family's own pattern; the backbone stays."""
@@ -142,6 +143,7 @@ def test_the_lama_regime_learns_a_prompt_for_each_relation(tmp_path, name):
     assert len(load_file(file)) == len(done.manifest["parts"])
 
 
+@pytest.mark.slow
 def test_several_manual_patterns_run_and_report_mean_std_and_each(tiny_folder, tmp_path):
     root = tmp_path / "data"
     facts(root)

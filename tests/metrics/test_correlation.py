@@ -13,6 +13,7 @@ def test_gold_scores_100_and_its_negative_minus_100():
     assert pearson_and_spearman([-g for g in golds], golds) == pytest.approx(-100.0)
 
 
+@pytest.mark.slow
 def test_coefficients_equal_scipy_with_ties():
     compared = 0
     for rng in rounds():

@@ -10,6 +10,7 @@ def test_gold_scores_100_in_any_order():
     assert drop_scores([["tin sea", "ore"], ["12.0 gulfs"]], golds) == {"em": 100.0, "f1": 100.0}
 
 
+@pytest.mark.slow
 def test_scores_equal_a_search_over_all_pairings():
     for rng in rounds():
         golds = [[phrase(rng, 3) for _ in range(rng.randint(1, 4))] for _ in range(3)]

@@ -30,6 +30,7 @@ def chunks(tags):
     return set(found)
 
 
+@pytest.mark.slow
 def test_scores_equal_seqevals_report_and_a_count_by_hand():
     for rng in rounds():
         golds = [labels(rng, TAGS, rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]

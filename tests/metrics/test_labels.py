@@ -31,12 +31,14 @@ def test_accuracy_and_f1_equal_sklearn():
         assert mean == pytest.approx((right + f1) / 2, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_macro_f1_equals_sklearn_over_gold_and_predicted_classes():
     for guesses, golds in pairs(CB, stray=["maybe", "no"]):
         expected = 100 * f1_score(golds, guesses, average="macro", zero_division=0)
         assert macro_f1(guesses, golds) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_macro_f1_over_equals_sklearn_over_listed_classes():
     for guesses, golds in pairs(CB, stray=["maybe", "no"]):
         expected = 100 * f1_score(golds, guesses, labels=CB, average="macro", zero_division=0)

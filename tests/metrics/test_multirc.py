@@ -13,6 +13,7 @@ def test_gold_scores_100():
     assert scores == {"f1a": 100.0, "em": 100.0}
 
 
+@pytest.mark.slow
 def test_scores_equal_sklearn_per_question():
     for rng in rounds():
         size = rng.randint(2, 30)

@@ -7,6 +7,7 @@ from tests.metrics.corruption import rounds
 WORDS = ["ore", "tin", "sea", "red gulf", "red sea"]
 
 
+@pytest.mark.slow
 def test_the_best_threshold_equals_a_trial_of_each():
     for rng in rounds():
         size = rng.randint(1, 12)

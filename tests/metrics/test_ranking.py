@@ -15,6 +15,7 @@ def test_the_mean_over_relations_weighs_each_once():
     assert scores == {"p_at_1": 50.0, "p_at_1_facts": 25.0}
 
 
+@pytest.mark.slow
 def test_scores_equal_sklearns_recall_by_relation():
     for rng in rounds():
         size = rng.randint(1, 40)

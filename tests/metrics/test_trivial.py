@@ -79,6 +79,7 @@ def test_squad_v2_always_null_scores_the_share_of_the_local_articles(rows):
     assert (scores["has_answer_f1"], scores["no_answer_em"]) == (0.0, 100.0)
 
 
+@pytest.mark.slow
 def test_squad_gold_scores_100_and_another_persons_answer_as_the_reference(rows):
     golds = [row["answers"]["text"] for row in rows("squad")]
     assert squad_scores([a[0] for a in golds], golds) == {"em": 100.0, "f1": 100.0}

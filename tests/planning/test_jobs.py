@@ -82,9 +82,9 @@ def test_a_run_of_a_device_that_is_not_here_has_a_name():
 
 def test_a_refused_job_says_why_and_rerun_does_it_again(tmp_path):
     wrong = composed([*SMALL, "method.lenght=3"])
-    refused = job("one", (), wrong, layout(wrong))
+    refused = job("one", (), wrong, lambda: layout(wrong))
     assert refused.planned is None and "did you mean 'length'" in refused.state
     own = composed([*SMALL, f"outputs={tmp_path}", "rerun=true"])
     planned_on(own, layout(own)).folder.mkdir(parents=True)
-    again = job("one", (), own, layout(own))
+    again = job("one", (), own, lambda: layout(own))
     assert again.state == "interrupted before its first save, to be run again" and not again.done

@@ -102,6 +102,7 @@ def test_the_trace_keeps_what_autograd_keeps(tiny, data_dir, kind):
     assert found == pytest.approx(measured, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_shallow_models_tell_the_deep_one(data_dir, tiny, checkpointing):
     backbone = tiny("t5")

@@ -15,6 +15,7 @@ def sample() -> list[list[str]]:
     return list(islice(documents("train"), 8000))
 
 
+@pytest.mark.slow
 def test_documents_are_lists_of_sentences(sample):
     assert all(document for document in sample)
     assert mean(map(len, sample)) >= 3

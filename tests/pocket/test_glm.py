@@ -57,6 +57,7 @@ def test_the_label_word_is_read_where_the_answer_begins(backbone, library):
     assert [a.value for a in answers] == expected and len(set(expected)) == 2
 
 
+@pytest.mark.slow
 def test_it_tells_verdicts_without_learning_anything(backbone):
     data = task("pocket_sentiment")
     method, examples = ManualPrompt(backbone, data), data.load("dev")

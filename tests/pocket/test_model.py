@@ -118,12 +118,14 @@ def hidden_word_accuracy(tokenizer, model, sentences: list[str], words: set[str]
     return right / total
 
 
+@pytest.mark.slow
 def test_hidden_grammar_words_are_filled_in(tokenizer, model):
     sentences = [sentence for d in islice(documents("validation"), 60) for sentence in d]
     function_words = {"of", "in", "by", "is", "was", "the", "for", "to", "at"}
     assert hidden_word_accuracy(tokenizer, model, sentences, function_words) >= 0.8
 
 
+@pytest.mark.slow
 def test_electra_tells_the_verdict_that_fits_a_review():
     """The head alone, nothing tuned; with a generator as good as itself it was at chance."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / "pocket_electra")

@@ -11,6 +11,7 @@ from tests.pocket.rows_of import assert_splits, every
 TASKS = ("pocket_qa", "pocket_multispan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_have_the_fields_and_sizes(task):
     fields = {"id", "title", "context", "question", "answers"}

@@ -129,6 +129,7 @@ def one_token(tiny, data_dir, options):
     return logs, output.logits.view(len(options), 2, -1).log_softmax(-1), own.decode(output, batch)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_candidate_of_one_token_is_that_token_and_the_end_after_it(tiny, data_dir):
     """Its score is log p(word) + log p(end | word), so the likeliest first token need not win."""
@@ -161,6 +162,7 @@ def refused(backbone, data_dir):
     return str(told.value)
 
 
+@pytest.mark.slow
 def test_a_folder_that_does_not_say_where_an_answer_begins_is_refused(
     tiny_folder, tmp_path, data_dir
 ):

@@ -299,6 +299,7 @@ def made(hundreds, tiny, *more):
     return build("method", config["method"], backbone, task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["method.fan_out=8", "method.class_tree=@{}/tree.json"])
 def test_two_hundred_classes_are_learned_kept_and_answered(hundreds, tiny, monkeypatch, more):
     folder, _ = hundreds

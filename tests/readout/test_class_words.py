@@ -132,6 +132,7 @@ def test_positions_and_labels_follow_the_order_of_classes(tiny, data_dir, order)
     assert readout.decode(output, batch)[0].value == "near"
 
 
+@pytest.mark.slow
 def test_orders_by_name_and_by_seed(tiny, data_dir):
     def order(given):
         return own(tiny, data_dir, TOPICS, order=given).labels

@@ -27,6 +27,7 @@ def answer(method, logits):
     return method.decode(BackboneOutput(logits=logits[None]), batch)[0].value
 
 
+@pytest.mark.slow
 def test_a_word_outside_the_list_does_not_count_even_where_it_ranks_first(tiny, tmp_path):
     words = tmp_path / "words.txt"
     words.write_text("Oslo\nRome\n\ngood\nnot one token\n")

@@ -216,6 +216,7 @@ def test_entities_are_binary_examples_of_their_own(head):
 SUPERGLUE = ["boolq", "cb", "rte", "multirc", "wic", "wsc", "copa", "record"]
 
 
+@pytest.mark.slow
 def test_superglue_rows_have_128_tokens_and_the_longer_text_loses_its_end(head):
     for name in SUPERGLUE:
         assert compose_run([f"task={name}"]).config["task"]["max_tokens"] == 128

@@ -102,6 +102,7 @@ def test_only_right_noun_phrases_have_loss_terms(tiny, data_dir):
 CELLS = [("bert", "copa", "pet"), ("bert", "wsc", "pet")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "pattern"), CELLS)
 def test_batches_order_and_company_change_no_answer(
     tiny, data_dir, monkeypatch, kind, name, pattern

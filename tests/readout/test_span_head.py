@@ -65,6 +65,7 @@ def rule(tokenizer, example, scores, room, unanswerable):
     return "" if null else example.fields["context"][best[1] : best[2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squad", "squad_v2"])
 def test_the_answer_is_squad_s_rule(monkeypatch, name):
     """Random scores over several windows; the null scores lifted until about half are null."""

@@ -136,6 +136,7 @@ def test_the_labeller_answers_as_it_did_in_its_own_run(composed, trained):
     assert [answer.value for answer in found] == wanted
 
 
+@pytest.mark.slow
 def test_a_killed_labelling_goes_on_behind_the_last_whole_shard(composed, asked, monkeypatch):
     whole = plan(composed("seed=5"))
     split_of(whole)
@@ -159,6 +160,7 @@ def test_a_killed_labelling_goes_on_behind_the_last_whole_shard(composed, asked,
     assert asked == lines[3:] and shards(whole) == wanted and len(wanted) == 7
 
 
+@pytest.mark.slow
 def test_nothing_is_labelled_twice_and_more_examples_are_more_shards(composed, asked):
     few = "task.source.examples={train: 9, validation: 1, test: 1}"
     first, _ = split_of(plan(composed(few)))
@@ -180,6 +182,7 @@ def test_a_line_is_in_one_split_only(composed, tmp_path):
     assert "the plot is" not in texts, "too few tokens"
 
 
+@pytest.mark.slow
 def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, tmp_path):
     def named(*overrides):
         planned = plan(composed(*overrides))
@@ -193,6 +196,7 @@ def test_what_the_labels_depend_on_is_in_their_folder_s_name(composed, corpus, t
     assert folders[0] == folders[2] != folders[1] and len(set(ids)) == 3
 
 
+@pytest.mark.slow
 def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     root, name, told = trained
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "seed=2"]
@@ -202,6 +206,7 @@ def test_the_labeller_is_part_of_the_name(composed, trained, tmp_path):
     assert len({p.labelling.lines.shards for p in plans}) == 2
 
 
+@pytest.mark.slow
 def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained):
     root, _, told = trained
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=manual_prompt", "setting=zero_shot"]

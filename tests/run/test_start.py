@@ -55,6 +55,7 @@ def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
     assert plan(small(f"start=run:{other.run_id}", *STILL)).run_id != second.run_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["protocol=paper", "data_seed=2"])
 def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
     first = launch(small(change, *STILL))
@@ -65,6 +66,7 @@ def test_a_start_that_was_split_in_another_way_is_told(small, caplog, change):
     assert told in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
     composed = small("start=text:good film plot", *STILL)
     launch(composed)
@@ -82,6 +84,7 @@ def test_a_run_begins_as_words_and_resumes_from_what_it_learned(small):
     assert not torch.allclose(whole["prompt.table"], begun, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_prompt_of_another_length_is_refused_and_leaves_no_folder(small):
     first = launch(small())
     longer = small(f"start=run:{first.run_id}", "method.length=4")

@@ -95,6 +95,7 @@ def test_other_fields_code_and_decoder_starts_make_another_file(
     assert len(list(tmp_path.glob("*.json"))) == 4
 
 
+@pytest.mark.slow
 def test_answerable_or_not_makes_another_file(tiny, data_dir, tmp_path):
     rows = shipped("squad", data_dir)
     examples = many(rows)
@@ -121,6 +122,7 @@ def test_rows_of_every_read_out_come_back_from_json_as_they_were(tiny, data_dir,
     assert types == [type(target) for f in there for target in f.targets]
 
 
+@pytest.mark.slow
 def test_what_one_of_several_data_sets_says_makes_another_file(tiny, data_dir, tmp_path):
     """Its length, the order of its labels: the rows or targets of that set alone change."""
     task = both(data_dir)

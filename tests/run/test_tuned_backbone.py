@@ -64,6 +64,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", METHODS.values(), ids=METHODS)
 def test_the_tuned_backbone_is_taken_and_the_head_is_new(world, own, caplog):
     composed, first, done = world

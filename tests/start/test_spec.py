@@ -79,6 +79,7 @@ def test_labels_are_refused_where_a_task_has_none():
         planned("task=pocket_facts", "method.readout=verbalizer", "start=labels")
 
 
+@pytest.mark.slow
 def test_a_start_enters_the_identity_of_a_run():
     starts = ["labels", "text:good film", "text:good plot", "normal", "normal:0.5"]
     ids = [planned(f"start={start}").run_id for start in starts]

@@ -106,6 +106,7 @@ def test_pocket_facts_need_no_file_and_take_one(local):
     assert facts(local, "pocket_facts").load("dev")[0].fields["lpaqa"] == LPAQA
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_every_real_relation_has_both_templates_and_every_pattern_reads(shared):
     file = Path(shared / "data" / "lama_trex" / "templates.jsonl.gz")

@@ -153,6 +153,7 @@ def name_of(*overrides):
     return identity.run_id(composed.names, content)
 
 
+@pytest.mark.slow
 def test_a_run_is_named_after_the_file_and_identified_by_its_content(folder):
     here = name_of("task.train=reviews.csv")
     assert here.startswith("ptuning_v2-pocket_bert-csv_reviews-full-s1-")

@@ -116,6 +116,7 @@ def id_of(pattern=None):
     return identity.run_id(composed.names, content)
 
 
+@pytest.mark.slow
 def test_what_a_pattern_says_is_in_the_runs_name_and_its_path_is_not():
     entry(LINE, "a.txt")
     here = id_of("@a.txt")

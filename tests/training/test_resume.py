@@ -45,6 +45,7 @@ def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):
 TWO_RATES = {"lr": 1e-3, "backbone_lr": 1e-4, "backbone_weight_decay": 0.1, "drop_last": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", Optimizer)
 def test_two_rates_resume_bit_equal_after_an_evaluation_before_the_first_step(
     tiny, tmp_path, optimizer
@@ -86,6 +87,7 @@ def _run(backbone, data_dir, make, journal, stop=None, task=None, **train):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 4, 7])
 def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, data_dir, stop):
     """MPT-2: Adam's bias correction counts a head's own updates, not the run's steps."""

@@ -34,6 +34,7 @@ def test_a_constant_score_stops_at_the_eleventh_check(tiny, data_dir, ties, best
     assert len(one.history) == 11 and one.step == 22 and one.best_step == best
 
 
+@pytest.mark.slow
 def test_on_lama_a_tie_goes_on_and_only_what_is_worse_stops(tiny, data_dir):
     """P-tuning §2a: stop after 20 epochs without a dev score as good as the best."""
     scores = [{"accuracy": value} for value in (50.0, 50.0, 40.0, 50.0, 30.0)]

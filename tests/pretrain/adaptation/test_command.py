@@ -34,6 +34,7 @@ def adapt(corpus, tmp_path):
     return command
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_backbone_like_any_other(adapt, capsys):
     out = adapt("made")
     first, made = PretrainedBackbone(name="pocket_t5", shipped="pocket_t5"), read_back(out)
@@ -53,6 +54,7 @@ def read_back(out):
     return backbone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
 def test_a_killed_adaptation_goes_on_to_the_same_bits(adapt, monkeypatch, optimizer):
     given = [f"optimizer={optimizer}", "sentinel=true"]

@@ -92,6 +92,7 @@ def test_a_corpus_without_text_is_refused(tmp_path):
         source(tmp_path).held_out()
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_chinese_lines_are_joined_as_they_are(shared, tmp_path):
     if not (shared / "models" / "tokenizers" / "cpm2").is_dir():

@@ -156,6 +156,7 @@ def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
     assert (out / "tokenizer.json").read_bytes() == (model("bert") / "tokenizer.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_prompts_a_random_model(model, tmp_path):
     from ptrun.config.compose import compose_run
     from ptrun.run.launch import launch

@@ -27,6 +27,7 @@ def composed(tiny_folder, tmp_path):
     return lambda outputs: compose_run([*told, f"outputs={tmp_path / outputs}"])
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
     whole = launch(composed("whole"))
     update = Member.update
