@@ -110,7 +110,7 @@ def _group(alike: Sequence[Job], asked: Asked) -> tuple[list[RenderableType], fl
         table.file_line(own),
         *table.fit_lines(own, layouts, devices),
         *table.population_line(own, layouts[0], devices),
-        _told_steps(own, found),
+        _steps_line(own, found),
     ]
     if not asked.probe:
         return lines, None
@@ -122,7 +122,7 @@ def _group(alike: Sequence[Job], asked: Asked) -> tuple[list[RenderableType], fl
     return lines, took.run
 
 
-def _told_steps(own: Costs, found: Texts) -> str:
+def _steps_line(own: Costs, found: Texts) -> str:
     count = steps(own.planned, found)
     if count is None:
         return (

@@ -28,7 +28,7 @@ from ptrun.task.ppt.documents import digest
 _LOG = logging.getLogger(__name__)
 _TARGET = f"{Adaptation.__module__}.Adaptation"
 _FREE = ("corpus", "out", "steps", "device", "token_budget", "log_every", "save_every")
-"""Keys that may change before an adaptation goes on; the corpus counts by its content."""
+"""Keys that may change before an adaptation is resumed. The corpus is compared by its content."""
 
 
 def adapt(arguments: Sequence[str]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
     plan, file = _plan(backbone, recipe), out.with_name(f"{out.name}.state.safetensors")
     if saved := state.read(file, plan):
         trainer.resume(*saved)
-        _LOG.info("going on from step %d of %d", trainer.step, recipe.steps)
+        _LOG.info("resuming from step %d of %d", trainer.step, recipe.steps)
     before = saved[1]["before"] if saved else trainer.evaluate(held_out)
     _LOG.info("held out, before: %s", before)
 
@@ -96,14 +96,14 @@ def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[st
 
     trainer.train(save)
     figures = {"before": before, "after": trainer.evaluate(held_out)}
-    told = {"steps": trainer.step, "held_out": len(held_out), **figures}
-    told["seconds"] = round(trainer.seconds, 1)
-    result = {"plan": plan, **told, "versions": folder.versions()}
+    facts = {"steps": trainer.step, "held_out": len(held_out), **figures}
+    facts["seconds"] = round(trainer.seconds, 1)
+    result = {"plan": plan, **facts, "versions": folder.versions()}
     assert backbone.folder is not None
     copy = partial(tokenizers.copy, backbone.folder)
     folder.save(out, backbone.model, copy, result, trainer.log)
     file.unlink(missing_ok=True)
-    return told
+    return facts
 
 
 def _source(backbone: PretrainedBackbone, recipe: Adaptation) -> Continuations:
@@ -129,7 +129,7 @@ def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
 
 
 def _device(wanted: str) -> str:
-    """Return the device that `auto` stands for, or the one asked for."""
+    """Return the device that `auto` stands for, or the requested one."""
     import torch
 
     cuda = torch.cuda.is_available()
