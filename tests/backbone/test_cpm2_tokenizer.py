@@ -62,6 +62,7 @@ def test_spaces_and_newlines_are_tokens_and_nothing_is_added(tokenizer):
     assert tokenizer("")["input_ids"] == []
 
 
+@pytest.mark.slow
 def test_full_width_letters_become_half_width_unless_told_otherwise(folder):
     by_default = Cpm2Tokenizer(str(folder / "vocab.txt"))
     assert by_default.tokenize("ＡＢ，　７：，") == ["AB", "，", "▂", "7", "：", "，"]
@@ -167,6 +168,7 @@ def test_asking_for_the_class_imports_nothing_heavy(folder):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_jieba_says_nothing_and_leaves_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cpm2_text._jieba.cache_clear()

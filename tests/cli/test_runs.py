@@ -108,6 +108,7 @@ def test_wandb_works_offline_without_a_key(ptrun):
     assert len(ptrun.results()) == 1 and list(ptrun.folder.rglob("offline-run-*"))
 
 
+@pytest.mark.slow
 def test_help_and_list_name_the_options(ptrun):
     text = ptrun.fresh("--help").stdout
     assert "Convert a checkpoint of CPM-2" in text and "method=ptuning_v2" in text

@@ -205,6 +205,7 @@ def in_fp64(model, eps):
     return run(exact).logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scaled_eps", "plain_eps"), [(1e-10, 1e-6), (1e-6, 1e-2)])
 def test_scaled_shards_are_the_same_model_with_another_epsilon(
     original, tmp_path, scaled_eps, plain_eps
@@ -222,6 +223,7 @@ SIZES_11B = {26240: 11_087_097_856, 51968: 11_297_861_632, 32128: 11_135_332_352
 SIZES_11B |= {250112: 12_921_057_280}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "parameters"), SIZES_11B.items())
 def test_the_11b_models_have_their_published_size(rows, parameters):
     sizes = Sizes(rows, 4096, 4096, 10240, 64, 32, 24, 24)

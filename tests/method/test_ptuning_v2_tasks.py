@@ -32,6 +32,7 @@ def fits(task, answer, example):
     return answer in known.get(task.kind, task.labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind == "bert"))
 def test_a_task_is_learned_and_answered(tiny, data_dir, kind, name):

@@ -175,6 +175,7 @@ def test_a_pattern_that_is_not_there_is_named_with_those_that_are():
         plan(compose_run(["method=manual_prompt", "method.pattern=nope", "task=rte"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["boolq", "cb", "multirc", "rte", "wic"])
 @pytest.mark.parametrize("pattern", ["ptuning", "pet"])
 def test_every_label_word_is_one_token_and_no_special_one(folder_of, name, pattern):

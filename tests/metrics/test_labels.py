@@ -20,6 +20,7 @@ def test_gold_scores_100():
     assert accuracy_and_f1(golds, golds, positive="neutral") == 100.0
 
 
+@pytest.mark.slow
 def test_accuracy_and_f1_equal_sklearn():
     for guesses, golds in pairs(["0", "1"]):
         right = 100 * accuracy_score(golds, guesses)

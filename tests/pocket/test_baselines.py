@@ -27,6 +27,7 @@ MOST = {
 }
 
 
+@pytest.mark.slow
 def test_a_gazetteer_of_the_training_names_stays_under_75():
     assert BASELINES["gazetteer_f1"]() <= 0.75
 

@@ -22,6 +22,7 @@ def test_documents_are_lists_of_sentences(sample):
     assert all(s == s.strip() and s[-1] in ".?!" for document in sample for s in document)
 
 
+@pytest.mark.slow
 def test_there_are_one_and_a_half_to_three_million_words(sample):
     tokens = sum(len(WORD.findall(s)) for document in sample for s in document)
     assert 1.5e6 <= tokens / len(sample) * DOCUMENTS["train"] <= 3e6

@@ -76,6 +76,7 @@ def _model(name, objective):
     return made.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_the_backbone_of_its_name(name):
     node = compose_run([f"backbone={name}"]).config["backbone"]

@@ -9,6 +9,7 @@ from ptrun.pocket.tasks import SPLITS, rows
 from tests.pocket.rows_of import assert_splits, every
 
 
+@pytest.mark.slow
 def test_rows_have_the_fields_and_sizes():
     fields = {"id", "premise", "hypothesis", "label"}
     assert all(set(row) == fields for row in every("pocket_pairs"))

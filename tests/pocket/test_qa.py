@@ -19,6 +19,7 @@ def test_rows_have_the_fields_and_sizes(task):
     assert_splits(task, "context")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_offsets_are_exact_and_in_order(task):
     for row in every(task):

@@ -9,6 +9,7 @@ ROLES = {"V", "ARG0", "ARG1", "ARG2", "R-ARG0", "R-ARG1"}
 ROLES |= {"ARGM-LOC", "ARGM-TMP", "ARGM-MNR", "ARGM-NEG"}
 
 
+@pytest.mark.slow
 def test_rows_have_the_fields_and_sizes():
     fields = {"id", "tokens", "predicate_index", "predicate", "srl_tags"}
     assert all(set(row) == fields for row in every("pocket_srl"))

@@ -46,6 +46,7 @@ def test_splits_have_their_sizes_and_share_no_text(task, sizes):
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_ids_are_unique(task):
     ids = [row["id"] for split in SPLITS for row in rows(task, split)]

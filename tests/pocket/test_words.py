@@ -41,6 +41,7 @@ def texts(value) -> Iterator[str]:
             yield from texts(inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_almost_every_word_is_one_token(task, tokenizer):
     tokens = words = 0
@@ -66,6 +67,7 @@ def test_a_task_is_made_in_three_seconds(task):
     assert process_time() - start < 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [name for name in TASKS if name != "pocket_facts"])
 def test_reserved_people_are_in_test_rows_only(task):
     reserved = {person.name for person in world().by_kind["person"] if person.reserved}

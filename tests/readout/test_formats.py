@@ -195,6 +195,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize(("name", "row", "changes", "bert", "other"), FORMATS.values(), ids=FORMATS)
 def test_a_row_is_the_papers(head, kind, name, row, changes, bert, other):

@@ -66,6 +66,7 @@ RELATED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "options", "changes"), RELATED)
 def test_every_option_that_changes_rows_makes_another_file(
     tiny, data_dir, tmp_path, kind, name, options, changes

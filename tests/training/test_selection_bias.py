@@ -32,6 +32,7 @@ def simulated(n, examples, truth_std, rounds=4000):
     return np.mean([selection_bias(list(row), examples) for row in dev]), optimism
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "examples"), [(5, 200), (20, 200), (20, 1000)])
 @pytest.mark.parametrize("truth_std", [0.0, 3.0, 8.0])
 def test_the_estimate_is_near_a_simulated_choice(monkeypatch, n, examples, truth_std):
