@@ -197,7 +197,7 @@ def test_a_request_with_a_python_tag_is_damaged(project):
 
 
 SMALL = "train.max_steps=1"
-COMPOSING = [("check",), (SMALL,), ("plan",), ("-m", SMALL, "seed=1,2"), ("list",), ("grid",)]
+COMPOSING = [("check",), (SMALL,), ("plan",), ("-m", SMALL, "seed=1,2"), ("list",)]
 
 
 @pytest.mark.parametrize("commands", [COMPOSING[:1], pytest.param(COMPOSING[1:], marks=SLOW)])
@@ -210,6 +210,14 @@ def test_a_folder_of_options_executes_and_writes_nothing(project, name, content,
     file.write_text(head + yaml.safe_dump(node))
     text = attack(project, *commands)
     assert "allow_code=true" in text or "unknown" in text, text
+
+
+@SLOW
+def test_the_grid_executes_nothing(project):
+    own = project.folder / "ptrun_conf" / "method" / "theirs.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(yaml.safe_dump(popen(project.folder.parent / "owned")))
+    assert "allow_code=true" in attack(project, ("grid",))
 
 
 def test_own_code_runs_where_it_is_allowed_and_asks_again(project):

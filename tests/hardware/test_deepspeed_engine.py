@@ -86,7 +86,7 @@ def check_resumed(whole, resumed):
 def check_refused(told):
     assert "LoRA changes maps of the backbone, which are divided over 2 ranks" in told["lora"]
     assert "hardware.precision=bf16 or fp32" in told["fp16"]
-    assert "2 processes were started; start a multiple of 3" in told["three"]
+    assert "a launcher started 2 ranks, but the model is divided over 3" in told["three"]
     assert "rank 1 read other rows than rank 0 at step 5" in told["rows"]
 
 
