@@ -82,6 +82,7 @@ def test_a_killed_run_goes_on_bit_for_bit(ptrun):
     assert (cut / "predictions.jsonl").read_text() == (same / "predictions.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
     small = ptrun.small("train.clip=null")
     assert ptrun("-m", *small, "seed=1,2", "name=sweep").returncode == 0

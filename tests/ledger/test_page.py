@@ -123,6 +123,7 @@ in_chromium = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed
 ROWS = ["FT RTE", "PT_1 RTE", "FT CB", "PT_1 CB", "PT_1 AVG", "quoted RTE"]
 
 
+@pytest.mark.slow
 @in_chromium
 def test_sorting_filtering_theme_and_details_in_chromium(text, tmp_path):
     told = opened(text, "probe_wide.js", tmp_path)
@@ -160,6 +161,7 @@ def test_sorting_filtering_theme_and_details_in_chromium(text, tmp_path):
     assert told["copies"] == 1 and told["injected"] == 0 and told["requests"] == 0
 
 
+@pytest.mark.slow
 @in_chromium
 def test_nothing_is_wider_than_a_phone(text, tmp_path):
     told = opened(text, "probe_narrow.js", tmp_path, width=375)

@@ -305,6 +305,7 @@ def test_a_preset_is_a_pattern_and_a_start(method, pattern, start):
     assert config["method"]["length"] == config["method"]["rescale"] == 100
 
 
+@pytest.mark.slow
 def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, data_dir):
     train = train_config(compose_run(["method=ppt"]).config["train"])
     data, backbone = sst2(data_dir, "{~sentence} {mask}"), tiny("bert")

@@ -58,6 +58,7 @@ def test_a_mistake_is_told_before_any_rank_starts(composed, tmp_path, overrides,
     assert not result.run_folders(tmp_path)
 
 
+@pytest.mark.slow
 def test_under_a_launcher_plain_hardware_is_refused_by_every_rank():
     told = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     env = {**os.environ, **told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
