@@ -1,5 +1,6 @@
 """The model families, and which family a configuration belongs to."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,7 +25,7 @@ FAMILY_OF = {kind: family for family, kinds in _MODULES.items() for kind in kind
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(ABC):
     """How models of one `model_type` are loaded, connected and run; families are its subclasses.
 
     Args:
@@ -47,9 +48,9 @@ class Family:
     pooler: bool = False
     attention: str | None = None
 
+    @abstractmethod
     def shape(self, config: Any) -> Shape:
         """Return the sizes from a transformers configuration."""
-        raise NotImplementedError
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers of a model to the current pass."""
@@ -59,9 +60,9 @@ class Family:
         """Return the model without output head and pooler."""
         return model.base_model
 
+    @abstractmethod
     def hidden(self, model: Any, given: BackboneInput) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else `[B, T, H]`."""
-        raise NotImplementedError
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return the output of the head, `[K, H] -> [K, V]`."""

@@ -1,12 +1,13 @@
 """A setting decides which examples a run may use."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from ptrun.types import Example, Split
 
 
-class Setting:
+class Setting(ABC):
     """A data budget.
 
     `variant` names the subfolder of `data_dir` with the setting's own files. `required` is False if
@@ -16,9 +17,9 @@ class Setting:
     variant: str | None = None
     required: bool = False
 
+    @abstractmethod
     def choose(self, split: Split, data_seed: int) -> Split:
         """Return the examples a run may use; only `data_seed` decides a sample."""
-        raise NotImplementedError
 
 
 def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:

@@ -13,6 +13,7 @@ import torch
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, LENGTHS, activations, asked, every, stacks, text
+from tests.tiers import tiered
 
 ROW, COLUMN, LAYER, PROMPT = 1, 2, 1, 4
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -126,7 +127,7 @@ def _reached_in_answer(given, shapes):
     [False, pytest.param(True, marks=pytest.mark.slow)],
     ids=["plain", "checkpointed"],
 )
-@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("precision", tiered(DTYPES, lambda name: name == "fp32"))
 @pytest.mark.parametrize(("kind", "point"), CELLS)
 def test_an_injection_changes_exactly_what_it_reaches(
     tiny_folder, kind, point, precision, checkpointing

@@ -201,7 +201,7 @@ COMPOSING = [("check",), (SMALL,), ("plan",), ("-m", SMALL, "seed=1,2"), ("list"
 
 
 @pytest.mark.parametrize("commands", [COMPOSING[:1], pytest.param(COMPOSING[1:], marks=SLOW)])
-@pytest.mark.parametrize(("name", "content"), OWN_FILES.values(), ids=OWN_FILES)
+@pytest.mark.parametrize(("name", "content"), some(OWN_FILES, 4))
 def test_a_folder_of_options_executes_and_writes_nothing(project, name, content, commands):
     file = project.folder / "ptrun_conf" / name
     file.parent.mkdir(parents=True)

@@ -36,6 +36,7 @@ def typed(monkeypatch, capsys, tmp_path):
     return type_
 
 
+@pytest.mark.slow
 def test_a_sweep_is_shown_as_jobs_with_the_memory_of_each_kind(typed, tmp_path):
     out = typed("seed=1,2", "task=pocket_sentiment", "method=prompt_tuning,ptuning_v2")
     assert out.count(" new ") == 4 and "seed=2 method=ptuning_v2" in out

@@ -6,6 +6,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from ptrun.metrics.entities import entities, entity_scores
 from tests.metrics.corruption import labels, rounds
+from tests.tiers import tiered
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 SCHEMES = {
@@ -61,8 +62,9 @@ def well_formed(rng, tags):
     return row
 
 
-@pytest.mark.parametrize("tags", SCHEMES.values(), ids=SCHEMES)
-def test_scores_and_entities_equal_seqeval_exactly_on_random_tags(tags):
+@pytest.mark.parametrize("scheme", tiered(SCHEMES, lambda name: name == next(iter(SCHEMES))))
+def test_scores_and_entities_equal_seqeval_exactly_on_random_tags(scheme):
+    tags = SCHEMES[scheme]
     for rng in rounds():
         golds = [labels(rng, tags, rng.randrange(12)) for _ in range(rng.randint(1, 6))]
         if "B-PER" in tags:

@@ -30,6 +30,7 @@ def test_offsets_are_exact_and_in_order(task):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_contexts_have_three_to_six_sentences(task):
     lengths = Counter(row["context"].count(". ") + 1 for row in every(task))

@@ -90,6 +90,7 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
     same(own, whole, {"atol": 1e-5, "rtol": 0})
 
 
+@pytest.mark.slow
 def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(tiny, data_dir):
     backbone, journals = tiny(), (Memory(), Memory())
     own = members(backbone, data_dir, journals=journals)
