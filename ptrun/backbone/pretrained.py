@@ -19,6 +19,7 @@ from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
 from ptrun.backbone.family import family_of
+from ptrun.backbone.fingerprint import fingerprint
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.keyed_dropout import install
 from ptrun.backbone.pooler import pooler, stored
@@ -37,7 +38,7 @@ class PretrainedBackbone:
         path: local folder; it overrides `hub` and `shipped`.
         config: sizes of a hub model, to count and check it without a network.
         tokenizer: kind of tokenizer; null detects it from the folder, as with `path`.
-        dtype: default precision on hardware that supports it.
+        dtype: `bf16` or `fp32`, the precision that `hardware.precision=auto` takes on a GPU.
         parameters: published size, checked at load; null to skip.
         lr: suitable learning rates for `prompt` and `full`; method files read them from the
             configuration.
@@ -119,7 +120,7 @@ class PretrainedBackbone:
     def _untuned(self) -> str:
         """The fingerprint of local files, or hub id and revision."""
         local = None if self.fetched else self.folder
-        return files.fingerprint(local) if local else f"{self.hub}@{self.revision}"
+        return fingerprint(local) if local else f"{self.hub}@{self.revision}"
 
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer, with `words` for input that is already split into words."""
@@ -131,12 +132,8 @@ class PretrainedBackbone:
 
     def tokenizer_digest(self) -> str:
         """Return a hash (16 hex digits) of the model type and the tokenizer's files."""
-        names = sorted({*tokenizers.FILES, "tokenizer_config.json", "merges.txt"})
-        folder = self._files()
-        hashed = hashlib.sha256(self.config["model_type"].encode())
-        for file in (folder / name for name in names):
-            hashed.update(file.read_bytes() if file.is_file() else b"")
-        return hashed.hexdigest()[:16]
+        facts = f"{self.config['model_type']} {tokenizers.digest(self._files())}"
+        return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         """Read the frozen weights one by one, directly in their final precision and place.

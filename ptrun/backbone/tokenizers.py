@@ -1,5 +1,6 @@
 """Loads the tokenizer of a backbone's folder with the settings that prompts need."""
 
+import hashlib
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,15 @@ def kind_of(folder: Path, model_type: str) -> Kind:
     if model_type in _BYTE_LEVEL:
         return "bpe"
     return "sentencepiece" if model_type in _ENDING else "wordpiece"
+
+
+def digest(folder: Path) -> str:
+    """Return a hash (16 hex digits) of all files that decide how a text becomes token ids."""
+    hashed = hashlib.sha256()
+    for name in sorted((*FILES, *_BESIDE)):
+        file = folder / name
+        hashed.update(f"{name} ".encode() + (file.read_bytes() if file.is_file() else b""))
+    return hashed.hexdigest()[:16]
 
 
 def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool = False) -> Any:

@@ -9,6 +9,7 @@ A configuration can come from somebody else: a run folder, a downloaded project,
 Nothing in a run folder, a model folder, a data file or `ptrun_conf` can allow it.
 """
 
+import hashlib
 import os
 import re
 import sys
@@ -67,10 +68,24 @@ def targets(node: Any) -> Iterator[Any]:
         yield from targets(value)
 
 
-def own_code(nodes: Mapping[str, Any]) -> list[str]:
-    """Return the `_target_`s of component nodes, by group, that are not part of ptrun."""
+def own_code(nodes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the imported `_target_`s of nodes, by group, that are not ptrun's, with a source hash.
+
+    The hash covers the whole package of a class, so an edit of a helper module counts too.
+    """
     found = {str(path) for group in nodes for path in targets(nodes[group])}
-    return sorted(found - {path for group in nodes for path in shipped(group)})
+    own = sorted(found - {path for group in nodes for path in shipped(group)})
+    return {path: _source_hash(path.rpartition(".")[0]) for path in own}
+
+
+def _source_hash(module: str) -> str:
+    """Return 16 hex digits over the Python files of a module's top-level package."""
+    top = sys.modules[module.partition(".")[0]]
+    files = [file for folder in getattr(top, "__path__", ()) for file in Path(folder).rglob("*.py")]
+    hashed = hashlib.sha256()
+    for file in sorted(files) or [Path(str(top.__file__))]:
+        hashed.update(file.read_bytes())
+    return hashed.hexdigest()[:16]
 
 
 def without_permission(arguments: Sequence[str]) -> list[str]:

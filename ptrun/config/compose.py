@@ -84,9 +84,9 @@ class Composed:
         return schema.hardware_config(self.config["hardware"])
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> schema.Precision:
         """The precision of the backbone's preset."""
-        return str(self.config["backbone"].get("dtype", "bf16"))
+        return self.config["backbone"].get("dtype", "bf16")  # type: ignore[no-any-return]
 
     @property
     def backbone_source(self) -> str | None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 _NOT_AFFECTING = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
+_DESCRIBING = ("path", "dtype", "lr", "parameters", "source")  # of a backbone; no number depends on
 
 
 def _digest(content: Any) -> str:
@@ -22,13 +23,14 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """Return the configuration that can change a number, with contents in place of paths.
 
     `data` and `weights` identify the content of data files and model, and `start` that of another
-    run. So a moved folder keeps its runs, and changed content makes new ones.
+    run. So a moved folder keeps its runs, and changed content makes new ones. Of the hardware only
+    the precision counts: device, micro-batches, ranks and recomputation change rounding alone.
     """
     left_out = (*_NOT_AFFECTING, *_BY_START)
     kept = {key: value for key, value in config.items() if key not in left_out}
     if kept.get("start") in (None, "random"):
         kept.pop("start", None)
-    backbone = {key: value for key, value in kept["backbone"].items() if key != "path"}
+    backbone = {key: value for key, value in kept["backbone"].items() if key not in _DESCRIBING}
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
         task["vocabulary"] = Path(task["vocabulary"]).name

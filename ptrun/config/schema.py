@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 GROUPS = ("method", "backbone", "task", "setting", "hardware", "protocol", "tracking")
 """The Hydra groups. Each is a folder of `conf/` and a key of the root."""
+
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 class Schedule(StrEnum):
@@ -96,7 +99,7 @@ class HardwareConfig:
     """
 
     device: str
-    precision: str
+    precision: Precision
     token_budget: int
     checkpointing: bool
     model_parallel: int | None = None

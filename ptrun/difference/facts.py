@@ -8,7 +8,10 @@ from ptrun.config.flat import flat
 from ptrun.run.find import Run
 
 _SEEDS = ("seed", "data_seed")
-_MACHINE = ("device", "name", "threads", "precision", "ranks", "model_parallel", "token_budget")
+_MACHINE = (
+    *("device", "name", "threads", "precision", "ranks", "model_parallel"),
+    *("token_budget", "population", "checkpointing"),
+)
 _SELECTION = ("steps", "skipped_steps", "best_step", "candidates")
 _START = ("start", "start_takes", "started_from", "task_version")
 _IGNORED = ("path", "ids")

@@ -16,6 +16,7 @@ from torch.nn import Parameter
 
 from ptrun.backbone.cuts import Cut
 from ptrun.errors import UserError
+from ptrun.hardware.precision import resolved
 from ptrun.hardware.ranks import Ranks, joined
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hardware.zero import ZeroStepper
@@ -41,7 +42,8 @@ class DeepSpeedEngine(TorchEngine):
     ranks: int | None = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Choose the device, and check the fields."""
+        """Choose precision and device, and check the fields."""
+        self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         if self.device == "auto":
             self.device = "cuda" if torch.cuda.is_available() else "cpu"
         if self.precision == "fp16":

@@ -16,6 +16,7 @@ from torch import Tensor
 from ptrun.backbone.low_rank import detach
 from ptrun.errors import UserError
 from ptrun.hardware.fp16 import check_fp16, scale_frozen
+from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.training.loss_scale import ScaledStepper
@@ -48,8 +49,8 @@ class TorchEngine(Passes):
         backbone: shared by all members.
         device: `cpu` or `cuda`.
         precision: `bf16` runs a frozen backbone in bf16, a tuned one under autocast; learned
-            tensors and the head stay fp32. `auto` is the backbone's default if the hardware
-            has bf16, else fp32. `fp16`, with loss scaling, is for devices without bf16.
+            tensors and the head stay fp32. `fp16` has loss scaling. `auto` is fp32 on the CPU and
+            the backbone's own `dtype` on a GPU.
         token_budget: most padded tokens in a micro-batch; bounds memory.
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
@@ -73,11 +74,10 @@ class TorchEngine(Passes):
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise UserError(f"hardware.{name} is {count}; use 1 or more.")
+        self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
+        check_bf16(self.precision, self.device)
         self._guard = Guard(self, lambda members: self._accumulate(members))
-        if self.precision == "auto":
-            wanted = self.backbone.dtype if has_bf16(self.device) else "fp32"
-            self.precision = "bf16" if wanted == "bf16" else "fp32"
 
     def connect(self) -> Ranks:
         """Join the other processes of the run, if there are any."""
@@ -208,10 +208,3 @@ class TorchEngine(Passes):
         if self.world.model_parallel > 1:
             rows = [(item.features.id, item.features.targets) for item in items]
             self.world.check_same(zlib.crc32(repr(rows).encode()), step)
-
-
-def has_bf16(device: str) -> bool:
-    """Return whether the hardware computes bf16 matrix products."""
-    if device == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -17,8 +17,21 @@ from ptrun.errors import UserError
 from ptrun.ledger.quick_yaml import load_yaml
 
 AXES = ("backbone", "method", "setting", "task")
-_KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
-_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve"}
+_NEEDED = {"paper", "table", "title", "source", "protocol", "precision", "seeds", *AXES, "cells"}
+_KEYS = {
+    *_NEEDED,
+    "statistic",
+    "hours",
+    "shared",
+    "extra",
+    "grid",
+    "metrics",
+    "not_run",
+    "derived",
+    "of",
+    "notes",
+    "curve",
+}
 
 _RULES = {
     "extra": "add",
@@ -89,6 +102,7 @@ class Experiment:
         title: the subject of the table.
         source: where it is printed, and how certain that is.
         protocol: how the authors trained, selected and reported, as text.
+        precision: in which the authors computed; `extra` has exceptions.
         seeds: the model seeds of each cell.
         statistic: the printed statistic of the seeds: `mean`, `best_3`, `max`, `min` or `single`.
         hours: the estimated GPU hours and how they were estimated, as text.
@@ -109,6 +123,7 @@ class Experiment:
     title: str
     source: str
     protocol: str
+    precision: str
     seeds: Sequence[int]
     cells: Sequence[Cell]
     axes: Mapping[str, Mapping[str, Sequence[str]]]
@@ -133,7 +148,7 @@ class Experiment:
         """Return a cell's overrides without its seed and searched values."""
         by_axis = [o for axis in AXES for o in self.axes[axis].get(cell.at[axis], ())]
         extra = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
-        return [*self.shared, *by_axis, *extra]
+        return [f"hardware.precision={self.precision}", *self.shared, *by_axis, *extra]
 
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, or None."""
@@ -178,7 +193,7 @@ def read(file: Path) -> Experiment:
     """Return the experiment of a file.
 
     Raises:
-        UserError: a key is unknown, or a cell or rule has a place that is on no axis.
+        UserError: a key is unknown or missing, or a cell or rule has a place that is on no axis.
     """
     try:
         content: dict[str, Any] = load_yaml(file)
@@ -186,6 +201,8 @@ def read(file: Path) -> Experiment:
         raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
     for key in content.keys() - _KEYS:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
+    if missing := sorted(_NEEDED - content.keys()):
+        raise UserError(f"{file}: {', '.join(missing)} is missing.")
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = [_cell(row) for row in content.pop("cells")]
     for key, what in _RULES.items():

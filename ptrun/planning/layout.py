@@ -5,8 +5,8 @@ from typing import Literal
 
 import torch
 
-from ptrun.config.schema import HardwareConfig
-from ptrun.hardware.torch_engine import has_bf16
+from ptrun.config.schema import HardwareConfig, Precision
+from ptrun.hardware.precision import resolved
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -52,7 +52,7 @@ class Layout:
         return f"{self.option} ({self.device}, {self.precision}{shared})"
 
 
-def layout_of(option: str, config: HardwareConfig, dtype: str, *, elsewhere: bool) -> Layout:
+def layout_of(option: str, config: HardwareConfig, dtype: Precision, *, elsewhere: bool) -> Layout:
     """Return the layout of an option's configuration.
 
     Args:
@@ -65,16 +65,12 @@ def layout_of(option: str, config: HardwareConfig, dtype: str, *, elsewhere: boo
     device = config.device
     if device == "auto":
         device = "cuda" if elsewhere or visible else "cpu"
-    precision = config.precision
-    if precision == "auto":  # a CUDA device that is not here is assumed to have bf16
-        has = has_bf16(device) if device == "cpu" or visible else True
-        precision = "bf16" if dtype == "bf16" and has else "fp32"
     parallel = config.model_parallel or 1
     gpus = visible if config.divides and device == "cuda" else 0
     return Layout(
         option=option,
         device="cuda" if device == "cuda" else "cpu",
-        precision=precision,
+        precision=resolved(config.precision, config.device, dtype),
         token_budget=config.token_budget,
         checkpointing=config.checkpointing,
         zero=config.divides,

@@ -74,7 +74,7 @@ def _config(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
     if "data_dir" in keys.values() or not config.get("data_dir"):
         config["data_dir"] = whole["data_dir"]
     if "hardware" in keys.values():
-        config["hardware"] = whole["hardware"]
+        config["hardware"] = {**whole["hardware"], **run.result.config["hardware"]}
     for one, key in keys.items():
         if key not in _WHOLE:
             put(config, key, parsed(one))

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ptrun import __version__
+from ptrun.hardware.precision import faster
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.types import Example, Split
 
 _PACKAGES = ("torch", "transformers", "datasets", "hydra-core", "omegaconf", "safetensors")
@@ -39,6 +41,19 @@ def machine(device: str) -> dict[str, Any]:
         "name": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+    }
+
+
+def computation(engine: TorchEngine) -> dict[str, Any]:
+    """Return how a run was computed; apart from the precision it changes rounding alone."""
+    return {
+        "precision": engine.precision,
+        "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
+        "ranks": engine.world.size,
+        "model_parallel": engine.world.model_parallel,
+        "token_budget": engine.token_budget,
+        "population": engine.population,
+        "checkpointing": engine.checkpointing,
     }
 
 

@@ -55,7 +55,7 @@ class Plan:
         pretraining: the plan of the prerequisite run, if there is one.
         labelling: the lines of a corpus that another run labels, if there are any.
         of_corpus: whether examples are made from a corpus without labels.
-        own_code: the user's own classes in the configuration.
+        own_code: the user's own classes in the configuration, with a hash of their source.
         request: the composed configuration, written beside the result.
     """
 
@@ -82,7 +82,7 @@ class Plan:
     pretraining: "Plan | None"
     labelling: Labelling | None
     of_corpus: bool
-    own_code: list[str]
+    own_code: dict[str, str]
     content: dict[str, Any]
     run_id: str
     folder: Path
@@ -123,9 +123,10 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder = finished_folder(pretraining.folder, composed.outputs)
         start = Start("pretrained", pretraining.run_id, folder=folder)
     made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
-    hardware = _affecting(config["hardware"], made_engine)
-    own = {"hardware": hardware, "start": str(start)}
+    code = own_code({group: component.node for group, component in components.items()})
+    own = {"hardware": _precision(config["hardware"], made_engine), "start": str(start)}
     own["method"] = method.fingerprint_config(config["method"])
+    own |= {"own_code": code} if code else {}
     content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
     return Plan(
@@ -152,7 +153,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         pretraining=pretraining,
         labelling=labelling,
         of_corpus=of_corpus(config),
-        own_code=own_code({group: own.node for group, own in components.items()}),
+        own_code=code,
         content=content,
         run_id=run_id,
         folder=composed.outputs / composed.name / run_id,
@@ -160,17 +161,10 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     )
 
 
-def _affecting(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
-    """Return the hardware settings that can change a number, with `auto` resolved.
-
-    The number of members or ranks is not one of them: members and rows are independent.
-    """
-    content = {**node, "precision": engine.precision, "device": engine.device}
-    for key in ("population", "ranks"):
-        content.pop(key, None)
-    if not content.get("fp16_scaling"):  # keeps the ids of runs from before this option
-        content.pop("fp16_scaling", None)
-    return content
+def _precision(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    """Return the hardware settings that can change a number beyond rounding."""
+    scaled = {"fp16_scaling": True} if node.get("fp16_scaling") else {}
+    return {"precision": engine.precision, **scaled}
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:

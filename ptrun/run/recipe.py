@@ -256,10 +256,7 @@ def _facts(
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
-        "precision": engine.precision,
-        "ranks": engine.world.size,
-        "model_parallel": engine.world.model_parallel,
-        "token_budget": engine.token_budget,
+        **manifest.computation(engine),
         "backbone": manifest.weights(planned.backbone, planned.backbone_path, frozen=frozen),
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,

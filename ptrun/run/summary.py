@@ -12,6 +12,8 @@ def summary(result: RunResult, folder: Path) -> str:
     metric, test, dev = result.metric, result.metrics["test"], result.metrics["dev"]
     others = " ".join(f"{name} {value:.2f}" for name, value in test.items() if name != metric)
     step = f" at step {facts['best_step']}" if "best_step" in facts else ""
+    faster = facts.get("faster_precision")
+    hint = f" ({faster} is faster here: hardware.precision={faster})" if faster else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step} of" if dev else "no dev,"
     return "\n".join(
         [
@@ -20,7 +22,7 @@ def summary(result: RunResult, folder: Path) -> str:
             f"  test {metric} {test[metric]:.2f}  {others}".rstrip(),
             f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s · "
-            f"{facts['tokens_per_second']:,.0f} tokens/s · {facts['precision']}",
+            f"{facts['tokens_per_second']:,.0f} tokens/s · {facts['precision']}{hint}",
             f"  {folder / result.run_id}",
         ]
     )

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.schema import Precision
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.training.join import join
@@ -17,7 +17,6 @@ from ptrun.training.progress import track
 from ptrun.training.world import World
 from ptrun.types import Prediction
 
-Precision = Literal["auto", "fp32", "bf16", "fp16"]
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -237,7 +237,8 @@ def test_own_code_runs_where_it_is_allowed_and_asks_again(project):
     done = project(*typed, "allow_code=true")
     assert done.returncode == 0, done.stderr
     (folder,) = (project.folder / "outputs" / "own").iterdir()
-    assert json.loads((folder / "result.json").read_text())["manifest"]["own_code"] == ["mine.Mine"]
+    facts = json.loads((folder / "result.json").read_text())["manifest"]
+    assert facts["own_code"].keys() == {"mine.Mine"}
     again = ["predict", str(folder), "--input", "rows.csv"]
     assert "type allow_code=true" in project(*again).stderr
     assert project(*again, "allow_code=true").returncode == 0

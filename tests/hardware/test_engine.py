@@ -47,14 +47,6 @@ def test_checkpointing_changes_no_loss(tiny, data_dir, make):
     torch.testing.assert_close(losses(tiny(), data, make, checkpointing=True), plain)
 
 
-def test_auto_precision_follows_the_backbones_default(tiny):
-    backbone = tiny()
-    made = TorchEngine(
-        backbone, device="cpu", precision="auto", token_budget=9, checkpointing=False
-    )
-    assert made.precision == "fp32"
-
-
 def test_an_absent_device_is_named(tiny):
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")

@@ -10,6 +10,7 @@ source: nowhere
 protocol: as it comes
 seeds: [1, 2, 3, 4, 5]
 statistic: mean
+precision: fp32
 backbone: {small: backbone=bert_base_cased}
 method: {FT: method=fine_tuning, PT_1: method=prompt_tuning, quoted: ""}
 setting: {full: setting=full}

@@ -13,6 +13,7 @@ table: up
 title: two methods
 source: nowhere
 protocol: none
+precision: fp32
 seeds: [1, 2, 3]
 shared: protocol=paper
 backbone: {small: backbone=bert_base_cased}
@@ -45,7 +46,13 @@ def test_a_cell_is_typed_as_its_axes_and_rules_say(made):
     cell = made.cells[3]
     assert cell.key == "small.PT.full.CB" and (cell.std, cell.released) == (None, 80.2)
     assert made.overrides(cell) == [
-        *("protocol=paper", "backbone=bert_base_cased", "method=prompt_tuning", "setting=full"),
+        *(
+            "hardware.precision=fp32",
+            "protocol=paper",
+            "backbone=bert_base_cased",
+            "method=prompt_tuning",
+            "setting=full",
+        ),
         *("task=cb", "train.epochs=9", "method.length=7"),
     ]
 
@@ -120,6 +127,7 @@ def test_a_place_may_have_spaces(tmp_path):
         (("method: quoted}", "method: quotd}"), "method quotd"),
         (("when: {method: quoted}", "when: {methd: quoted}"), "when methd"),
         (("paper: made", "paper: [made"), "up.yaml"),
+        (("precision: fp32\n", ""), "up.yaml: precision is missing"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(tmp_path, change, told):

@@ -18,6 +18,7 @@ table: up
 title: means
 source: nowhere
 protocol: none
+precision: fp32
 seeds: [1, 2, 3]
 backbone: {small: ""}
 method: {FT: method=fine_tuning}
