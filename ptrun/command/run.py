@@ -34,6 +34,11 @@ def parser() -> Parser:
     made = Parser("run", __doc__, EXAMPLES)
     made.epilog = OFTEN + str(made.epilog)
     made.overrides("a group (method, backbone, task, ...; see ptrun list) or a key inside one")
+    made.add_argument(
+        "--as-variant",
+        action="store_true",
+        help="with experiment=: another backbone; the report lists these runs, not compared",
+    )
     made.add_argument("-m", "--multirun", action="store_true", help="a sweep over KEY=A,B,C")
     made.add_argument(
         "--cfg", choices=["job", "hydra", "all"], help="print the composed configuration"
@@ -58,7 +63,11 @@ def main(arguments: Sequence[str]) -> None:
     if any(override.startswith("experiment=") for override in given.overrides):
         from ptrun.ledger.running import main as run_table
 
-        run_table(given.overrides)
+        if flags := [a for a in arguments if a.startswith("-") and a != "--as-variant"]:
+            raise UserError(f"experiment=... takes only KEY=VALUE; leave out {' '.join(flags)}.")
+        run_table(given.overrides, as_variant=given.as_variant)
+    elif given.as_variant:
+        raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
     elif any(argument.startswith("-") for argument in arguments):
         _hydra(arguments)
     else:

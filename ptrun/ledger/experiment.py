@@ -150,6 +150,18 @@ class Experiment:
         extra = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
         return [f"hardware.precision={self.precision}", *self.shared, *by_axis, *extra]
 
+    def searched(self, cell: Cell) -> dict[str, list[Any]]:
+        """Return the values of a cell that dev selects from, by key."""
+        found: dict[str, list[Any]] = {}
+        for rule in self.grid:
+            found |= rule.what if rule.holds(cell.at) else {}
+        return found
+
+    def precision_of(self, cell: Cell) -> str:
+        """Return the precision in which the authors computed a cell."""
+        key = "hardware.precision="
+        return [o for o in self.overrides(cell) if o.startswith(key)][-1].removeprefix(key)
+
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, or None."""
         axis = self.mean_over(cell)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
@@ -121,10 +120,7 @@ def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list
     if options.scale:
         return [[]]
     typed = {o.lstrip("+").partition("=")[0] for o in options.overrides}
-    grid: dict[str, Sequence[Any]] = {}
-    for rule in experiment.grid:
-        if rule.holds(cell.at):
-            grid |= {key: values for key, values in rule.what.items() if key not in typed}
+    grid = {key: own for key, own in experiment.searched(cell).items() if key not in typed}
     lines = [[f"{key}={value}" for value in values] for key, values in grid.items()]
     return [list(one) for one in product(*lines)]
 

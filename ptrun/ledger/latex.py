@@ -34,7 +34,9 @@ def _table(table: Shown) -> list[str]:
     experiment, reasons = table.experiment, table.reasons()
     caption = f"{table.heading}. {experiment.title}"
     caption += f" ({table.fixed})." if table.fixed else "."
-    caption += f" {table.reported.capitalize()}; 95 % intervals of the difference."
+    caption += (
+        f" {table.reported.capitalize()}; 95 % intervals of the difference; {table.precision}."
+    )
     label = f"tab:{experiment.paper}-{experiment.table}"
     return [
         "",

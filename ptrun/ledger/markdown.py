@@ -27,6 +27,7 @@ def _section(table: Shown) -> list[str]:
         f"Source: {_escaped(experiment.source)}.",
         f"Protocol: {_escaped(experiment.protocol.rstrip('. '))}.",
         f"A number is {table.reported}; the difference to the paper has a 95 % interval.",
+        f"Precision: {table.precision}.",
         *([f"Cost: {_escaped(experiment.hours)}."] if experiment.hours else []),
         "",
         _row([*names, "Verdict"]),
@@ -34,6 +35,8 @@ def _section(table: Shown) -> list[str]:
         *map(_row, rows),
         "",
         *(line for note in notes for line in (note, "")),
+        *(f"- {_escaped(variant)}." for variant in table.variants()),
+        *([""] if table.variants() else []),
     ]
 
 

@@ -61,7 +61,8 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
         "paper": paper_name(experiment.paper),
         "table": table_name(experiment.table),
         **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
-        **_fields(table, ("fixed", "reported", "notes", "axes", "released")),
+        **_fields(table, ("fixed", "reported", "precision", "notes", "axes", "released")),
+        "variants": table.variants(),
         "first": drawn if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
         "rows": [_row(line, beside.get(index, [])) for index, line in enumerate(table.lines)],
@@ -98,7 +99,7 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
 
 def _ours(ours: Ours) -> dict[str, Any]:
     return {
-        **_fields(ours, ("missing", "failed", "searched")),
+        **_fields(ours, ("missing", "failed", "searched", "planned")),
         "value": round(ours.value, 4),
         "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
         "history": [[seed, _thinned(curve)] for seed, curve in ours.history.items() if curve],

@@ -1,7 +1,8 @@
 """The rows of the ledger: every printed number beside our runs, with a verdict or a reason.
 
 The runs of a cell lie in `<outputs>/<paper>/<table>/<cell>/`. Runs of searched hyper-parameters
-lie there too; dev selects among them.
+lie there too; dev selects among them. Only runs that have what the cell requests count; the others
+are its variants, which are listed and never compared.
 """
 
 import math
@@ -12,10 +13,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from ptrun.errors import UserError
+from ptrun.ledger.cell_runs import CellRuns, cell_runs
 from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import Cell, Experiment, load
+from ptrun.ledger.requested import Requests
 from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
-from ptrun.run import result
 from ptrun.types import RunResult
 
 PROTOCOLS = ("paper", "honest")
@@ -29,7 +31,8 @@ class Ours:
         scores: the reported metric by seed.
         missing: seeds of the experiment without a finished run.
         failed: seeds whose run failed.
-        searched: the number of configurations that dev selected from.
+        searched, planned: the number of configurations that dev selected from, and of those that
+            the table searches.
         value: the experiment's statistic of the scores.
         learned: learned parameters.
         hours: wall-clock hours of all runs.
@@ -40,6 +43,7 @@ class Ours:
     missing: Sequence[int]
     failed: Sequence[int]
     searched: int
+    planned: int
     value: float
     learned: int
     hours: float
@@ -55,6 +59,19 @@ ByProtocol = Mapping[str, Ours | None]
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Finished runs in a cell's folder that are not what it requests.
+
+    Args:
+        differs: the settings that differ, such as `backbone=pocket_bert`.
+        scores: the reported metric by seed.
+    """
+
+    differs: str
+    scores: Mapping[int, float]
+
+
+@dataclass(frozen=True)
 class Row:
     """One printed number and ours.
 
@@ -62,8 +79,9 @@ class Row:
         experiment, cell: the printed number.
         paper, honest: our runs under each protocol, or None.
         gap: the difference under the paper's protocol, else under the honest one.
-        verdict: `within`, `above`, `below`, `not comparable` or `not run`.
-        why: the reason of the last two; for a cell that can be run, its command.
+        verdict: `within`, `above`, `below`, `not final`, `not comparable` or `not run`.
+        why: the reason of the last three; for a cell that can be run, its command.
+        variants: runs that do not count.
     """
 
     experiment: Experiment
@@ -73,21 +91,22 @@ class Row:
     gap: Interval | None
     verdict: Verdict
     why: str | None
+    variants: Sequence[Variant] = ()
 
 
 def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     """Return a row for every printed number of an experiment."""
-    cells = experiment.cells
-    folders = {cell.key: outputs.joinpath(*experiment.home(cell)) for cell in cells}
-    runs = {key: result.read_all(f) if f.is_dir() else [] for key, f in folders.items()}
-    own = [_by_protocol(experiment, cell, runs[cell.key]) for cell in cells]
+    cells, requests = experiment.cells, Requests(outputs)
+    found = {cell.key: cell_runs(experiment, cell, outputs, requests) for cell in cells}
+    requests.save()
+    own = [_by_protocol(experiment, cell, found[cell.key].runs) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
     return [
         _row(
             experiment,
             cell,
             means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, own),
-            runs[cell.key],
+            found[cell.key],
         )
         for index, cell in enumerate(cells)
     ]
@@ -152,7 +171,8 @@ def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
         scores=scores,
         missing=sorted({seed for own in ours for seed in own.missing}),
         failed=sorted({seed for own in ours for seed in own.failed}),
-        searched=max(own.searched for own in ours),
+        searched=min(ours, key=_done).searched,
+        planned=min(ours, key=_done).planned,
         value=statistics.fmean(scores.values()),
         learned=max(own.learned for own in ours),
         hours=0.0,
@@ -160,19 +180,39 @@ def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
     )
 
 
-def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, runs: Sequence[RunResult]) -> Row:
+def _done(ours: Ours) -> float:
+    """Return the share of the planned configurations that were run."""
+    return ours.searched / ours.planned
+
+
+def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) -> Row:
     best = ours["paper"] or ours["honest"]
     gap = _gap(experiment, cell, best) if best else None
-    if best:
+    judged: Verdict
+    why: str | None
+    if best and gap and _done(best) < 1:
+        so_far = f"{best.searched} of {best.planned} configurations"
+        judged, why = "not final", f"{verdict(gap)} with {so_far}; dev selects among all"
+    elif best:
         judged = verdict(gap)
         why = None if gap else _incomparable(cell, best, len(experiment.seeds))
-    elif failed := [run for run in runs if run.status != "finished"]:
+    elif failed := [run for run in found.runs if run.status != "finished"]:
         judged, why = "not comparable", f"all {len(failed)} runs failed: {failed[0].reason}"
     else:
         home, key = experiment.home(cell)
         command = f"ptrun experiment={home} cell={key}"
         judged, why = "not run", experiment.reason(cell) or command
-    return Row(experiment, cell, ours["paper"], ours["honest"], gap, judged, why)
+    variants = [_variant(experiment, cell, *item) for item in found.variants.items()]
+    return Row(experiment, cell, ours["paper"], ours["honest"], gap, judged, why, variants)
+
+
+def _variant(
+    experiment: Experiment, cell: Cell, differs: str, runs: Sequence[RunResult]
+) -> Variant:
+    """Return runs that do not count; those without the reported metric have no score."""
+    metric = experiment.metrics.get(cell.metric)
+    scores = {run.seed: _number(run, metric or run.metric) for run in runs}
+    return Variant(differs, {seed: score for seed, score in scores.items() if score is not None})
 
 
 def _gap(experiment: Experiment, cell: Cell, ours: Ours) -> Interval | None:
@@ -205,11 +245,13 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
     chosen = max(tried, key=lambda name: (len(done[name]), _on_dev(done[name])))
     metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
     scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
+    complete = [own for own in done.values() if len(own) >= len(done[chosen])]
     return Ours(
         scores=dict(sorted(scores.items())),
         missing=[seed for seed in experiment.seeds if seed not in scores],
         failed=[run.seed for run in groups[chosen] if run.status != "finished"],
-        searched=len(groups),
+        searched=len(complete),
+        planned=max(len(groups), math.prod(map(len, experiment.searched(cell).values()))),
         value=statistic_of(experiment.statistic)(list(scores.values())),
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
@@ -223,13 +265,18 @@ def _score(cell: Cell, run: RunResult, metric: str) -> float:
     Raises:
         UserError: the run has no such score.
     """
-    split, _, key = metric.rpartition(".")
-    split = split or "test"
-    score = run.metrics.get(split, {}).get(key)
-    if score is None or not math.isfinite(score):
-        name = f"{split}.{key}"
+    score = _number(run, metric)
+    if score is None:
+        name = metric if "." in metric else f"test.{metric}"
         raise UserError(f"{cell.key}: run {run.run_id} has no {name}, which the table reports.")
-    return float(score)
+    return score
+
+
+def _number(run: RunResult, metric: str) -> float | None:
+    """Return a run's `metric` on test, or `dev.metric` on dev; None if it has no finite one."""
+    split, _, key = metric.rpartition(".")
+    score = run.metrics.get(split or "test", {}).get(key)
+    return float(score) if score is not None and math.isfinite(score) else None
 
 
 def _on_dev(runs: Sequence[RunResult]) -> float:

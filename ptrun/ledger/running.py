@@ -23,15 +23,17 @@ from ptrun.run.plan import plan
 _LOG = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
     """Check or run all runs of a command line.
+
+    `as_variant` allows another backbone; the report lists its runs without a comparison.
 
     Raises:
         UserError: an option is unknown, or some runs are refused or failed.
     """
     options = parse(arguments)
     experiment = load(options.experiment)
-    _check_backbone(experiment, options)
+    _check_backbone(experiment, options, as_variant=as_variant)
     todo, absent = with_weights(jobs(experiment, options))
     print(f"{experiment.name}: {experiment.title}")
     for message in absent:
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str]) -> None:
     _check(todo) if options.check else _run(todo, _next_step(experiment, options))
 
 
-def _check_backbone(experiment: Experiment, options: Options) -> None:
-    """Refuse one backbone for cells of several: the report would show it as all of them.
+def _check_backbone(experiment: Experiment, options: Options, *, as_variant: bool) -> None:
+    """Refuse another backbone than a cell's own, and one folder for several backbones.
 
     A scale allows it, because no report shows those runs.
     """
@@ -57,6 +59,13 @@ def _check_backbone(experiment: Experiment, options: Options) -> None:
         raise UserError(
             f"{typed[-1]} would replace the backbone of all these cells: {', '.join(names)}.\n"
             f"Select the cells of one backbone, as in cell='{_pattern(backbones)}'."
+        )
+    other = [o for o in typed if o.startswith("backbone=") and o != f"backbone={names[0]}"]
+    if other and not as_variant:
+        raise UserError(
+            f"{other[-1]}: the printed numbers of these cells are of {names[0]}.\n"
+            "Type --as-variant too, and the report lists these runs without a comparison, or "
+            "backbone.path=DIR for a local copy of the model."
         )
 
 

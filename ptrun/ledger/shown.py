@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
-from ptrun.ledger.rows import Ours, Row
+from ptrun.ledger.rows import Ours, Row, Variant
 from ptrun.ledger.statistics import Interval, Verdict
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -91,6 +91,20 @@ class Shown:
         """The printed statistic, as text."""
         seeds = len(self.experiment.seeds)
         return _STATISTICS[self.experiment.statistic].format(seeds) if seeds > 1 else "one seed"
+
+    @property
+    def precision(self) -> str:
+        """The precisions of the authors, such as `fp32, fp16`."""
+        own = (self.experiment.precision_of(line.row.cell) for line in self.lines)
+        return ", ".join(dict.fromkeys(own))
+
+    def variants(self) -> list[str]:
+        """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
+        return [
+            f"{' '.join(line.place)}: {_variant(variant, max(line.digits, 1))}"
+            for line in self.lines
+            for variant in line.row.variants
+        ]
 
     def reasons(self) -> dict[str, int]:
         """Return a footnote number for each reason; a command is not a reason."""
@@ -220,5 +234,19 @@ def _seeds(ours: Ours, wanted: int) -> str:
     if ours.missing:
         names = (f"{seed} (failed)" if seed in ours.failed else str(seed) for seed in ours.missing)
         text += f", without {', '.join(names)}"
-    searched = f", best of {ours.searched} configurations on dev" if ours.searched > 1 else ""
-    return text + searched
+    return text + searched(ours.searched, ours.planned)
+
+
+def searched(count: int, planned: int) -> str:
+    """Return `, best of 3 of 12 configurations on dev`; nothing if there was no choice."""
+    if planned == 1:
+        return ""
+    part = f"{count} of " if count < planned else ""
+    return f", best of {part}{planned} configurations on dev"
+
+
+def _variant(variant: Variant, digits: int) -> str:
+    """Return `2 runs with train.max_steps=1, not compared: 35.0, 36.1`."""
+    runs = "1 run" if len(variant.scores) == 1 else f"{len(variant.scores) or 'failed'} runs"
+    scores = ", ".join(number(score, digits) for _, score in sorted(variant.scores.items()))
+    return f"{runs} with {variant.differs}, not compared" + (f": {scores}" if scores else "")

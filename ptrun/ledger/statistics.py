@@ -1,4 +1,9 @@
-"""The comparison of several seeds with a printed number: statistic, interval and verdict."""
+"""The comparison of several seeds with a printed number: statistic, interval and verdict.
+
+A printed number is itself a draw: one score, or the mean or the best of the authors' few seeds. Two
+equal methods therefore differ. The interval of their difference is a prediction interval: it
+contains 0 in 95 % of cases where both sides have one distribution.
+"""
 
 import math
 import random
@@ -7,19 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from operator import itemgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptrun.ledger.aggregate import mean_of_best
 
-Verdict = Literal["within", "above", "below", "not comparable", "not run"]
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+Verdict = Literal["within", "above", "below", "not final", "not comparable", "not run"]
 Statistic = Callable[[Sequence[float]], float]
 
 RESAMPLES = 2000
 LEVEL = 0.95
 CHOSEN = ("best_3", "max", "min")  # statistics that depend on the number of seeds
 _KEEP = 3  # DPT: the mean of the best 3 of 10 seeds
-_NORMAL = statistics.NormalDist().inv_cdf(0.5 + LEVEL / 2)
+_SIMULATED = 100_000  # pairs of results; the limits are then known to about 1 %
 
 
 @dataclass(frozen=True)
@@ -53,20 +60,59 @@ def interval(
 ) -> Interval | None:
     """Return the difference and its interval; None for a single score, whose spread is unknown.
 
-    Our interval is a bootstrap over seeds: percentiles of the same draws for every row. It is
-    widened for few seeds: the percentiles of five contain the true mean in 83 % of cases, not
-    95 %. Below five seeds it is Student's interval of the mean. A printed deviation `std` over
-    `seeds` is added in squares. Half a `unit`, the paper's last digit, is added for rounding.
+    Args:
+        scores: ours, at least two for an interval.
+        statistic: what is printed; `single` is one draw, the others are of `seeds` draws.
+        paper: the printed number.
+        std: the printed deviation (n - 1) of `seeds` draws; it matters to a mean only.
+        seeds: the number of the authors' draws; 0 for a number that is exact.
+        unit: the last printed digit; half of it is added for rounding.
     """
     if len(scores) < 2:
         return None
-    own = statistic_of(statistic)(scores)
-    low, high = _student(scores) if len(scores) < 5 else _bootstrap(scores, statistic)
-    theirs = _NORMAL * std / math.sqrt(seeds) if std else 0.0
-    wide = _widened(len(scores))
-    below, above = (math.hypot(wide * side, theirs) for side in (own - low, high - own))
-    gap, half = own - paper, unit / 2
-    return Interval(gap, gap - below - half, gap + above + half)
+    theirs = min(seeds, 1) if statistic == "single" else seeds
+    printed = std if statistic == "mean" and seeds > 1 else None
+    low, high = _limits(statistic, len(scores), theirs, printed=printed is not None)
+    error = _error(statistics.stdev(scores), len(scores), printed, theirs)
+    gap, half = statistic_of(statistic)(scores) - paper, unit / 2
+    return Interval(gap, gap - high * error - half, gap - low * error + half)
+
+
+def _error(own: float, count: int, printed: float | None, seeds: int) -> float:
+    """Return the unit of the limits: our deviation, or the standard error of both means."""
+    return own if printed is None else math.sqrt(own**2 / count + printed**2 / seeds)
+
+
+@cache
+def _limits(statistic: str, ours: int, theirs: int, *, printed: bool) -> tuple[float, float]:
+    """Return the limits of (our statistic - theirs) / error that hold 95 % if both are alike.
+
+    The ratio has no unit and no location, so normal draws of mean 0 and deviation 1 are enough. For
+    a mean and a single draw the limits are Student's.
+    """
+    import numpy as np
+
+    random_draws = np.random.default_rng(0)
+    a = random_draws.standard_normal((_SIMULATED, ours))
+    b = random_draws.standard_normal((_SIMULATED, theirs))
+    error = a.std(axis=1, ddof=1)
+    if printed:
+        error = np.sqrt(error**2 / ours + b.var(axis=1, ddof=1) / theirs)
+    other = _combined(statistic, b) if theirs else 0.0
+    ratio, tail = (_combined(statistic, a) - other) / error, (1 - LEVEL) / 2
+    if statistic not in CHOSEN:  # symmetric: both tails together are known better
+        ratio = np.concatenate([ratio, -ratio])
+    low, high = np.quantile(ratio, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _combined(statistic: str, draws: "ndarray") -> "ndarray":
+    """Return the statistic of each row, `[N, seeds] -> [N]`."""
+    draws.sort(axis=1)
+    first = {"best_3": -_KEEP, "max": -1}.get(statistic, 0)
+    last = 1 if statistic == "min" else None
+    combined: ndarray = draws[:, first:last].mean(axis=1)
+    return combined
 
 
 def verdict(gap: Interval | None) -> Verdict:
@@ -93,35 +139,3 @@ def paired(first: Sequence[float], second: Sequence[float]) -> float | None:
     dice = random.Random(0)
     drawn = (abs(sum(dice.choice((g, -g)) for g in gaps)) for _ in range(RESAMPLES))
     return (1 + sum(total >= observed for total in drawn)) / (1 + RESAMPLES)
-
-
-def _bootstrap(scores: Sequence[float], statistic: str) -> tuple[float, float]:
-    rule = statistic_of(statistic)
-    drawn = sorted(rule(draw(scores)) for draw in _draws(len(scores)))
-    tail = int((1 - LEVEL) / 2 * RESAMPLES)
-    return drawn[tail], drawn[-tail - 1]
-
-
-@cache
-def _draws(count: int) -> list[Callable[[Sequence[float]], Sequence[float]]]:
-    """Return the draws with replacement, which are cached: drawing is the slowest step."""
-    dice = random.Random(0)
-    return [itemgetter(*dice.choices(range(count), k=count)) for _ in range(RESAMPLES)]
-
-
-def _widened(count: int) -> float:
-    """Return the width of Student's interval of a mean relative to bootstrap percentiles."""
-    if count < 5:
-        return 1.0  # the interval is Student's
-    z, free = _NORMAL, count - 1
-    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
-    return t / z * math.sqrt(count / free)
-
-
-_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182}  # 97.5 % points by the number of scores
-
-
-def _student(scores: Sequence[float]) -> tuple[float, float]:
-    half = _STUDENT[len(scores)] * statistics.stdev(scores) / math.sqrt(len(scores))
-    middle = statistics.fmean(scores)
-    return middle - half, middle + half

@@ -9,9 +9,31 @@ from ptrun.ledger.experiment import AXES
 from ptrun.ledger.rows import Ours
 from ptrun.ledger.shown import Line, Shown, listed
 
-_PLACE = ("paper", "table", *AXES, "metric", "value", "std", "released", "statistic", "seeds")
-_OURS = ("", "_std", "_n", "_missing", "_failed", "_searched", "_learned", "_hours", "_scores")
-_END = ("difference", "low", "high", "verdict", "why", "note")
+_PLACE = (
+    "paper",
+    "table",
+    *AXES,
+    "metric",
+    "value",
+    "std",
+    "released",
+    "statistic",
+    "seeds",
+    "precision",
+)
+_OURS = (
+    "",
+    "_std",
+    "_n",
+    "_missing",
+    "_failed",
+    "_searched",
+    "_planned",
+    "_learned",
+    "_hours",
+    "_scores",
+)
+_END = ("difference", "low", "high", "verdict", "why", "note", "variants")
 HEADER = (*_PLACE, *(f"{p}{end}" for p in ("ours_paper", "ours_honest") for end in _OURS), *_END)
 
 
@@ -35,12 +57,14 @@ def _row(line: Line) -> list[str]:
         *(_list(listed(value)) for value in (cell.value, cell.std, cell.released)),
         experiment.statistic,
         _list(experiment.seeds),
+        experiment.precision_of(cell),
         *_ours(row.paper),
         *_ours(row.honest),
         *map(_number, astuple(gap) if gap else (None,) * 3),
         row.verdict,
         line.why or "",
         experiment.note(cell) or "",
+        "; ".join(variant.differs for variant in row.variants),
     ]
 
 
@@ -54,6 +78,7 @@ def _ours(ours: Ours | None) -> list[str]:
         _list(ours.missing),
         _list(ours.failed),
         str(ours.searched),
+        str(ours.planned),
         str(ours.learned),
         _number(ours.hours),
         " ".join(f"{seed}:{_number(score)}" for seed, score in ours.scores.items()),

@@ -10,10 +10,12 @@ from rich.text import Text
 from ptrun.ledger.columns import columns
 from ptrun.ledger.shown import Line, Shown, count_text, total
 
+_MOST_VARIANTS = 8
 _STYLES = {
     "within": "green",
     "above": "cyan",
     "below": "yellow",
+    "not final": "blue",
     "not comparable": "magenta",
     "not run": "dim",
 }
@@ -71,5 +73,9 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     if commands:
         notes.append(f"not run yet: ptrun experiment={table.experiment.name}")
         notes.append(f"one cell alone: {commands[0]}")
-    meaning = f"{table.reported} ± standard deviation (n - 1)"
+    variants = table.variants()
+    notes += variants[:_MOST_VARIANTS]
+    if len(variants) > _MOST_VARIANTS:
+        notes.append(f"{len(variants) - _MOST_VARIANTS} more variants: see --to FOLDER")
+    meaning = f"{table.reported} ± standard deviation (n - 1), in {table.precision}"
     return [*notes, f"{meaning}; difference to the paper [95 % interval]"]

@@ -2,6 +2,8 @@
 
 import json
 
+from tests.ledger.recorded import recorded
+
 TABLE = """
 paper: made
 table: table1
@@ -45,6 +47,7 @@ def results(outputs, *, table="made/table1", scores=SCORES):
 
 def write(folder, protocol, seed, score):
     """Write one run's result, or its failure without a score."""
+    own = recorded(TABLE, folder.name)
     place = folder / f"{protocol}-s{seed}"
     place.mkdir(parents=True, exist_ok=True)
     status = "failed" if score is None else "finished"
@@ -53,7 +56,8 @@ def write(folder, protocol, seed, score):
         "run_id": place.name,
         "group": protocol,
         "status": status,
-        "names": {"protocol": protocol},
+        "names": own["names"] | {"protocol": protocol},
+        "config": own["config"] | {"seed": seed},
         "seed": seed,
         "metric": "accuracy",
         "metrics": {"dev": {"accuracy": score}, "test": {"accuracy": score}} if score else {},

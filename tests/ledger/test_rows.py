@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.ledger.experiment import read
+from ptrun.ledger import requested
+from ptrun.ledger.experiment import Rule, read
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
 from ptrun.run.result import write
 from ptrun.types import RunResult
+from tests.ledger.recorded import recorded
 
 TABLE = """
 paper: made
@@ -41,16 +43,21 @@ def made(tmp_path):
     return read(file)
 
 
-def put(outputs, key, seed, test, dev=50.0, group="a", status="finished", protocol="paper"):
-    folder = outputs / "made" / "up" / f"small.FT.full.{key}" / f"run-{group}-{protocol}-s{seed}"
+def put(
+    outputs, key, seed, test, dev=50.0, group="a", status="finished", protocol="paper", typed=()
+):
+    cell = f"small.FT.full.{key}"
+    folder = outputs / "made" / "up" / cell / f"run-{group}-{protocol}-s{seed}"
     folder.mkdir(parents=True)
+    own = recorded(TABLE, cell, *typed)
     write(
         folder,
         RunResult(
             run_id=folder.name,
             group=group + protocol,
             status=status,
-            names={"protocol": protocol},
+            names=own["names"] | {"protocol": protocol},
+            config=own["config"] | {"seed": seed},
             seed=seed,
             metric="accuracy",
             metrics={"dev": {"accuracy": dev}, "test": {"accuracy": test, "macro_f1": test - 20}},
@@ -85,7 +92,7 @@ def test_a_lucky_seed_of_another_configuration_is_not_chosen(made, tmp_path):
     put(tmp_path, "RTE", 1, 99.0, dev=90.0, group="b")
     table = shown(made, rows(made, tmp_path))
     assert dict(table.lines[0].row.paper.scores) == {1: 70.0, 2: 71.0}
-    assert table.lines[0].seeds == "2 of 3, without 3, best of 2 configurations on dev"
+    assert table.lines[0].seeds == "2 of 3, without 3, best of 1 of 2 configurations on dev"
 
 
 def test_a_score_of_dev_that_is_no_number_is_left_out(made, tmp_path):
@@ -121,7 +128,8 @@ def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
 
 
 def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("ptrun.ledger.rows.load", lambda name: made)
+    for module in ("rows", "cell_runs"):
+        monkeypatch.setattr(f"ptrun.ledger.{module}.load", lambda name: made)
     head = TABLE[: TABLE.index("derived")].replace("table: up", "table: figure")
     own = 'of: [{when: {task: AVG}, table: made/up}]\nnot_run: [{why: "a mean of up"}]\n'
     file = tmp_path / "figure.yaml"
@@ -153,6 +161,67 @@ def test_a_damaged_result_is_named(made, tmp_path, change):
     file = next(tmp_path.rglob("result.json"))
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(UserError, match=r"result.json: damaged"):
+        rows(made, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "differs"),
+    [
+        (["train.max_steps=1"], "train.max_steps=1"),
+        (["backbone=pocket_electra", "train.epochs=3"], "backbone=pocket_electra, train.epochs=3"),
+        (["hardware.precision=bf16"], "hardware.precision=bf16"),
+        (["data_seed=7"], "data_seed=7"),
+    ],
+)
+def test_runs_typed_otherwise_are_listed_and_never_compared(made, tmp_path, typed, differs):
+    for seed in (1, 2, 3):
+        put(tmp_path, "RTE", seed, 90.0 + seed, group="other", typed=typed)
+    row = rows(made, tmp_path)[0]
+    assert (row.verdict, row.paper, row.gap) == ("not run", None, None)
+    assert [(v.differs, dict(v.scores)) for v in row.variants] == [
+        (differs, {1: 91.0, 2: 92.0, 3: 93.0})
+    ]
+    for seed in (1, 2, 3):
+        put(tmp_path, "RTE", seed, 70.0 + seed)
+    row = rows(made, tmp_path)[0]
+    assert dict(row.paper.scores) == {1: 71.0, 2: 72.0, 3: 73.0} and len(row.variants) == 1
+    (text,) = shown(made, [row]).variants()
+    assert text.endswith(f"3 runs with {differs}, not compared: 91.0, 92.0, 93.0")
+
+
+@pytest.mark.parametrize("typed", ["hardware.token_budget=64", "backbone.dtype=bf16", "name=x"])
+def test_what_changes_rounding_alone_counts(made, tmp_path, typed):
+    put(tmp_path, "RTE", 1, 70.0, typed=(typed,))
+    assert rows(made, tmp_path)[0].paper.value == 70.0
+
+
+def test_a_part_of_a_grid_has_no_final_verdict(made, tmp_path):
+    grid = [Rule({}, {"train.lr": [1e-4, 1e-3, 1e-2]})]
+    searched = replace(made, grid=grid)
+    for number, rate in enumerate(("1e-4", "1e-3", "1e-2"), start=1):
+        for seed in (1, 2, 3):
+            put(tmp_path, "RTE", seed, 69.0 + seed, group=rate, typed=(f"train.lr={rate}",))
+        row = rows(searched, tmp_path)[0]
+        assert (row.paper.searched, row.paper.planned) == (number, 3)
+        if number < 3:
+            assert row.verdict == "not final"
+            assert row.why == f"within with {number} of 3 configurations; dev selects among all"
+            line = shown(searched, [row]).lines[0]
+            assert line.seeds == f"3 of 3, best of {number} of 3 configurations on dev"
+    assert row.verdict == "within"
+    put(tmp_path, "RTE", 1, 99.0, group="5e-5", typed=("train.lr=5e-5",))
+    (variant,) = rows(searched, tmp_path)[0].variants
+    assert variant.differs == "train.lr=5e-05"
+
+
+def test_requests_are_kept_until_a_file_of_options_changes(made, tmp_path, monkeypatch):
+    put(tmp_path, "RTE", 1, 70.0)
+    rows(made, tmp_path)
+    monkeypatch.setattr(requested, "compose", lambda overrides: pytest.fail("composed again"))
+    assert rows(made, tmp_path)[0].paper.value == 70.0
+    file = tmp_path / ".requested.json"
+    file.write_text(file.read_text().replace('"stamp": "', '"stamp": "0'))
+    with pytest.raises(pytest.fail.Exception, match="composed again"):
         rows(made, tmp_path)
 
 

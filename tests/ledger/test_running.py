@@ -35,6 +35,17 @@ def test_one_backbone_for_cells_of_several_is_refused(typed):
     assert "cell='glm-xxlarge-10b.*'" in said
 
 
+def test_another_backbone_is_a_variant_by_word_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cell = ["experiment=ptuning_v2/table2", "cell=bert-large.PT-2.*.RTE", "check=true"]
+    with pytest.raises(UserError, match="of these cells are of bert_large_cased") as caught:
+        main([*cell, "backbone=pocket_bert"])
+    assert "Type --as-variant" in str(caught.value)
+    main([*cell, "backbone=pocket_bert"], as_variant=True)
+    main([*cell, "backbone=bert_large_cased"])
+    assert capsys.readouterr().out.count("1 of 1 cells can be run") == 2
+
+
 def test_one_folder_goes_to_the_cells_of_one_backbone(capsys):
     cell = "cell=glm-xlarge-2b.PT-2.*.CB"
     with pytest.raises(UserError, match="1 cells cannot be run"):

@@ -1,10 +1,12 @@
 """Statistics of seeds against closed forms, and what no interval may say."""
 
+import random
 import statistics
 
 import pytest
 
 from ptrun.ledger.statistics import interval, paired, statistic_of, verdict
+from tests.tiers import tiered
 
 
 @pytest.mark.parametrize(
@@ -19,30 +21,75 @@ def test_one_seed_has_no_interval_and_no_verdict():
     assert verdict(None) == "not comparable"
 
 
-def test_few_seeds_have_students_interval():
-    found = interval([90.0, 92.0, 94.0], "mean", 91.0, None, 3)
-    half = 4.303 * 2 / 3**0.5
+STUDENT = {2: 4.303, 4: 2.776, 7: 2.365, 8: 2.306}  # 97.5 % points by degrees of freedom
+
+
+def test_a_single_draw_has_students_prediction_interval():
+    found = interval([90.0, 92.0, 94.0], "single", 91.0, None, 3)
+    half = STUDENT[2] * 2 * (1 + 1 / 3) ** 0.5
     assert found.difference == pytest.approx(1.0)
-    assert (found.low, found.high) == pytest.approx((1 - half, 1 + half))
+    assert (found.low, found.high) == pytest.approx((1 - half, 1 + half), rel=0.03)
     assert verdict(found) == "within"
 
 
-def test_many_seeds_are_resampled_and_always_alike():
+def test_a_mean_without_deviation_is_of_as_uncertain_a_mean():
     scores = [90.1, 90.9, 91.3, 89.7, 90.4, 90.6, 90.2, 90.8]
     found = interval(scores, "mean", 88.0, None, 8)
     assert found == interval(scores, "mean", 88.0, None, 8)
-    own = statistics.fmean(scores)
-    student = 2.365 * statistics.stdev(scores) / len(scores) ** 0.5
-    assert found.low == pytest.approx(own - 88 - student, abs=0.1)
-    assert found.high == pytest.approx(own - 88 + student, abs=0.1)
+    half = STUDENT[7] * statistics.stdev(scores) * (2 / 8) ** 0.5
+    own = statistics.fmean(scores) - 88
+    assert (found.low, found.high) == pytest.approx((own - half, own + half), abs=0.02)
     assert verdict(found) == "above" and verdict(interval(scores, "mean", 95, None, 8)) == "below"
 
 
-def test_what_the_paper_does_not_know_widens_the_interval():
+def test_a_printed_deviation_is_students_test_of_two_means():
     scores = [90.1, 90.9, 91.3, 89.7, 90.4]
-    alone, printed = (interval(scores, "mean", 91.5, std, 5) for std in (None, 3.0))
-    assert verdict(alone) == "below" and verdict(printed) == "within"
-    assert printed.difference == alone.difference
+    found = interval(scores, "mean", 91.5, 0.6, 5)
+    half = STUDENT[8] * ((statistics.variance(scores) + 0.6**2) / 5) ** 0.5
+    own = statistics.fmean(scores) - 91.5
+    assert (found.low, found.high) == pytest.approx((own - half, own + half), abs=0.02)
+    assert verdict(found) == "below"
+    assert verdict(interval(scores, "mean", 91.5, 3.0, 5)) == "within"
+
+
+def test_an_exact_number_has_students_interval_of_one_mean():
+    scores = [1.0, 2.0, 3.0, 4.0, 5.0]
+    found = interval(scores, "mean", 0.0, None, 0)
+    half = STUDENT[4] * statistics.stdev(scores) / 5**0.5
+    assert (found.low, found.high) == pytest.approx((3 - half, 3 + half), abs=0.05)
+
+
+CELLS = [("single", 3), ("single", 5), ("single", 10), ("mean", 3), ("mean", 5), ("max", 5)]
+CELLS += [("max", 10), ("best_3", 10), ("printed mean", 3), ("printed mean", 5)]
+CORE = ("single", "best_3")
+DRAWS = {
+    "normal": lambda rng: rng.gauss(80, 1.5),
+    "of 250 examples": lambda rng: round(sum(rng.random() < 0.8 for _ in range(250)) / 2.5, 1),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+@pytest.mark.parametrize(("name", "seeds"), tiered(CELLS, lambda name, seeds: name in CORE))
+def test_equal_sides_get_at_most_six_false_verdicts_of_a_hundred(name, seeds, draw):
+    rng = random.Random(7)
+    pool = [draw(rng) for _ in range(5000)]
+    kind, false, trials = name.split()[-1], 0, 4000
+    for _ in range(trials):
+        ours, theirs = rng.choices(pool, k=seeds), rng.choices(pool, k=seeds)
+        paper = theirs[0] if kind == "single" else statistic_of(kind)(theirs)
+        std = statistics.stdev(theirs) if name.startswith("printed") else None
+        found = interval(ours, kind, round(paper, 1), std, seeds, unit=0.1)
+        false += verdict(found) != "within"
+    assert 0.02 <= false / trials <= 0.06
+
+
+def test_a_real_difference_is_still_seen():
+    rng = random.Random(7)
+    above = 0
+    for _ in range(500):
+        ours = [rng.gauss(88, 1.5) for _ in range(5)]
+        above += verdict(interval(ours, "single", rng.gauss(80, 1.5), None, 5)) == "above"
+    assert above > 450
 
 
 def test_what_was_rounded_is_not_another_number():

@@ -71,12 +71,13 @@ function sheet(table) {
       Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === table.first))),
     made("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${table.paper}, ${table.table}: rows` },
       made("table", {}, made("thead", {}, table.head), table.body)),
-    Object.entries(table.notes).map(([mark, note]) => made("p", { class: "note" }, `(${mark}) ${note}.`)));
+    Object.entries(table.notes).map(([mark, note]) => made("p", { class: "note" }, `(${mark}) ${note}.`)),
+    table.variants.map((text) => made("p", { class: "note" }, `${text}.`)));
   at("tables").append(table.node);
 }
 
 function facts(table) {
-  const known = { Protocol: table.protocol, Source: table.source, Reported: table.reported, Cost: table.hours };
+  const known = { Protocol: table.protocol, Source: table.source, Reported: table.reported, Precision: table.precision, Cost: table.hours };
   const terms = Object.entries(known).filter(([, text]) => text).flatMap(([name, text]) => [made("dt", {}, name), made("dd", {}, text)]);
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }

@@ -143,7 +143,8 @@ function detail(row) {
 function summary([name, own]) {
   const failed = own.failed.length ? `; failed: ${own.failed.join(", ")}` : "";
   const missing = own.missing.length ? `; without seed ${own.missing.join(", ")}` : "";
-  const searched = own.searched > 1 ? `; best of ${own.searched} configurations on dev` : "";
+  const part = own.searched < own.planned ? `${own.searched} of ` : "";
+  const searched = own.planned > 1 ? `; best of ${part}${own.planned} configurations on dev` : "";
   const scores = own.scores.map(([, score]) => score.toFixed(2)).join("  ");
   return made("p", {}, made("b", {}, name), ` ${scores}${missing}${failed}${searched}`);
 }

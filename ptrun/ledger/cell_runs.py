@@ -1,0 +1,43 @@
+"""The runs of a cell's folder, divided by whether the cell requests them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptrun.ledger.experiment import Cell, Experiment, load
+from ptrun.ledger.requested import Requests, differences
+from ptrun.run import result
+from ptrun.types import RunResult
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs that a cell requests, and the other runs of its folder by what differs."""
+
+    runs: Sequence[RunResult]
+    variants: Mapping[str, Sequence[RunResult]]
+
+
+def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Requests) -> CellRuns:
+    """Return the runs of a cell, from the folder of the experiment that runs it."""
+    experiment, cell = _home(experiment, cell)
+    home, grid = outputs / experiment.name / cell.key, experiment.searched(cell)
+    runs: list[RunResult] = []
+    variants: dict[str, list[RunResult]] = {}
+    for folder in result.run_folders(home) if home.is_dir() else []:
+        run = result.read(folder)
+        if run is None:
+            continue
+        differs = differences(requests.of(experiment, cell), run, folder, grid)
+        own = variants.setdefault(", ".join(differs), []) if differs else runs
+        own.append(run)
+    return CellRuns(runs, variants)
+
+
+def _home(experiment: Experiment, cell: Cell) -> tuple[Experiment, Cell]:
+    """Return the experiment that runs a cell, and the cell there."""
+    name, key = experiment.home(cell)
+    if name == experiment.name:
+        return experiment, cell
+    there = load(name)
+    return there, next(other for other in there.cells if other.key == key)
