@@ -85,6 +85,10 @@ class Source:
         folder = str(self.origin.get("folder", self.name))
         return f"{self.variant}/{folder.rsplit('/', 1)[-1]}" if self.variant else folder
 
+    def beside(self, name: str) -> Path | None:
+        """Return the place of another file beside the local splits."""
+        return Path(self.data_dir) / self.folder / name if self.data_dir is not None else None
+
     def exists(self, split: str) -> bool:
         """Return whether a split has a local file."""
         return self.data_dir is not None and self._local(split) is not None
