@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.compose import compose_run
+from ptrun.config.explain import composed
 from ptrun.config.paths import leads_out
 from ptrun.errors import UserError
 from ptrun.importing.data.columns import roles, sentences, tags
@@ -71,7 +71,7 @@ def conll(
 
 
 def _fields(task: str) -> _Fields:
-    node: dict[str, Any] = compose_run([f"task={task}"]).config["task"]
+    node: dict[str, Any] = composed([f"task={task}"]).config["task"]
     if not {"tokens", "tags", "splits"} <= node.keys():
         raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
     folder = str((node.get("source") or {}).get("folder", node["name"]))
