@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ptrun.config.explain import composed
 from ptrun.config.paths import leads_out
@@ -71,7 +70,7 @@ def conll(
 
 
 def _fields(task: str) -> _Fields:
-    node: dict[str, Any] = composed([f"task={task}"]).config["task"]
+    node = composed([f"task={task}"]).task
     if not {"tokens", "tags", "splits"} <= node.keys():
         raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
     folder = str((node.get("source") or {}).get("folder", node["name"]))
