@@ -1,37 +1,67 @@
-"""Convert a checkpoint of CPM-2, GLM or Megatron-11B into a model folder.
+"""Convert the authors' files: a checkpoint into a model folder, or a data set into a data folder.
 
-Reads the authors' files without running their code and writes safetensors. Use the folder with
-backbone=NAME backbone.path=DIR.
+A checkpoint of CPM-2, GLM or Megatron-11B is read without running its code and written as
+safetensors; use the folder with backbone=NAME backbone.path=DIR. For data see ptrun import data
+--help.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
 
 if TYPE_CHECKING:
     from ptrun.importing.convert import Imported
+    from ptrun.importing.data.writing import Made
 
 EXAMPLES = """\
   ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2              GLM-2B or GLM-10B
   ptrun import cpm2 SHARDS --out DIR --tokenizer vocab.txt          CPM-2
+  ptrun import data superglue SuperGLUE --out DIR                   data: see its own --help
 """
 _KINDS = """\
 what SOURCE holds, each a folder:
   cpm2      Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt
   glm       GLM-2B or GLM-10B: the authors' mp_rank files, or a snapshot of the hub's
             pytorch_model*.bin or *.safetensors
-  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
+  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged
+for data sets: ptrun import data --help"""
+_DATA = """\
+Convert a data set as its authors publish it into a folder for data_dir=.
+
+Check it with ptrun check task=NAME data_dir=DIR. Hidden test labels are left out.
+"""
+DATA_EXAMPLES = """\
+  ptrun import data lama P-tune_LAMA --out DIR                       task=lama
+  ptrun import data superglue SuperGLUE --out DIR                    task=boolq, cb, copa, ...
+  ptrun import data fewglue FewGLUE_32dev --out DIR                  setting=fewglue
+  ptrun import data conll CoNLL03 --task conll03 --out DIR           words first, tags last
+  ptrun import data conll CoNLL05 --task conll05_wsj --test CoNLL05/conll05.test.wsj.txt --out DIR
+  ptrun import data conll conll-2012/v4/data --task conll12 --words 4 --roles 12:-2 --out DIR
+"""
+_DATA_KINDS = """\
+what SOURCE holds, each a folder:
+  lama       P-tuning's LAMA files: relations.jsonl, 29k-vocab.json, 34k-vocab.json and
+             fact-retrieval/original/P*/{train,dev,test}.jsonl; OptiPrompt's LPAQA_relations.jsonl
+             and AutoPrompt_relations.jsonl are read too if you put them there
+  superglue  <Task>/{train,val}.jsonl of SuperGLUE
+  fewglue    <Task>/{train,dev32,val}.jsonl of P-tuning's FewGLUE_32dev
+  conll      files of columns, of names with train, dev (valid, testa), test (testb): CoNLL-2003
+             or any other IOB file; or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles"""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Import a checkpoint and print one line about the folder it made.
+    """Import a checkpoint or data and print one line about the folder, or about each file.
 
     Raises:
-        UserError: the arguments are wrong, or the checkpoint cannot be imported.
+        UserError: the arguments are wrong, or the source cannot be imported.
     """
+    if list(arguments[:1]) == ["data"]:
+        return _data(arguments[1:])
     made = parser()
     given = made.parse(arguments)
     if given.unscale and given.kind != "cpm2":
@@ -77,3 +107,74 @@ def parser() -> Parser:
         "merges.txt); megatron: folder with GPT-2's files or RoBERTa's",
     )
     return made
+
+
+def _data(arguments: Sequence[str]) -> None:
+    """Import a data set and print one line about each file."""
+    made = data_parser()
+    given = made.parse(arguments)
+    only = {"task": given.task, "words": given.words, "tags": given.tags, "roles": given.roles}
+    only |= {part: getattr(given, part) for part in ("train", "dev", "test")}
+    typed = [f"--{key}" for key, value in only.items() if value is not None]
+    if given.kind != "conll" and typed:
+        made.error(f"{typed[0]} is for conll alone")
+    if given.kind == "conll" and given.task is None:
+        made.error("conll needs --task NAME, such as --task conll03")
+    if not given.source.is_dir():
+        raise UserError(f"{given.source}: no such folder.")
+    from ptrun.importing.data.writing import write
+
+    for line in write(given.out, _files(given)):
+        print(line)
+
+
+def _files(given: argparse.Namespace) -> "list[Made]":
+    """Return the files to write."""
+    if given.kind == "lama":
+        from ptrun.importing.data.lama import lama
+
+        return lama(given.source)
+    if given.kind == "conll":
+        from ptrun.importing.data.conll import Columns, conll
+
+        columns = Columns(given.words or 1, given.tags or -1, given.roles)
+        parts = {"train": given.train, "dev": given.dev, "test": given.test}
+        return conll(given.source, given.task, columns, parts)
+    from ptrun.importing.data.superglue import fewglue, superglue
+
+    return superglue(given.source) if given.kind == "superglue" else fewglue(given.source)
+
+
+def data_parser() -> Parser:
+    """Return the parser of `ptrun import data`."""
+    made = Parser("import data", _DATA, DATA_EXAMPLES)
+    made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
+    kinds = ["lama", "superglue", "fewglue", "conll"]
+    made.add_argument("kind", choices=kinds, help="whose files they are")
+    made.add_argument("source", type=Path, help="folder of the files")
+    made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")
+    conll = made.add_argument_group("conll", "columns count from 1, or from -1 at the end")
+    conll.add_argument("--task", metavar="NAME", help="the tagging task to write")
+    for part in ("train", "dev", "test"):
+        conll.add_argument(
+            f"--{part}", type=Path, metavar="FILE", help="its file, or a folder of files *conll"
+        )
+    conll.add_argument("--words", type=_column, metavar="N", help="column of words; default 1")
+    conll.add_argument("--tags", type=_column, metavar="N", help="column of tags; default -1")
+    conll.add_argument(
+        "--roles", type=_columns, metavar="N:N", help="first and last column of roles in brackets"
+    )
+    return made
+
+
+def _column(text: str) -> int:
+    if not re.fullmatch(r"-?[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no column; they count from 1 or from -1")
+    return int(text)
+
+
+def _columns(text: str) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:LAST, such as 12:-2")
+    return _column(first), _column(last)

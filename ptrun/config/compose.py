@@ -96,6 +96,21 @@ class Composed:
         return None if here else str(node["source"])
 
     @property
+    def task(self) -> Mapping[str, Any]:
+        """The task as its file has it, with the overrides."""
+        return self.config["task"]  # type: ignore[no-any-return]
+
+    @property
+    def data_source(self) -> str | None:
+        """How to get the task's data; None if they are made, local or on the hub."""
+        source = self.task.get("source")
+        if not source or {"hub", "pocket", "corpus"} & source.keys():
+            return None
+        folder = str(source.get("folder", self.task["name"]))
+        here = self.data_dir is not None and (Path(self.data_dir) / folder).is_dir()
+        return None if here else str(source.get("how", f"data_dir=DIR with DIR/{folder}"))
+
+    @property
     def backbone_name(self) -> str:
         """The backbone's own name, which may differ from its option."""
         return str(self.config["backbone"]["name"])

@@ -1,8 +1,8 @@
 """`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
 
 This command runs all runs of a table, one after another. It skips finished runs, resumes
-interrupted ones, and continues after a failure. It leaves out cells whose backbone is on no hub
-and was not imported.
+interrupted ones, and continues after a failure. It leaves out cells whose backbone or data are on
+no hub and were not imported.
 """
 
 import logging
@@ -36,10 +36,13 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
     _check_backbone(experiment, options, as_variant=as_variant)
     todo, absent = with_weights(jobs(experiment, options))
     print(f"{experiment.name}: {experiment.title}")
-    for message in absent:
+    todo, unread = with_data(todo)
+    for message in [*absent, *unread]:
         print(f"  {message}", file=sys.stderr)
     if not todo:
-        raise UserError(f"experiment={experiment.name}: none of these cells has its weights here.")
+        raise UserError(
+            f"experiment={experiment.name}: none of these cells has its weights and data here."
+        )
     cost = "" if options.scale else f"; GPU hours of the whole table: {experiment.hours}"
     print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{cost}")
     _check(todo) if options.check else _run(todo, _next_step(experiment, options))
@@ -95,12 +98,34 @@ def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     ]
 
 
+def with_data(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
+    """Return the runs whose task has its data, and a message for each other task."""
+    kept: list[Job] = []
+    absent: dict[str, set[str]] = {}
+    for job in todo:
+        task = _composed(job, "task=", "task.source", "data_dir=")
+        if task.data_source is None:
+            kept.append(job)
+        else:
+            source = f"task={task.names['task']}, whose data are not here: {task.data_source}"
+            absent.setdefault(source, set()).add(job.key)
+    return kept, [
+        f"left out: {len(keys)} cells of {source.rstrip('.')}; then add data_dir=DIR"
+        for source, keys in absent.items()
+    ]
+
+
 def _backbone_of(job: Job) -> Composed:
-    return _backbone(tuple(o for o in job.overrides if o.startswith("backbone")))
+    return _composed(job, "backbone")
+
+
+def _composed(job: Job, *keys: str) -> Composed:
+    """Return the configuration of those overrides of a job that start with some keys."""
+    return _of(tuple(o for o in job.overrides if o.startswith(keys)))
 
 
 @cache
-def _backbone(typed: tuple[str, ...]) -> Composed:
+def _of(typed: tuple[str, ...]) -> Composed:
     return composed(typed)
 
 

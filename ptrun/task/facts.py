@@ -12,6 +12,7 @@ from ptrun.task.base import PARTS, Scores
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
+from ptrun.task.word_list import word_list
 from ptrun.types import Example, Prediction
 
 TEMPLATES = "templates"
@@ -32,9 +33,11 @@ class Facts(Dataset):
         common_vocabulary: leave out facts whose object is not in the vocabulary that all models
             share, as the files' `obj_in_common_vocab` says.
         vocabulary: the words that may be predicted; facts with another object are left out. Either
-            a file of one word per line (LAMA's lists of 29k and 34k words, to which the papers
-            restrict P@1), or `objects`, the distinct objects of train, dev and test. That list is
-            closed, so its P@1 is higher. Null means any token of the backbone, the hardest.
+            a file, there or beside the splits: one word per line, or P-tuning's `29k-vocab.json`
+            or `34k-vocab.json`, to which the papers restrict P@1. Or `objects`, the distinct
+            objects of train, dev and test. That list is closed, so its P@1 is higher. Null means
+            any token of the backbone, the hardest.
+        vocabulary_of: the model whose list of a `.json` file is read, such as `gpt2-xl`.
     """
 
     kind: ClassVar[str] = "facts"
@@ -50,34 +53,38 @@ class Facts(Dataset):
         relations: list[str] | None = None,
         common_vocabulary: bool = False,
         vocabulary: str | None = None,
+        vocabulary_of: str | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.relations, self._common = relations, common_vocabulary
-        self._allowed = vocabulary
+        self._allowed, self._model = vocabulary, vocabulary_of
+        if vocabulary_of is not None and vocabulary in (None, OBJECTS):
+            raise UserError(
+                f"task.vocabulary_of={vocabulary_of}: it selects a list of a .json file; type "
+                "task.vocabulary=FILE.json too."
+            )
 
     @cached_property
     def vocabulary(self) -> Sequence[str] | None:
         """The words that may be predicted, each once; None means any.
 
         Raises:
-            UserError: the file does not exist or has no word.
+            UserError: the file does not exist, or has no word or no list of this model.
         """
         if self._allowed is None:
             return None
         if self._allowed == OBJECTS:
             parts = [self.load(part) for part in PARTS if self.has(part)]
             return sorted({str(example.target) for part in parts for example in part})
-        words = [line.strip() for line in self._word_list().decode("utf-8").splitlines()]
-        if not any(words):
-            raise UserError(f"task.vocabulary={self._allowed}: the file has no word.")
-        return list(dict.fromkeys(word for word in words if word))
+        return word_list(self._word_file(), self._model)
 
     def digest(self) -> str:
         """Return what identifies the data, including the content of a vocabulary file."""
         if self._allowed in (None, OBJECTS):
             return super().digest()
-        return hashlib.sha256(super().digest().encode() + self._word_list()).hexdigest()[:16]
+        words = self._word_file().read_bytes()
+        return hashlib.sha256(super().digest().encode() + words).hexdigest()[:16]
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return P@1, 0-100: its mean over relations, which selects, and over facts."""
@@ -112,14 +119,16 @@ class Facts(Dataset):
             templates[relation] = {key: _template(row, key) for key in SEARCHED if key in row.data}
         return templates
 
-    def _word_list(self) -> bytes:
+    def _word_file(self) -> Path:
+        """Return the file of words: where the user says, else beside the splits."""
         file = Path(str(self._allowed))
-        if not file.is_file():
-            raise UserError(
-                f"task.vocabulary={file}: no such file. Give a file of one word per line, "
-                f"type task.vocabulary={OBJECTS}, or null for any token."
-            )
-        return file.read_bytes()
+        places = (file, self._source.beside(file.name))
+        if found := next((place for place in places if place and place.is_file()), None):
+            return found
+        raise UserError(
+            f"task.vocabulary={file}: no such file. Give a file of one word per line or P-tuning's "
+            f".json, type task.vocabulary={OBJECTS}, or null for any token."
+        )
 
     def _places(self) -> set[tuple[Source, str]]:
         templates = {(self._source, TEMPLATES)} if self._source.exists(TEMPLATES) else set()

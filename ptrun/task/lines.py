@@ -27,6 +27,15 @@ def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield where, _parsed(where, text)
 
 
+def json_file(file: Path) -> dict[str, Any]:
+    """Return the one object that a file holds, on any number of lines.
+
+    Raises:
+        UserError: the file is damaged, not UTF-8, or not one JSON object.
+    """
+    return _parsed(str(file), "".join(text for _, text in text_lines(file)))
+
+
 def text_lines(file: Path) -> Iterator[tuple[str, str]]:
     """Yield `file:line` and the text of each line of a plain or gzipped file.
 
@@ -70,7 +79,7 @@ def _parsed(where: str, text: str) -> dict[str, Any]:
         if "\\u" in text and "\\ud" in text.lower():
             _refuse_surrogates(data)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from error
+        raise UserError(f"{where}: not JSON ({error.msg} at {_at(error)}).") from error
     except RecursionError as error:
         raise UserError(f"{where}: not readable as JSON (nested too deeply).") from error
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
@@ -78,6 +87,11 @@ def _parsed(where: str, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
     return data
+
+
+def _at(error: json.JSONDecodeError) -> str:
+    line = f"line {error.lineno}, " if "\n" in error.doc.rstrip() else ""
+    return f"{line}column {error.colno}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

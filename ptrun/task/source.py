@@ -14,6 +14,8 @@ from ptrun.task.ppt.construction import read
 from ptrun.task.shown import names, shown
 
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
+_MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
+"""How the files of a setting are made, by its folder."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ class Source:
         folder = str(self.origin.get("folder", self.name))
         return f"{self.variant}/{folder.rsplit('/', 1)[-1]}" if self.variant else folder
 
+    def beside(self, name: str) -> Path | None:
+        """Return the place of another file beside the local splits."""
+        return Path(self.data_dir) / self.folder / name if self.data_dir is not None else None
+
     def exists(self, split: str) -> bool:
         """Return whether a split has a local file."""
         return self.data_dir is not None and self._local(split) is not None
@@ -119,7 +125,7 @@ class Source:
         if self.variant:
             raise UserError(
                 f"setting={self.variant} has its own files: give data_dir=DIR with "
-                f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz]."
+                f"DIR/{self.folder}/{{train,validation,test}}.jsonl[.gz].{self._how}"
             )
         if "corpus" in self.origin:
             return (Row(where, data) for where, data in read(self.origin).rows(split))
@@ -160,7 +166,8 @@ class Source:
 
     @property
     def _how(self) -> str:
-        return f"\nHow to make it: {self.origin['how']}" if "how" in self.origin else ""
+        how = self.origin.get("how") if self.variant is None else _MADE.get(self.variant)
+        return f"\nHow to make it: {how}" if how else ""
 
     def _hub(self, split: str) -> Iterator[Row]:
         go_offline_if_unreachable()
@@ -175,7 +182,7 @@ class Source:
             raise UserError(
                 f"task={self.folder}: cannot read {hub} from the hub ({reason}).\n"
                 f"Type data_dir=DIR with files DIR/{self.folder}/{{train,validation,test}}"
-                ".jsonl[.gz], or task=pocket_ner for data that needs no network."
+                f".jsonl[.gz], or task=pocket_ner for data that needs no network.{self._how}"
             ) from error
         classes = {key: _label_names(feature) for key, feature in data.features.items()}
         for index, row in enumerate(data):

@@ -11,7 +11,7 @@
 # unscaled (method.rescale=1). PPT's code initializes PT with one vector in all rows, of
 # deviation 0.001. start=identical has 0.1, which suits T5, so the runs have start=normal:0.001.
 #
-# 35 cells, 5 seeds each. GPU hours: about 80 on A100s for mT5, most of it mT5-XXL on four (3e10
+# 84 cells, 5 seeds each. GPU hours: about 80 on A100s for mT5, most of it mT5-XXL on four (3e10
 # operations per token at 1e14 per second; not measured).
 #
 # All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With

@@ -7,7 +7,7 @@
 # 15 classes in CLUE; the paper prints 14. Its code is not published, so patterns are the
 # paper's and label words ours.
 #
-# 4 cells, 5 seeds each. GPU hours: about 60 on A100s, with FT on four, for Yahoo! Answers only,
+# 8 cells, 5 seeds each. GPU hours: about 60 on A100s, with FT on four, for Yahoo! Answers only,
 # whose test is 60,000 (as Table 4; not measured).
 #
 # All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With

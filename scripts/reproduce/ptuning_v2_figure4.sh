@@ -5,7 +5,7 @@
 # MLP, the rate is that of the only script that has one (WiC, 1e-4). Names and roles: test F1 at
 # the best epoch on dev.
 #
-# 34 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (estimated as in Table
+# 46 cells, 3 seeds each. GPU hours: about 50 on one A100 without CoNLL12 (estimated as in Table
 # 2; not measured).
 #
 # All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With

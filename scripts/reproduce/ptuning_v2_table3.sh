@@ -15,7 +15,7 @@
 # once for the sets that share it. The paper adds PropBank's release to the data sets of roles;
 # multi_srl lacks it. BERT is uncased, as in the scripts for names.
 #
-# 60 cells, 3 seeds each. GPU hours: about 1200 on one A100 without roles, four fifths of it
+# 96 cells, 3 seeds each. GPU hours: about 1200 on one A100 without roles, four fifths of it
 # searches (estimated: 4 to 6 operations per parameter and token at a fifth of the peak; not
 # measured).
 #

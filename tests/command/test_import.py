@@ -63,12 +63,20 @@ def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
         (["cpm2", "x", "--out", "y", "--scale"], "--scale"),
         (["glm", "x"], "--out"),
         (["megatron", "x", "--out", "y", "--unscale"], "--unscale is for cpm2"),
+        (["data"], "required"),
+        (["data", "glue", "x", "--out", "y"], "'glue'"),
+        (["data", "lama", "x", "--out", "y", "--task", "lama"], "--task is for conll alone"),
+        (["data", "conll", "x", "--out", "y"], "conll needs --task NAME"),
+        (["data", "conll", "x", "--out", "y", "--words", "0"], "'0' is no column"),
+        (["data", "conll", "x", "--out", "y", "--roles", "3"], "'3' is not FIRST:LAST"),
+        (["data", "conll", "x", "--out", "y", "--roles", "a:-2"], "'a' is no column"),
     ],
 )
 def test_bad_arguments_are_user_errors_with_the_usage(arguments, words):
     with pytest.raises(UserError) as caught:
         main(arguments)
-    assert words in str(caught.value) and "See ptrun import --help." in str(caught.value)
+    command = "import data" if arguments[:1] == ["data"] else "import"
+    assert words in str(caught.value) and f"See ptrun {command} --help." in str(caught.value)
 
 
 def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
@@ -84,11 +92,42 @@ def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
 
 
 def test_help_imports_nothing_heavy():
+    for arguments, words in (
+        (["--help"], ["--unscale", "{cpm2,glm,megatron} source", "ptrun import data --help"]),
+        (["data", "--help"], ["{lama,superglue,fewglue,conll}", "--roles", "FewGLUE_32dev"]),
+    ):
+        told = light(arguments)
+        assert "examples:" in told and all(word in told for word in words)
+
+
+def test_data_is_imported_without_torch(tmp_path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text("Ann B-PER\n")
+    out = tmp_path / "out"
+    told = light(["data", "conll", str(tmp_path), "--task", "conll03", "--out", str(out)])
+    assert told.splitlines() == [
+        f"{out}/conll03/{split}.jsonl: 1 row" for split in ("train", "validation", "test")
+    ]
+
+
+def test_data_that_is_there_is_not_replaced(tmp_path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text("Ann B-PER\n")
+    typed = ["data", "conll", str(tmp_path), "--task", "conll03", "--out", str(tmp_path / "out")]
+    main(typed)
+    with pytest.raises(UserError, match="out/conll03: exists and is not empty"):
+        main(typed)
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        main(["data", "lama", str(tmp_path / "nowhere"), "--out", str(tmp_path / "more")])
+
+
+def light(arguments):
+    """Return what a command prints; it must import nothing heavy."""
     code = (
-        "import sys\nfrom ptrun.command.import_ import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit as done:\n    assert done.code == 0\n"
+        f"import sys\nfrom ptrun.command.import_ import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert done.code == 0\n"
         "heavy = {'torch', 'transformers', 'numpy'} & set(sys.modules)\nassert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0 and "--unscale" in done.stdout, done.stderr
-    assert "{cpm2,glm,megatron} source" in done.stdout and "examples:" in done.stdout
+    assert done.returncode == 0, done.stderr
+    return done.stdout

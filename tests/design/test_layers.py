@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
     ("__init__", "types", "errors", "hub", "metrics", "pocket"),
     ("config", "prompt", "backbone", "setting", "tracking"),
-    ("task", "importing"),
-    ("readout", "protocol"),
+    ("task",),
+    ("readout", "protocol", "importing"),
     ("method",),
     ("training", "start"),
     ("hardware", "pretrain"),

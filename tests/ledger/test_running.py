@@ -1,10 +1,15 @@
-"""Which runs of a table are done: those whose weights can be had."""
+"""Which runs of a table are done: those whose weights and data can be had."""
 
 import pytest
 
+from ptrun.backbone.cpm2_text import SPECIAL
+from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
 from ptrun.ledger.jobs import Job
-from ptrun.ledger.running import main, with_weights
+from ptrun.ledger.running import main, with_data, with_weights
+from tests.conftest import write_tiny
+from tests.importing.data.original import imported
+from tests.importing.megatron import untied_t5, write_shards
 
 
 def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
@@ -19,7 +24,7 @@ def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
 
 
 def test_a_table_of_such_cells_alone_is_refused(capsys):
-    with pytest.raises(UserError, match="none of these cells has its weights here"):
+    with pytest.raises(UserError, match="none of these cells has its weights and data here"):
         main(["experiment=ptuning/table2", "cell=megatron-11b*", "check=true"])
     assert "ptrun import megatron FOLDER" in capsys.readouterr().err
 
@@ -51,3 +56,54 @@ def test_one_folder_goes_to_the_cells_of_one_backbone(capsys):
     with pytest.raises(UserError, match="1 cells cannot be run"):
         main(["experiment=ptuning_v2/table2", "check=true", cell, "backbone.path=nowhere"])
     assert "backbone.path=nowhere: no model there" in capsys.readouterr().err
+
+
+def test_tasks_of_local_files_alone_are_left_out_where_these_are_absent(tmp_path):
+    (tmp_path / "conll12").mkdir()
+    hub, own = Job("a", ["task=rte", "seed=1"]), Job("b", ["task=csv", "task.train=x.csv"])
+    absent = [Job(f"d.{i}", ["task=conll05_wsj", f"data_dir={tmp_path}"]) for i in (1, 1, 2)]
+    local = Job("c", ["task=conll12", f"data_dir={tmp_path}"])
+    kept, told = with_data([hub, own, *absent, local])
+    assert kept == [hub, own, local]
+    (line,) = told
+    assert line.startswith("left out: 2 cells of task=conll05_wsj, whose data are not here: type")
+    assert "ptrun import data conll SOURCE --task conll05_wsj" in line
+    assert line.endswith("; then add data_dir=DIR")
+
+
+def test_a_table_of_such_tasks_alone_is_refused(capsys):
+    with pytest.raises(UserError, match="none of these cells has its weights and data here"):
+        main(["experiment=ptuning_v2/table3", "cell=*.CoNLL12", "check=true"])
+    assert "left out: 12 cells of task=conll12" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_cell_of_roles_runs_once_its_files_were_imported(tmp_path, capsys):
+    for split, word in (("train", "a"), ("devel", "b"), ("test", "c")):
+        lines = "".join(f"1 {word}{i} met . ||| B-ARG0 B-V O\n" for i in range(20))
+        (tmp_path / f"conll2012.{split}.txt").write_text(lines)
+    out = imported("conll", tmp_path, tmp_path / "data", "--task", "conll12")
+    typed = [f"backbone.path={write_tiny(tmp_path / 'tiny', 'roberta')}", f"data_dir={out}"]
+    typed += [f"outputs={tmp_path / 'outputs'}", "method.length=4", "train.max_steps=1", "seeds=1"]
+    main(["experiment=ptuning_v2/table3", "cell=roberta-large.PT-2.*.CoNLL12", *typed])
+    assert "1 cells, 1 runs" in (told := capsys.readouterr().out) and "1 finished" in told
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("table", "cell", "count"),
+    [("table5", "cpm2.*", 4), ("table4_zh", "cpm2.*.C3", 6), ("table4_zh", "cpm2_lm*.C3", 1)],
+)
+def test_cells_of_cpm2_are_planned_once_its_weights_were_imported(
+    shared, tmp_path, monkeypatch, capsys, table, cell, count
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wudao").symlink_to(shared / "data" / "corpus_zh")
+    shards = write_shards(untied_t5(), tmp_path / "shards", 2)
+    tokens = [*SPECIAL.values(), "▂", "▃", *map(str, range(128))][:128]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    import_(["cpm2", str(shards), "--out", "hf", "--tokenizer", "vocab.txt"])
+    typed = [f"cell={cell}", "backbone.path=hf", f"data_dir={shared / 'data'}", "check=true"]
+    main([f"experiment=ppt/{table}", *typed])
+    assert f"{count} of {count} cells can be run as they are" in capsys.readouterr().out

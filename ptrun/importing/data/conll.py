@@ -1,0 +1,156 @@
+"""Named entities and semantic roles from column files, as rows of a tagging task.
+
+Roles are read from bracketed columns (CoNLL-2005, CoNLL-2012), or from the lines of P-tuning v2's
+files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for each word.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptrun.config.explain import composed
+from ptrun.config.paths import leads_out
+from ptrun.errors import UserError
+from ptrun.importing.data.columns import roles, sentences, tags
+from ptrun.importing.data.writing import Made, Record
+from ptrun.task.lines import text_lines
+from ptrun.task.shown import names, shown
+
+_SPLITS = {
+    "train": {"train"},
+    "dev": {"dev", "devel", "development", "valid", "validation", "testa"},
+    "test": {"test", "testb"},
+}
+"""The words in the names of the files of each part."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to read, from 1, or from -1 at the end; `roles` are the first and the last."""
+
+    words: int = 1
+    tags: int = -1
+    roles: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """What the YAML file of a tagging task says about its files."""
+
+    folder: str
+    splits: Mapping[str, str | None]
+    tokens: str
+    tags: str
+    predicate: str | None
+    entities: Sequence[str] | None
+
+
+def conll(
+    source: Path, task: str, columns: Columns, chosen: Mapping[str, Path | None]
+) -> list[Made]:
+    """Return the files of a task.
+
+    Args:
+        source: the folder of the column files.
+        task: the task's option; its YAML file names the fields and the entity types.
+        columns: where words, tags and roles are.
+        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
+
+    Raises:
+        UserError: the task tags nothing, or a part has no file or several.
+    """
+    fields = _fields(task)
+    made = []
+    for part, split in fields.splits.items():
+        if split is not None:
+            files = _files(chosen.get(part) or _found(source, part))
+            made.append(Made(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns)))
+    return made
+
+
+def _fields(task: str) -> _Fields:
+    node = composed([f"task={task}"]).task
+    if not {"tokens", "tags", "splits"} <= node.keys():
+        raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
+    folder = str((node.get("source") or {}).get("folder", node["name"]))
+    splits: dict[str, str | None] = node["splits"]
+    for name in (folder, *filter(None, splits.values())):
+        if leads_out(name):
+            raise UserError(f"--task {task}: {shown(name)} in its file leads out of --out.")
+    given = (node["tokens"], node["tags"], node.get("predicate"), node.get("entities"))
+    return _Fields(folder, splits, *given)
+
+
+def _found(source: Path, part: str) -> Path:
+    """Return the one file or folder whose name has the part's word: `eng.testa`, `dev.txt`."""
+    entries = sorted(source.iterdir()) if source.is_dir() else []
+    found = [e for e in entries if _SPLITS[part] & set(re.split(r"[\W_]+", e.name.lower()))]
+    if len(found) == 1:
+        return found[0]
+    problem = f"several files for {part}" if found else f"no file for {part}"
+    raise UserError(
+        f"{source}: {problem} among {names(e.name for e in found or entries) or 'no files'}; type "
+        f"--{part} FILE."
+    )
+
+
+def _files(place: Path) -> list[Path]:
+    """Return a file, or the files `*conll` below a folder."""
+    files = sorted(place.rglob("*conll")) if place.is_dir() else [place]
+    if not files or not all(file.is_file() for file in files):
+        raise UserError(f"{place}: no such file, nor a folder of files *conll.")
+    return files
+
+
+def _rows(files: Sequence[Path], fields: _Fields, columns: Columns) -> Iterator[Record]:
+    read = _predicates if fields.predicate else _entities
+    rows = (row for file in files for row in read(file, fields, columns))
+    return ({"id": str(number), **row} for number, row in enumerate(rows))
+
+
+def _entities(file: Path, fields: _Fields, columns: Columns) -> Iterator[Record]:
+    for sentence in sentences(file):
+        found = tags(sentence, columns.tags)
+        for where, tag in zip(sentence.where, found, strict=True):
+            if fields.entities and tag != "O" and tag[2:] not in fields.entities:
+                raise UserError(
+                    f"{where}: {shown(tag)} is of no type of the task: {names(fields.entities)}. "
+                    "Choose another column with --tags, or another --task."
+                )
+        yield {fields.tokens: sentence.column(columns.words), fields.tags: found}
+
+
+def _predicates(file: Path, fields: _Fields, columns: Columns) -> Iterator[Record]:
+    found = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
+    for words, place, tagged in found:
+        yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}
+
+
+def _roles(
+    file: Path, columns: Columns, first: int, last: int
+) -> Iterator[tuple[list[str], int, list[str]]]:
+    for sentence in sentences(file):
+        for place, tagged in roles(sentence, first, last):
+            yield sentence.column(columns.words), place, tagged
+
+
+def _lines(file: Path) -> Iterator[tuple[list[str], int, list[str]]]:
+    """Yield the words, predicate and tags of each line of P-tuning v2's files."""
+    for where, text in text_lines(file):
+        if not text.strip():
+            continue
+        left, bar, right = text.partition("|||")
+        index, *words = left.split() or [""]
+        tagged = right.split()
+        if not bar:
+            raise UserError(
+                f"{where}: no |||. For files of columns name those of the roles, as in "
+                "--words 4 --roles 12:-2 for CoNLL-2012."
+            )
+        if not (index.isdecimal() and int(index) < len(words) == len(tagged)):
+            raise UserError(
+                f"{where}: predicate {shown(index)}, {len(words)} words and {len(tagged)} tags; "
+                "expected the index of a word and as many tags as words."
+            )
+        yield words, int(index), tagged

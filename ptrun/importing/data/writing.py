@@ -1,0 +1,59 @@
+"""Writing of imported data: all folders of an import appear complete, or none does."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.importing.staging import check_new, progress, staging
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A file to write.
+
+    Args:
+        folder, name: its place, `<out>/<folder>/<name>`; never taken from the data.
+        sources: the files it is made from.
+        rows: its rows, read from the sources on iteration.
+    """
+
+    folder: str
+    name: str
+    sources: Sequence[Path]
+    rows: Iterable[Record]
+
+
+def write(out: Path, files: Sequence[Made]) -> Iterator[str]:
+    """Write files as JSON lines and yield one line of text about each, when all are in place.
+
+    Raises:
+        UserError: a folder exists and is not empty, a source is invalid, or a file has no rows.
+    """
+    folders = list(dict.fromkeys(made.folder for made in files))
+    for folder in folders:
+        check_new(out / folder)
+    nbytes = sum(file.stat().st_size for made in files for file in made.sources)
+    with progress(nbytes) as advance, ExitStack() as stack:
+        places = {f: stack.enter_context(staging(out / f, nbytes)) for f in folders}
+        counts = [_written(made, places[made.folder] / made.name, advance) for made in files]
+    for made, count in zip(files, counts, strict=True):
+        yield f"{out / made.folder / made.name}: {count} row{'s' * (count != 1)}"
+
+
+def _written(made: Made, file: Path, advance: Callable[[int], None]) -> int:
+    """Write one file and return the number of its rows."""
+    count = 0
+    with file.open("w", encoding="utf-8") as lines:
+        for row in made.rows:
+            lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    if not count:
+        raise UserError(f"{made.sources[0]}: no examples in it.")
+    advance(sum(source.stat().st_size for source in made.sources))
+    return count

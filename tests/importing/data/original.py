@@ -1,0 +1,114 @@
+"""Data sets in the layouts of their authors, written from rows as ptrun's tasks read them."""
+
+import gzip
+import json
+from itertools import groupby
+
+from ptrun.command.import_ import main
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+
+LABELS = {
+    "boolq": [False, True],
+    "wic": [False, True],
+    "wsc": [False, True],
+    "cb": ["entailment", "contradiction", "neutral"],
+    "rte": ["entailment", "not_entailment"],
+    "copa": [0, 1],
+}
+TITLES = {"boolq": "BoolQ", "cb": "CB", "copa": "COPA", "multirc": "MultiRC", "record": "ReCoRD"}
+TITLES |= {"rte": "RTE", "wic": "WiC", "wsc": "WSC"}
+
+
+def dump(file, rows):
+    """Write rows as JSON lines."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def load(file):
+    """Return the rows of a file of JSON lines, plain or compressed."""
+    with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def imported(kind, source, out, *options):
+    """Import data by the command."""
+    main(["data", kind, str(source), "--out", str(out), *options])
+    return out
+
+
+def task(name, folder, *overrides, variant=None):
+    """Return a task over a folder of data."""
+    node = compose_run([f"task={name}", *overrides]).config["task"]
+    return build("task", node, str(folder), variant)
+
+
+def superglue(name, rows):
+    """Return a task's rows as SuperGLUE publishes them."""
+    if name == "multirc":
+        return [_passage(list(group)) for _, group in groupby(rows, lambda r: r["paragraph"])]
+    if name == "record":
+        return [_article(row) for row in rows]
+    return [_row(name, row) for row in rows]
+
+
+def _row(name, row):
+    published = {**row, "label": LABELS[name][row["label"]], "version": 1.1}
+    if name == "wsc":
+        keys = ("span1_index", "span2_index", "span1_text", "span2_text")
+        published["target"] = {key: published.pop(key) for key in keys}
+    return published
+
+
+def _passage(rows):
+    questions = [
+        {
+            "question": question,
+            "idx": index,
+            "answers": [
+                {"text": r["answer"], "idx": r["idx"]["answer"], "label": r["label"]} for r in own
+            ],
+        }
+        for (question, index), own in (
+            (key, list(group))
+            for key, group in groupby(rows, lambda r: (r["question"], r["idx"]["question"]))
+        )
+    ]
+    passage = {"text": rows[0]["paragraph"], "questions": questions}
+    return {"idx": rows[0]["idx"]["paragraph"], "version": 1.1, "passage": passage}
+
+
+def _article(row):
+    spans = zip(row["entity_spans"]["start"], row["entity_spans"]["end"], strict=True)
+    entities = [{"start": start, "end": end - 1} for start, end in spans]
+    answers = [{"start": 0, "end": 1, "text": text} for text in 2 * row["answers"]]
+    queries = [{"query": row["query"], "answers": answers, "idx": row["idx"]["query"]}]
+    passage = {"text": row["passage"], "entities": entities[::-1]}
+    return {"source": "", "passage": passage, "qas": queries, "idx": row["idx"]["passage"]}
+
+
+def facts(folder, rows):
+    """Write facts by split as P-tuning releases them; `rows` has a list by split."""
+    relations = {row["predicate_id"]: row["template"] for own in rows.values() for row in own}
+    for split, own in rows.items():
+        for relation in relations:
+            told = [_fact(row) for row in own if row["predicate_id"] == relation]
+            dump(folder / "fact-retrieval/original" / relation / f"{split}.jsonl", told)
+    dump(
+        folder / "relations.jsonl",
+        [{"relation": key, "template": text, "type": "N-1"} for key, text in relations.items()],
+    )
+
+
+def _fact(row):
+    kept = {key: row[key] for key in ("predicate_id", "sub_label", "obj_label")}
+    return {**kept, "uuid": "x", "sub_uri": "Q1", "obj_uri": "Q2", "evidences": [{"masked": "x"}]}
+
+
+def columns(file, rows, tokens, tags):
+    """Write sentences as CoNLL-2003 does, with a document mark first."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sentences = [zip(row[tokens], row[tags], strict=True) for row in rows]
+    lines = ["\n".join(f"{word} NNP B-NP {tag}" for word, tag in own) for own in sentences]
+    file.write_text("\n\n".join(["-DOCSTART- -X- -X- O", *lines]), encoding="utf-8")

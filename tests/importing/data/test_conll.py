@@ -1,0 +1,191 @@
+"""Column files become the rows of tagging tasks: entities and semantic roles."""
+
+import pytest
+
+from ptrun.errors import UserError
+from tests.importing.data.original import columns, imported, load, task
+from tests.tiers import tiered
+
+IOB1 = """-DOCSTART- -X- O O
+
+Ann NNP I-NP I-PER
+Lee NNP I-NP I-PER
+Bob NNP I-NP B-PER
+met VBD I-VP O
+Oslo NNP I-NP I-ORG
+Rome NNP I-NP I-LOC
+
+EU NNP I-NP I-ORG
+"""
+SPANS = """#begin document (a/b); part 000
+x 0 0 Ann NNP * - - - - (PERSON) (ARG0*) (ARG0*) -
+x 0 1 met VBD * meet 01 1 - * (V*) * -
+x 0 2 Bob NNP * - - - - (PERSON* (ARG1* (ARG1* (0)
+x 0 3 Lee NNP * - - - - *) *) *) -
+x 0 4 hit VBD * hit 01 1 - * * (V*) -
+
+x 0 0 Yes UH * - - - - * -
+#end document
+"""
+ROLES = ("--words", "4", "--roles", "12:-2")
+PUSHED = "1 Ann met Bob . ||| B-A0 B-V B-A1 O\n\n0 Go ! ||| B-V O\n"
+NAMES = ("train.txt", "valid.txt", "test.txt")
+
+
+def write(folder, text, names=NAMES):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def read(name, source, *options):
+    """Return a task over what the command makes of a folder."""
+    out = source.parent / "out"
+    return task(name, imported("conll", source, out, "--task", name, *options))
+
+
+FORMS = [
+    (NAMES, lambda text: text),
+    (("eng.train", "eng.testa", "eng.testb"), str.rstrip),
+    (("x.train.tsv", "x-dev.tsv", "test"), lambda text: text.replace(" ", "\t")),
+    (NAMES, lambda text: text.replace("\n", "\r\n").replace(" ", "  ")),
+]
+
+
+@pytest.mark.parametrize(("names", "form"), tiered(FORMS, lambda names, form: names is NAMES))
+def test_iob1_becomes_iob2(tmp_path, names, form):
+    data = read("conll03", write(tmp_path / "c", form(IOB1), names))
+    for part in ("train", "dev", "test"):
+        first, second = data.load(part)
+        assert first.fields["tokens"] == ["Ann", "Lee", "Bob", "met", "Oslo", "Rome"]
+        assert first.target == ["B-PER", "I-PER", "B-PER", "O", "B-ORG", "B-LOC"]
+        assert second.target == ["B-ORG"] and (first.id, second.id) == ("0", "1")
+
+
+def test_columns_and_files_can_be_named(tmp_path):
+    text = "#doc 5\n0\tAnn\tB-Peop\t['N', 'Kill']\n1\tin\tO\t['N']\n#doc 6\n0\tOslo\tB-Loc\t['N']\n"
+    source = write(tmp_path / "c", text, ("train.txt", "a.txt", "test.txt", "test.old"))
+    options = ("--words", "2", "--tags", "3")
+    with pytest.raises(UserError, match=r"no file for dev among a.txt, test.old.*type --dev FILE"):
+        read("conll04", source, *options)
+    options += ("--dev", str(source / "a.txt"))
+    with pytest.raises(UserError, match=r"several files for test among test.old, test.txt; type"):
+        read("conll04", source, *options)
+    data = read("conll04", source, *options, "--test", str(source / "test.txt"))
+    assert [e.target for e in data.load("dev")] == [["B-Peop", "O"], ["B-Loc"]]
+    assert data.load("test")[0].fields["tokens"] == ["Ann", "in"]
+
+
+def test_words_keep_spaces_that_are_no_separators(tmp_path):
+    data = read("conll03", write(tmp_path / "c", "10\u00a0000 CD O\n\u2028x NN B-PER\n"))
+    assert data.load("train")[0].fields["tokens"] == ["10\u00a0000", "\u2028x"]
+
+
+def test_a_task_of_the_users_own_is_imported_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ptrun_conf" / "task").mkdir(parents=True)
+    (tmp_path / "ptrun_conf" / "task" / "genes.yaml").write_text(
+        "_target_: ptrun.task.tagging.Tagging\nname: genes\nversion: 1\nsource: {folder: genes}\n"
+        "splits: {train: train, dev: validation, test: null}\n"
+        "tokens: words\ntags: marks\nentities: [GENE]\n"
+    )
+    source = write(tmp_path / "c", "B-GENE\tp53\nO\tbinds\n", ("train.tsv", "dev.tsv"))
+    (example,) = read("genes", source, "--words", "-1", "--tags", "1").load("dev")
+    assert example.fields == {"words": ["p53", "binds"]} and example.target == ["B-GENE", "O"]
+
+
+def test_roles_are_read_from_the_lines_of_ptuning_v2(tmp_path):
+    names = ["train", "devel", "test.wsj", "test.brown"]
+    source = write(tmp_path / "c", PUSHED, [f"conll05.{name}.txt" for name in names])
+    test = str(source / "conll05.test.brown.txt")
+    first, second = read("conll05_brown", source, "--test", test).load("test")
+    assert first.fields == {"tokens": ["Ann", "met", "Bob", "."], "predicate": "met"}
+    assert first.target == ["B-A0", "B-V", "B-A1", "O"] and second.fields["predicate"] == "Go"
+
+
+def test_roles_and_entities_are_read_from_brackets_in_a_tree_of_files(tmp_path):
+    """CoNLL-2012: a column for each predicate from 12 to the last but one, entities in 11."""
+    for split in ("train", "development", "test"):
+        write(tmp_path / "data" / split / "annotations", SPANS, ("a.gold_conll", "readme"))
+    first, second = read("conll12", tmp_path / "data", *ROLES).load("dev")
+    assert (first.fields["predicate"], second.fields["predicate"]) == ("met", "hit")
+    assert first.target == ["B-ARG0", "B-V", "B-ARG1", "I-ARG1", "O"]
+    assert second.target == ["B-ARG0", "O", "B-ARG1", "I-ARG1", "B-V"]
+    named, _ = read("ontonotes5", tmp_path / "data", "--words", "4", "--tags", "11").load("dev")
+    assert named.target == ["B-PERSON", "O", "B-PERSON", "I-PERSON", "O"]
+
+
+OTHER = [
+    ("conll03", '{"tokens": ["Ann"]}\n', (), r"train.txt:1: column -1 is '\[\"Ann\"\]}', no tag"),
+    ("conll03", IOB1, ("--tags", "2"), r"train.txt:3: column 2 is 'NNP', no tag; .* --tags"),
+    ("conll03", IOB1, ("--tags", "5"), "train.txt:3: 'Ann NNP I-NP I-PER' has 4 columns, so none"),
+    ("conll03", IOB1.replace("PER", "Peop"), (), "train.txt:3: 'B-Peop' is of no type .*PER, ORG"),
+    ("conll03", IOB1.replace("Lee NNP", "Lee"), (), "train.txt:4: 'Lee I-NP I-PER' has 3 columns"),
+    ("conll03", "-DOCSTART- O\n\n", (), "train.txt: no examples in it"),
+    ("conll12", SPANS, (), r"train.txt:1: no \|\|\|. For files of columns .*--roles 12:-2"),
+    ("conll12", SPANS.replace("(V*) *", "* *"), ROLES, r"train.txt:2: column 12 .* no \(V\*\)"),
+    ("conll12", SPANS.replace("*) *) -", "* *) -"), ROLES, r"train.txt:6: span \(ARG1\* has no"),
+    ("conll12", SPANS, ("--roles", "4:-2"), "train.txt:2: 'Ann' opens or closes no span"),
+    ("conll12", PUSHED.replace("1 Ann", "4 Ann"), (), "train.txt:1: predicate '4', 4 words and 4"),
+    ("conll12", PUSHED.replace("B-V O", "B-V"), (), "train.txt:3: predicate '0', 2 words and 1"),
+    ("rte", IOB1, (), "--task rte: no task of words and tags"),
+    ("conl03", IOB1, (), "task=conl03: unknown; did you mean 'conll03'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "words"), tiered(OTHER, lambda *case: case in OTHER[:2])
+)
+def test_another_form_is_named_and_nothing_is_written(tmp_path, name, text, options, words):
+    with pytest.raises(UserError, match=words):
+        read(name, write(tmp_path / "c", text), *options)
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_column_files_are_those_of_the_real_data(shared, tmp_path):
+    """CoNLL-2003's layout, written from the shared rows, is imported as these rows again."""
+    folder = shared / "data" / "conll03"
+    if not folder.is_dir():
+        pytest.skip("no shared data of conll03")
+    parts = {"train": "train", "valid": "validation", "test": "test"}
+    rows = {ours: load(folder / f"{ours}.jsonl.gz") for ours in parts.values()}
+    for theirs, ours in parts.items():
+        columns(tmp_path / "c" / f"{theirs}.txt", rows[ours], "tokens", "ner_tags")
+    out = imported("conll", tmp_path / "c", tmp_path / "out", "--task", "conll03")
+    for ours, expected in rows.items():
+        assert load(out / "conll03" / f"{ours}.jsonl") == expected
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("layout", tiered(["lines", "spans"], lambda name: name == "spans"))
+def test_roles_of_the_real_data_survive(shared, tmp_path, layout):
+    folder = shared / "data" / "srl_up_de"
+    if not folder.is_dir():
+        pytest.skip("no shared data of srl_up_de")
+    rows = load(folder / "validation.jsonl.gz")
+    written = "\n\n".join(_line(row) if layout == "lines" else _column(row) for row in rows)
+    options = () if layout == "lines" else ("--roles", "2:2")
+    read("srl_up_de", write(tmp_path / "c", written), *options)
+    made = load(tmp_path / "out" / "srl_up_de" / "train.jsonl")
+    assert [_kept(row) for row in made] == [_kept(row) for row in rows]
+
+
+def _kept(row):
+    return [row[key] for key in ("tokens", "predicate_index", "srl_tags")]
+
+
+def _line(row):
+    return f"{row['predicate_index']} {' '.join(row['tokens'])} ||| {' '.join(row['srl_tags'])}"
+
+
+def _column(row):
+    """Return words and spans in brackets, one word a line."""
+    tags = row["srl_tags"]
+    lines = []
+    for word, tag, after in zip(row["tokens"], tags, [*tags[1:], "O"], strict=True):
+        begins = f"({tag[2:]}" if tag[0] == "B" else ""
+        lines.append(f"{word} {begins}*{')' if tag != 'O' and after[0] != 'I' else ''}")
+    return "\n".join(lines)

@@ -1,0 +1,207 @@
+"""SuperGLUE's and FewGLUE's files become the rows of the hub's copy."""
+
+import pytest
+
+from ptrun.errors import UserError
+from tests.importing.data.original import TITLES, dump, imported, load, superglue, task
+from tests.tiers import tiered
+
+MULTIRC = {
+    "idx": 7,
+    "version": 1.1,
+    "passage": {
+        "text": "Ann met Bob in Oslo. They bought a boat and a lamp.",
+        "questions": [
+            {
+                "question": "What did they buy?",
+                "idx": 3,
+                "answers": [
+                    {"text": "A boat", "idx": 11, "label": 1},
+                    {"text": "A door", "idx": 12, "label": 0},
+                ],
+            },
+            {"question": "Who?", "idx": 4, "answers": [{"text": "Ann", "idx": 13, "label": 1}]},
+        ],
+    },
+}
+RECORD = {
+    "source": "x",
+    "idx": 5,
+    "passage": {
+        "text": "Ann Lee met Bob.\n@highlight\nBob went to Oslo.",
+        "entities": [{"start": 28, "end": 30}, {"start": 0, "end": 6}, {"start": 12, "end": 14}],
+    },
+    "qas": [
+        {
+            "query": "@placeholder went away.",
+            "idx": 9,
+            "answers": [{"start": 28, "end": 30, "text": "Bob"}, {"start": 12, "text": "Bob"}],
+        },
+        {"query": "@placeholder met Bob.", "idx": 10, "answers": [{"text": "Ann Lee"}]},
+    ],
+}
+WSC = {
+    "text": "The lamp fell on the boat because it was loose.",
+    "target": {"span1_index": 0, "span2_index": 7, "span1_text": "The lamp", "span2_text": "it"},
+    "idx": 0,
+    "label": True,
+}
+FLAT = {
+    "BoolQ": {"question": "is it so", "passage": "It is so.", "idx": 0, "label": True},
+    "CB": {"premise": "It is so.", "hypothesis": "It is.", "idx": 0, "label": "neutral"},
+    "COPA": {
+        "premise": "It fell.",
+        "choice1": "It was loose.",
+        "choice2": "It broke.",
+        "question": "effect",
+        "label": 1,
+        "idx": 0,
+    },
+    "RTE": {"premise": "It is so.", "hypothesis": "It is.", "label": "not_entailment", "idx": 0},
+    "WiC": {
+        "word": "go",
+        "sentence1": "We go.",
+        "sentence2": "A go.",
+        "idx": 0,
+        "label": False,
+        "start1": 3,
+        "start2": 2,
+        "end1": 5,
+        "end2": 4,
+        "version": 1.1,
+    },
+}
+PUBLISHED = {**FLAT, "MultiRC": MULTIRC, "ReCoRD": RECORD, "WSC": WSC}
+GOLD = {
+    "boolq": ["yes"],
+    "cb": ["neutral"],
+    "copa": [1],
+    "multirc": ["right", "wrong", "right"],
+    "record": [["Bob"], ["Ann Lee"]],
+    "rte": ["not_entailment"],
+    "wic": ["different"],
+    "wsc": ["same"],
+}
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Write all tasks; test has no labels."""
+    for name, row in PUBLISHED.items():
+        for split in ("train", "val"):
+            dump(tmp_path / "SuperGLUE" / name / f"{split}.jsonl", [row])
+        hidden = {key: value for key, value in row.items() if key != "label"}
+        dump(tmp_path / "SuperGLUE" / name / "test.jsonl", [hidden])
+    return tmp_path / "SuperGLUE"
+
+
+@pytest.mark.parametrize("name", tiered(sorted(GOLD), lambda name: name == "multirc"))
+def test_a_task_reads_what_was_imported(published, tmp_path, name):
+    data = task(name, imported("superglue", published, tmp_path / "out"))
+    for part in ("train", "dev"):
+        assert [example.target for example in data.load(part)] == GOLD[name]
+    assert not data.has("test")
+
+
+def test_a_line_is_printed_about_each_file(published, tmp_path, capsys):
+    out = imported("superglue", published, tmp_path / "out")
+    told = capsys.readouterr().out.splitlines()
+    written = [file for file in out.rglob("*") if file.is_file()]
+    assert len(told) == 16 == len(written) and not list(tmp_path.rglob("*.partial"))
+    assert f"{out}/superglue/multirc/train.jsonl: 3 rows" in told
+    assert f"{out}/superglue/wsc/validation.jsonl: 1 row" in told
+
+
+def test_nested_rows_become_flat_ones(published, tmp_path):
+    out = imported("superglue", published, tmp_path / "out") / "superglue"
+    answer = load(out / "multirc" / "train.jsonl")[1]
+    assert answer == {
+        "paragraph": MULTIRC["passage"]["text"],
+        "question": "What did they buy?",
+        "answer": "A door",
+        "idx": {"paragraph": 7, "question": 3, "answer": 12},
+        "label": 0,
+    }
+    (row,) = load(out / "wsc" / "train.jsonl")
+    assert row == {"text": WSC["text"], **WSC["target"], "idx": 0, "label": 1}
+    query = load(out / "record" / "train.jsonl")[0]
+    assert query["entities"] == ["Ann Lee", "Bob"] and query["answers"] == ["Bob"]
+    spans = {"text": ["Ann Lee", "Bob", "Bob"], "start": [0, 12, 28], "end": [7, 15, 31]}
+    assert query["entity_spans"] == spans and query["idx"] == {"passage": 5, "query": 9}
+
+
+@pytest.mark.parametrize("name", tiered(sorted(GOLD), lambda name: name == "wsc"))
+def test_fewglue_has_its_own_dev_and_the_published_one_as_test(tmp_path, name):
+    for split, count in (("train", 2), ("dev32", 3), ("unlabeled", 5), ("val", 4)):
+        dump(tmp_path / "few" / TITLES[name] / f"{split}.jsonl", [PUBLISHED[TITLES[name]]] * count)
+    out = imported("fewglue", tmp_path / "few", tmp_path / "out")
+    data, gold = task(name, out, variant="fewglue"), GOLD[name]
+    for part, count in (("train", 2), ("dev", 3), ("test", 4)):
+        assert [example.target for example in data.load(part)] == gold * count
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("BoolQ", {"label": "yes"}, r"BoolQ/train.jsonl:2: label is 'yes'; expected one of False"),
+        ("BoolQ", {"question": 3}, r"BoolQ/train.jsonl:2: field 'question' is 3"),
+        ("WSC", {"target": []}, r"WSC/train.jsonl:2: field 'target' is \[\]; expected an object"),
+        ("MultiRC", {"passage": {"text": ""}}, r"MultiRC/train.jsonl:2: no field 'questions'"),
+        ("MultiRC", {"idx": "7"}, r"MultiRC/train.jsonl:2: field 'idx' is '7'; expected a whole"),
+        ("ReCoRD", {"qas": {}}, r"ReCoRD/train.jsonl:2: field 'qas' is {}; expected objects"),
+        (
+            "ReCoRD",
+            {"passage": {"text": "Ann", "entities": [{"start": 0, "end": 3}]}},
+            r"ReCoRD/train.jsonl:2: entity .* is outside its passage of 3 characters",
+        ),
+    ],
+)
+def test_another_form_is_named_and_nothing_is_written(published, tmp_path, name, change, words):
+    row = PUBLISHED[name]
+    dump(published / name / "train.jsonl", [row, {**row, **change}])
+    with pytest.raises(UserError, match=words):
+        imported("superglue", published, tmp_path / "out")
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+
+
+def test_a_file_without_labels_is_no_training_file(published, tmp_path):
+    (published / "CB" / "test.jsonl").replace(published / "CB" / "train.jsonl")
+    with pytest.raises(UserError, match=r"CB/train.jsonl:1: no label; the file is a hidden test"):
+        imported("superglue", published, tmp_path / "out")
+
+
+def test_one_kind_typed_for_the_other_is_refused(published, tmp_path):
+    dump(published / "RTE" / "train.jsonl", [FLAT["RTE"]] * 33)
+    with pytest.raises(UserError, match=r"RTE/train.jsonl:33: FewGLUE has 32 .*data superglue"):
+        imported("fewglue", published, tmp_path / "out")
+    dump(published / "RTE" / "dev32.jsonl", [FLAT["RTE"]])
+    with pytest.raises(UserError, match=r"RTE/dev32.jsonl: a file of FewGLUE; .*data fewglue"):
+        imported("superglue", published, tmp_path / "out")
+    with pytest.raises(UserError, match="none of the folders BoolQ, CB"):
+        imported("fewglue", tmp_path, tmp_path / "more")
+    (published / "CB" / "val.jsonl").unlink()
+    (published / "RTE" / "dev32.jsonl").unlink()
+    with pytest.raises(UserError, match=r"CB/val.jsonl: no such file; CB needs it"):
+        imported("superglue", published, tmp_path / "out")
+
+
+ROUND = [("fewglue", name) for name in TITLES if name != "copa"]
+ROUND += [("superglue", name) for name in ("boolq", "cb", "multirc", "rte", "wic", "wsc")]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("kind", "name"), tiered(ROUND, lambda kind, name: (kind, name) == ("fewglue", "wsc"))
+)
+def test_published_rows_are_those_of_the_real_data(shared, tmp_path, kind, name):
+    """The authors' layout, written from the shared rows, is imported as these rows again."""
+    splits = {"train": "train", "validation": "val" if kind == "superglue" else "dev32"}
+    files = {s: shared / "data" / kind / name / f"{s}.jsonl.gz" for s in splits}
+    if not all(file.is_file() for file in files.values()):
+        pytest.skip(f"no shared data of {kind}/{name}")
+    for split, theirs in splits.items():
+        rows = superglue(name, load(files[split]))
+        dump(tmp_path / "source" / TITLES[name] / f"{theirs}.jsonl", rows)
+    out = imported(kind, tmp_path / "source", tmp_path / "out")
+    for split, file in files.items():
+        assert load(out / kind / name / f"{split}.jsonl") == load(file)
