@@ -1,6 +1,6 @@
 """The base class of methods: inputs for the backbone, a read-out, and learned parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -79,9 +79,13 @@ class Method(nn.Module):
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
         """Tokenize examples."""
+        return list(self.encoded(examples))
+
+    def encoded(self, examples: Sequence[Example]) -> Iterator[Features]:
+        """Yield tokenized examples; a part of them is in memory at a time."""
         room = self.room()
-        parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
-        return [features for part in parts for features in self.readout.encode(part, room)]
+        for start in range(0, len(examples), _TOGETHER):
+            yield from self.readout.encode(examples[start : start + _TOGETHER], room)
 
     @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:

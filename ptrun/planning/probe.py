@@ -10,8 +10,11 @@ from typing import Any
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.planning.layout import Layout
+from ptrun.readout.base import Features
 from ptrun.run.parts import Part, divide
 from ptrun.run.plan import Plan, split_of
+from ptrun.run.token_cache import TOKENS, encoded
+from ptrun.stored import Stored
 from ptrun.training.member import Member
 from ptrun.types import Example
 
@@ -86,7 +89,7 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
     dev = part.split.dev[:1]
     return Member(
         method,
-        method.encode(part.split.train),
+        _features(planned, method, part.split.train),
         method.encode(dev),
         lambda _: {method.task.metric: 0.0},
         method.task.metric,
@@ -94,6 +97,13 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
         planned.seed,
         _Clock(),
     )
+
+
+def _features(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
+    """Return encoded examples; only those made from a corpus, which may be many, are stored."""
+    if isinstance(examples, Stored):
+        return encoded(method, examples, planned.outputs / TOKENS)
+    return method.encode(examples)
 
 
 def _fit(planned: Plan, members: Sequence[Member]) -> float:

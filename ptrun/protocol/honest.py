@@ -5,6 +5,7 @@ from train, so no example is both selected on and reported. If it has only train
 Classes keep their shares.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 from ptrun.protocol.base import carve
@@ -39,8 +40,8 @@ class Honest:
         return Split(rest, dev, test, {"dev": drawn, "test": reported})
 
     def _reported(
-        self, task: Task, train: list[Example], data_seed: int
-    ) -> tuple[list[Example], list[Example], str]:
+        self, task: Task, train: Sequence[Example], data_seed: int
+    ) -> tuple[Sequence[Example], Sequence[Example], str]:
         """Return the rest of train, the reported examples, and their origin."""
         if task.has("test"):
             return train, task.load("test"), "published test"
@@ -49,7 +50,7 @@ class Honest:
         return self._carved(task, train, data_seed, "test")
 
     def _carved(
-        self, task: Task, train: list[Example], data_seed: int, part: Literal["dev", "test"]
+        self, task: Task, train: Sequence[Example], data_seed: int, part: Literal["dev", "test"]
     ) -> tuple[list[Example], list[Example], str]:
         """Return the rest of train, the carved part, and its origin."""
         by_class = task.kind == "classification"

@@ -1,7 +1,7 @@
 """Initialize the prompts of a run as `start=` says."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -18,7 +18,7 @@ from ptrun.start.words import Source, word_ids
 
 _LOG = logging.getLogger(__name__)
 
-Rows = Callable[[Method, str], Sequence[Features]]
+Rows = Callable[[Method, str], Iterable[Features]]
 """Returns the encoded train and dev examples of a method's part."""
 
 

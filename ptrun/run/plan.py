@@ -25,6 +25,7 @@ from ptrun.run.labelling import Labelling, label, labelling_of
 from ptrun.run.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.run.starting import plan_start
 from ptrun.run.store import bound_to
+from ptrun.run.token_cache import TOKENS
 from ptrun.setting.base import Setting
 from ptrun.start.spec import Start
 from ptrun.task.base import Task
@@ -112,6 +113,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     setting = components["setting"].build()
     variant = _variant(setting, config)
     task = components["task"].build(config["data_dir"], variant)
+    if of_corpus(config):  # up to millions of examples
+        task.store = composed.outputs / TOKENS
     backbone = components["backbone"].build()
     method: Any = components["method"].target
     check_pair(method, config["method"], backbone, task)

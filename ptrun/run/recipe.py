@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ptrun.run.prerequisite import with_prerequisite
 from ptrun.run.saved_prompt import fingerprint_of
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
-from ptrun.run.token_cache import encoded
+from ptrun.run.token_cache import TOKENS, encoded
 from ptrun.task.overlap import Overlaps
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member
@@ -122,24 +123,23 @@ def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> N
     """Initialize the prompts as `start=` says."""
     splits = {part.name: part.split for part in parts}
 
-    def rows(method: Method, part: str) -> list[Features]:
+    def rows(method: Method, part: str) -> Iterable[Features]:
         examples = (splits[part].train, splits[part].dev)
-        return [row for own in examples for row in _encoded(planned, method, own)]
+        return chain.from_iterable(_encoded(planned, method, own) for own in examples)
 
     by_part = dict(zip(splits, methods, strict=True))
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
 
 
-def _encoded(planned: Plan, method: Method, examples: Sequence[Example]) -> list[Features]:
+def _encoded(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
     """Return examples as a method reads them; the token cache is shared between runs."""
-    return encoded(method, examples, planned.outputs / ".tokens")
+    return encoded(method, examples, planned.outputs / TOKENS)
 
 
-def _features(planned: Plan, method: Method, part: Part) -> tuple[list[Features], list[Features]]:
+def _features(planned: Plan, method: Method, part: Part) -> list[Sequence[Features]]:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
     split = part.split
-    _, train, dev = (_encoded(planned, method, own) for own in (split.test, split.train, split.dev))
-    return train, dev
+    return [_encoded(planned, method, own) for own in (split.test, split.train, split.dev)][1:]
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -160,7 +160,7 @@ def _member(
     planned: Plan,
     method: Method,
     part: Part,
-    features: tuple[list[Features], list[Features]],
+    features: list[Sequence[Features]],
     store: SharedStore,
 ) -> Member:
     task, dev = planned.task, part.split.dev

@@ -1,13 +1,13 @@
-"""A cache of tokenized examples: one JSON file for each (tokenizer, read-out, examples).
+"""A cache of tokenized examples: one Arrow file for each (tokenizer, read-out, examples).
 
 The runs of a sweep over seeds read the same examples. The name of a file is a hash of everything
-its content depends on: texts, labels, length, tokenizer, read-out and code.
+its content depends on: texts, labels, length, tokenizer, read-out and code. Examples that are read
+from a file give features that are read from a file: memory holds neither.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -16,25 +16,25 @@ from ptrun.method.base import Method
 from ptrun.readout.base import Features, Readout, Row
 from ptrun.readout.head import decoder_start
 from ptrun.readout.multi_head import MultiHead
-from ptrun.run.result import write_text
+from ptrun.stored import Stored, code_of, stored
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example
 
+TOKENS = ".tokens"
+"""The folder of the files, below `outputs`."""
+
+_PACKAGES = ("readout", "prompt", "backbone")
 _LEAST = 500  # examples; fewer are tokenized faster than they are read from the cache
 
 
-def encoded(method: Method, examples: Sequence[Example], folder: Path) -> list[Features]:
+def encoded(method: Method, examples: Sequence[Example], folder: Path) -> Sequence[Features]:
     """Return `method.encode(examples)`, read from the folder if it is there."""
     if len(examples) < _LEAST:
         return method.encode(examples)
-    file = folder / f"{_key(method, examples)}.json"
-    if file.is_file():
-        return [_features(row) for row in json.loads(file.read_text())]
-    features = method.encode(examples)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(file, json.dumps(features, default=vars))
-    return features
+    file = folder / f"{_key(method, examples)}.arrow"
+    features = stored(file, lambda: method.encoded(examples), _features)
+    return features if isinstance(examples, Stored) else list(features)
 
 
 def _key(method: Method, examples: Sequence[Example]) -> str:
@@ -42,8 +42,11 @@ def _key(method: Method, examples: Sequence[Example]) -> str:
     facts = [_code(), _reading(method.readout, method.task), backbone.family, method.room()]
     facts += [decoder_start(backbone), backbone.tokenizer_digest()]
     hashed = hashlib.sha256(json.dumps(facts).encode())
-    for e in examples:
-        hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())
+    if isinstance(examples, Stored):  # its file is named by its content
+        hashed.update(examples.file.name.encode())
+    else:
+        for e in examples:
+            hashed.update(json.dumps([e.id, dict(e.fields), e.target], default=str).encode())
     return hashed.hexdigest()[:24]
 
 
@@ -58,14 +61,10 @@ def _reading(readout: Readout, task: Task) -> list[Any]:
     return [*facts, list(task.labels), list(task.fields), dict(task.descriptions)]
 
 
-@cache
 def _code() -> str:
     """Return a fingerprint of the code that encodes, and of the tokenizer library."""
-    hashed = hashlib.sha256(version("tokenizers").encode())
-    for package in ("readout", "prompt", "backbone"):
-        for file in sorted((Path(__file__).parent.parent / package).glob("*.py")):
-            hashed.update(file.read_bytes())
-    return hashed.hexdigest()
+    root = Path(__file__).parent.parent
+    return version("tokenizers") + code_of(*(root / name for name in _PACKAGES))
 
 
 def _features(row: dict[str, Any]) -> Features:

@@ -1,7 +1,7 @@
 """Token ids to start a prompt from: label words, vocabulary, words of the task, or a text."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +30,7 @@ class Source:
 
     start: Start
     method: Method
-    rows: Callable[[], Sequence[Features]]
+    rows: Callable[[], Iterable[Features]]
     draw: torch.Generator
 
     def shuffled(self, ids: Sequence[int]) -> list[int]:

@@ -41,7 +41,7 @@ class Task(Protocol):
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""
 
-    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
         """Return the examples of a part, in file order; `paper` selects the authors' splits."""
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:

@@ -1,20 +1,27 @@
 """What every kind of task shares: named splits of a source, read row by row."""
 
 import hashlib
+import inspect
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 from ptrun.errors import UserError
+from ptrun.stored import code_of, stored
 from ptrun.task.base import PARTS, Part, Scores
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
 log = logging.getLogger(__name__)
+_CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
+_UNREAD = ("store", "pvps", "descriptions", "max_tokens", "shorten", "_source", "_variant")
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
@@ -62,6 +69,8 @@ class Dataset(ABC):
     labels: Sequence[str] = ()
     pvps_from: str | None = None
     metric: str
+    store: Path | None = None
+    """The folder that keeps examples in files, for a task with millions of them; None: in memory"""
 
     def __init__(self, data_dir: str | None, variant: str | None, **common: Unpack[Common]):
         self.name, self.version = common["name"], common["version"]
@@ -79,15 +88,17 @@ class Dataset(ABC):
         """Return whether the data set publishes this part with labels."""
         return self._place(part, paper=paper) is not None
 
-    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
         """Return the examples of a part, in file order; `paper` selects the authors' splits.
 
         Raises:
             UserError: a file or line cannot be read, or does not fit the task.
         """
         source, split = self._place(part, paper=paper) or (self._source, part)
-        rows = enumerate(self._rows(source, split))
-        return [example for i, row in rows for example in self.read(f"{split}-{i}", row)]
+        examples = partial(self._examples, source, split)
+        if self.store is None:
+            return list(examples())
+        return stored(self.store / self._file(source, split), examples, _example)
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""
@@ -129,6 +140,17 @@ class Dataset(ABC):
     @abstractmethod
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of predictions paired with examples by position."""
+
+    def _examples(self, source: Source, split: str) -> Iterator[Example]:
+        for number, row in enumerate(self._rows(source, split)):
+            yield from self.read(f"{split}-{number}", row)
+
+    def _file(self, source: Source, split: str) -> str:
+        """Return the name of the file of a split: a hash of all that its examples depend on."""
+        settings = {key: value for key, value in vars(self).items() if key not in _UNREAD}
+        code = code_of(*_CODE, Path(inspect.getfile(type(self))))
+        facts = [source.digest([split]), split, repr(settings), code]
+        return f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.arrow"
 
     def _places(self) -> set[tuple[Source, str]]:
         """Return the source and split of every part, under both protocols."""
@@ -182,6 +204,10 @@ class Dataset(ABC):
 def is_texts(value: Any) -> bool:
     """Return whether a value is a list of one text or more."""
     return isinstance(value, list) and bool(value) and all(isinstance(t, str) for t in value)
+
+
+def _example(row: dict[str, Any]) -> Example:
+    return Example(**row)
 
 
 def _parts(form: str) -> list[str]:

@@ -2,13 +2,17 @@
 
 import hashlib
 import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptrun.types import Example, Split
+
+_PRINT = np.dtype([("text", np.uint64), ("target", np.uint64)])
 
 
 @dataclass(frozen=True)
@@ -54,24 +58,43 @@ def overlaps(split: Split) -> Overlaps:
     return compare({"train": split.train, "dev": split.dev, "test": split.test})
 
 
-def compare(parts: Mapping[str, Sequence[Example]]) -> Overlaps:
-    """Return what named parts have in common; empty parts share nothing."""
-    prints = {name: [fingerprint(e) for e in examples] for name, examples in parts.items()}
-    sets = {name: set(hashes) for name, hashes in prints.items()}
-    pairs = [(a, b) for a, b in combinations(parts, 2) if sets[a] & sets[b]]
+def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
+    """Return what named parts have in common; empty parts share nothing.
+
+    Memory holds 16 bytes an example.
+    """
+    prints = {name: _prints(examples) for name, examples in parts.items()}
+    texts = {name: np.unique(rows["text"]) for name, rows in prints.items()}
+    common = {(a, b): np.intersect1d(texts[a], texts[b]) for a, b in combinations(parts, 2)}
+    pairs = {pair: shared for pair, shared in common.items() if shared.size}
     return Overlaps(
-        rows={name: len(hashes) for name, hashes in prints.items()},
-        duplicates={name: len(hashes) - len(sets[name]) for name, hashes in prints.items()},
-        conflicts={name: _conflicts(prints[name], parts[name]) for name in parts},
-        shared={f"{a}/{b}": len(sets[a] & sets[b]) for a, b in pairs},
-        leaked={f"{a}/{b}": sum(one in sets[a] for one in prints[b]) for a, b in pairs},
-        identical=[f"{a}/{b}" for a, b in pairs if sets[a] == sets[b]],
+        rows={name: len(rows) for name, rows in prints.items()},
+        duplicates={name: len(rows) - len(texts[name]) for name, rows in prints.items()},
+        conflicts={name: _conflicts(rows) for name, rows in prints.items()},
+        shared={f"{a}/{b}": len(shared) for (a, b), shared in pairs.items()},
+        leaked={
+            f"{a}/{b}": int(np.isin(prints[b]["text"], shared).sum())
+            for (a, b), shared in pairs.items()
+        },
+        identical=[f"{a}/{b}" for a, b in pairs if np.array_equal(texts[a], texts[b])],
     )
 
 
-def _conflicts(prints: Sequence[str], examples: Sequence[Example]) -> int:
-    pairs = {(one, repr(e.target)) for one, e in zip(prints, examples, strict=True)}
-    return sum(count > 1 for count in Counter(one for one, _ in pairs).values())
+def _prints(examples: Iterable[Example]) -> NDArray[np.void]:
+    """Return hashes of the text and the target of each example."""
+    pairs = ((int(fingerprint(e), 16), _number(repr(e.target))) for e in examples)
+    return np.fromiter(pairs, _PRINT)
+
+
+def _number(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _conflicts(prints: NDArray[np.void]) -> int:
+    texts = np.unique(prints)["text"]  # sorted, one for each target
+    again = texts[1:][texts[1:] == texts[:-1]]
+    return len(np.unique(again))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ptrun.task.lines import json_lines
 from ptrun.task.ppt.construction import read
 from ptrun.task.shown import names, shown
 
+_BLOCK = 2**20  # bytes
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
 _MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
 """How the files of a setting are made, by its folder."""
@@ -112,8 +113,12 @@ class Source:
     def digest(self, splits: list[str]) -> str:
         """Return 16 hex over the local files, or the origin as JSON."""
         if self._is_local() and splits:
-            content = b"".join(self._file(split).read_bytes() for split in splits)
-            return hashlib.sha256(content).hexdigest()[:16]
+            hashed = hashlib.sha256()
+            for split in splits:
+                with self._file(split).open("rb") as opened:
+                    while block := opened.read(_BLOCK):
+                        hashed.update(block)
+            return hashed.hexdigest()[:16]
         if "corpus" in self.origin:
             return read(self.origin).digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}

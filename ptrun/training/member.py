@@ -16,8 +16,9 @@ from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Ties, TrainConfig
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
+from ptrun.stored import Stored
 from ptrun.training.optim import learning_rate, make_optimizer, total_steps
-from ptrun.training.order import batches
+from ptrun.training.order import Slices, batches
 from ptrun.training.stepper import TorchStepper
 from ptrun.types import Journal, Prediction
 
@@ -73,7 +74,7 @@ class Member:
         self.failed: str | None = None
         self.token_budget: int | None = None  # the engine's, after it was halved
         self.saved_at = time.monotonic()
-        self._order: tuple[int, list[list[int]]] = (-1, [])
+        self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
 
     @property
     def active(self) -> bool:
@@ -102,12 +103,13 @@ class Member:
         return [self.features[index] for index in self._order[1][place]]
 
     def reads(self) -> Sequence[Features]:
-        """Return the examples that training reads; less than an epoch reads fewer."""
-        if self.total >= self.per_epoch:
+        """Return the examples that training reads; less than an epoch reads fewer of a list."""
+        if self.total >= self.per_epoch or isinstance(self.features, Stored):
             return self.features
-        return [self.features[i] for batch in self._batches(0)[: self.total] for i in batch]
+        first = self._batches(0)
+        return [self.features[i] for place in range(self.total) for i in first[place]]
 
-    def _batches(self, epoch: int) -> list[list[int]]:
+    def _batches(self, epoch: int) -> list[list[int]] | Slices:
         size, drop_last = self.train.batch_size, self.train.drop_last
         return batches(self.features, size, self.seed, epoch, drop_last=drop_last)
 

@@ -39,7 +39,7 @@ def test_text_label_length_and_tokenizer_make_another_file(tiny, data_dir, tmp_p
     encoded(PTuningV2(tiny(), task, length=2), reworded, tmp_path)
     encoded(PTuningV2(tiny(), task, length=3), examples, tmp_path)
     encoded(PTuningV2(tiny("roberta"), task, length=2), examples, tmp_path)
-    assert len(list(tmp_path.glob("*.json"))) == 5
+    assert len(list(tmp_path.glob("*.arrow"))) == 5
 
 
 def test_few_examples_are_not_kept(tiny, data_dir, tmp_path):
@@ -78,7 +78,7 @@ def test_every_option_that_changes_rows_makes_another_file(
         method = ManualPrompt(tiny(kind), data, readout="verbalizer", **{"pattern": "one", **own})
         for _ in range(2):
             encoded(method, many(data), tmp_path)
-            assert len(list(tmp_path.glob("*.json"))) == count
+            assert len(list(tmp_path.glob("*.arrow"))) == count
 
 
 def test_other_fields_code_and_decoder_starts_make_another_file(
@@ -93,7 +93,7 @@ def test_other_fields_code_and_decoder_starts_make_another_file(
     encoded(PTuningV2(backbone, data, length=2), examples, tmp_path)
     monkeypatch.setattr(token_cache, "_code", lambda: "other code")
     encoded(PTuningV2(backbone, data, length=2), examples, tmp_path)
-    assert len(list(tmp_path.glob("*.json"))) == 4
+    assert len(list(tmp_path.glob("*.arrow"))) == 4
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_answerable_or_not_makes_another_file(tiny, data_dir, tmp_path):
     examples = many(rows)
     for name in ("squad", "squad_v2"):
         encoded(PTuningV2(tiny(), shipped(name, data_dir), length=2), examples, tmp_path)
-    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert len(list(tmp_path.glob("*.arrow"))) == 2
 
 
 KEPT = ["rte", "glue_stsb", "race_middle", "record", "conll03", "srl_up_de", "squad", "squad_v2"]
@@ -134,4 +134,4 @@ def test_what_one_of_several_data_sets_says_makes_another_file(tiny, data_dir, t
         for _ in range(2):
             method = PTuningV2(tiny(), task, length=2, pooler="none")
             assert encoded(method, examples, tmp_path) == method.encode(examples)
-        assert len(list(tmp_path.glob("*.json"))) == count
+        assert len(list(tmp_path.glob("*.arrow"))) == count

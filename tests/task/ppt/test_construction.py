@@ -1,6 +1,7 @@
 """Examples made of a corpus: the same everywhere, no document in two parts, memory flat."""
 
 import tracemalloc
+from shutil import copytree
 
 import pytest
 
@@ -9,6 +10,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
+from ptrun.stored import Stored
 from ptrun.task.ppt.construction import MAKERS, Construction, read
 from tests.hashing import told
 from tests.task.ppt.corpora import document, origin, write
@@ -121,6 +123,22 @@ def test_the_task_reads_what_is_made(corpus, make, name):
     assert [example.target for example in train] == right
     for pvp in read_pvps(task.pvps, task.labels).values():
         assert pvp.render(train[0].fields)
+
+
+def test_examples_in_files_are_those_in_lists_and_each_setting_has_its_file(corpus, tmp_path):
+    def loaded(*typed, store=tmp_path / "store"):
+        config = compose_run(["task=ppt_nsp", f"task.source.corpus={corpus}", *typed]).config
+        task = build("task", config["task"], None)
+        task.store = store
+        return task.load("train")
+
+    filed = loaded()
+    assert isinstance(filed, Stored) and list(filed) == loaded(store=None)
+    for setting in ["task.source.seed=1", "task.source.examples.train=9"]:
+        assert list(loaded(setting)) == loaded(setting, store=None) != list(filed)
+    loaded("task.max_tokens=20", "task.pvps.pocket.pattern='{first} {mask} {second}'")
+    loaded(f"task.source.corpus={copytree(corpus, tmp_path / 'copy')}")
+    assert len(list((tmp_path / "store").glob("*.arrow"))) == 3
 
 
 def test_a_run_is_named_by_what_the_corpus_says_not_by_its_place(tmp_path):

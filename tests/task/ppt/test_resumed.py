@@ -1,6 +1,6 @@
 """A run on examples made of a corpus, killed and started again, has the same ones and the same end.
 
-What was tokenized is read, not made anew.
+What was made and tokenized is read, not made anew, and files change no number.
 """
 
 import json
@@ -13,8 +13,11 @@ from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan
+from ptrun.task import dataset
 from ptrun.training.member import Member
 from tests.task.ppt.corpora import document, write
+
+_MEASURED = dict.fromkeys(["seconds", "tokens_per_second", "peak_memory_mib"])
 
 
 @pytest.fixture
@@ -46,7 +49,21 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
     assert max(sizes) < 600 <= cut.manifest["data"]["train"]["count"]
     assert cut.manifest["data"] == whole.manifest["data"]
     assert cut.metrics == whole.metrics
-    first, second = (plan(composed(name)).folder for name in ("whole", "cut"))
+    same(*(plan(composed(name)).folder for name in ("whole", "cut")))
+
+
+def test_files_change_no_number(composed, monkeypatch):
+    """Against lists of all examples and features, as a small task has them."""
+    filed = launch(composed("filed"))
+    assert len(list(plan(composed("filed")).outputs.glob(".tokens/*.arrow"))) == 4
+    monkeypatch.setattr(dataset, "stored", lambda _, rows, __: list(rows()))
+    listed = launch(composed("listed"))
+    assert {**filed.manifest, **_MEASURED} == {**listed.manifest, **_MEASURED}
+    assert (filed.run_id, filed.metrics) == (listed.run_id, listed.metrics)
+    same(*(plan(composed(name)).folder for name in ("filed", "listed")))
+
+
+def same(first, second):
     prompts = [load_file(folder / "prompt.safetensors") for folder in (first, second)]
     assert all(torch.equal(prompts[0][name], prompts[1][name]) for name in prompts[0])
     steps = [losses(folder) for folder in (first, second)]
@@ -55,13 +72,13 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
 
 def tokenized(monkeypatch):
     """Return how many examples each tokenization is of, as they come."""
-    sizes, encode = [], PromptTuning.encode
+    sizes, encoded = [], PromptTuning.encoded
 
     def counted(method, examples):
         sizes.append(len(examples))
-        return encode(method, examples)
+        return encoded(method, examples)
 
-    monkeypatch.setattr(PromptTuning, "encode", counted)
+    monkeypatch.setattr(PromptTuning, "encoded", counted)
     return sizes
 
 

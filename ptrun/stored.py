@@ -1,0 +1,117 @@
+"""Examples in a memory-mapped Arrow file: read by index, so memory does not grow with their number.
+
+A file has one column, a JSON text for each row, because examples and read-outs differ in what they
+hold. `datasets` opens it with `Dataset.from_file`.
+"""
+
+import hashlib
+import json
+import logging
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from filelock import FileLock
+
+_LOG = logging.getLogger(__name__)
+_COLUMN, _CODE = "row", (".py", ".toml")
+_WRITTEN = 1024  # rows that a writer holds
+_READ = 256  # rows: then the pages that were read are released, as they count as resident memory
+_LOG_EVERY = 10.0  # seconds
+
+T = TypeVar("T")
+
+
+class Stored(Sequence[T]):
+    """The rows of a file; each is decoded when it is read.
+
+    Args:
+        file: as `stored` writes it.
+        decode: returns a row from its plain data.
+    """
+
+    def __init__(self, file: Path, decode: Callable[[dict[str, Any]], T]):
+        import pyarrow
+
+        self.file, self._decode, self._reads = file, decode, 0
+        with file.open("rb") as opened:
+            self._mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)).read_all()
+        self._rows = table.column(_COLUMN)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        """Return one row, or a list of rows."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        self._reads += 1
+        if self._reads % _READ == 0:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+        return self._decode(json.loads(self._rows[index].as_py()))
+
+
+def stored(
+    file: Path, rows: Callable[[], Iterable[Any]], decode: Callable[[dict[str, Any]], T]
+) -> Stored[T]:
+    """Return the rows of a file, which is written first if it is missing.
+
+    Other processes wait for the one that writes. The file appears when it is complete.
+    """
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(file.with_name(f".{file.name}.lock")):
+            if not file.is_file():
+                _write(file, rows())
+    return Stored(file, decode)
+
+
+def _write(file: Path, rows: Iterable[Any]) -> None:
+    import pyarrow
+
+    schema = pyarrow.schema([(_COLUMN, pyarrow.large_string())])
+    draft = file.with_name(f".{file.name}")
+    with draft.open("wb") as opened:
+        with pyarrow.ipc.new_stream(opened, schema) as writer:
+            for part in _parts(file, map(_text, rows)):
+                writer.write_batch(pyarrow.record_batch([part], schema=schema))
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+
+
+def _parts(file: Path, rows: Iterator[str]) -> Iterator[list[str]]:
+    """Yield lists of rows, and log their number."""
+    count, logged = 0, time.monotonic()
+    while part := list(islice(rows, _WRITTEN)):
+        count += len(part)
+        if time.monotonic() - logged > _LOG_EVERY:
+            logged = time.monotonic()
+            _LOG.info("%s: %s examples", file, f"{count:,}")
+        yield part
+
+
+def _text(row: Any) -> str:
+    return json.dumps(row, default=vars, ensure_ascii=False, separators=(",", ":"))
+
+
+@cache
+def code_of(*folders: Path) -> str:
+    """Return a hash of code: files, and those in folders."""
+    hashed = hashlib.sha256()
+    for folder in folders:
+        for file in [folder] if folder.is_file() else sorted(folder.rglob("*")):
+            if file.suffix in _CODE:
+                hashed.update(file.read_bytes())
+    return hashed.hexdigest()

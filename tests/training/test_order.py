@@ -1,0 +1,36 @@
+"""Batches of an epoch: the same for a list and for a file, which is not read for them."""
+
+import pytest
+
+from ptrun.readout.base import Features
+from ptrun.stored import stored
+from ptrun.training.order import batches, shuffled
+
+
+def features(count, sets=("",)):
+    facts = ({"set": sets[n % len(sets)]} if sets[0] else {} for n in range(count))
+    return [Features(str(n), [], [], own) for n, own in enumerate(facts)]
+
+
+@pytest.mark.parametrize(
+    ("count", "drop_last", "sizes"),
+    [(10, False, [4, 4, 2]), (10, True, [4, 4]), (8, True, [4, 4]), (3, True, [3]), (0, True, [])],
+)
+def test_an_epoch_is_its_order_in_slices(tmp_path, count, drop_last, sizes):
+    rows = features(count)
+    file = stored(tmp_path / "rows.arrow", lambda: rows, lambda _: pytest.fail("a row is read"))
+    order = shuffled(count, 1, 2).tolist()
+    expected = [order[4 * place :][:size] for place, size in enumerate(sizes)]
+    for own in (rows, file):
+        made = batches(own, 4, 1, 2, drop_last=drop_last)
+        assert [made[place] for place in range(len(made))] == expected
+
+
+def test_batches_of_several_sets_hold_one_set_each():
+    rows = features(30, ("a", "b", "b"))
+    made = batches(rows, 4, 1, 2)
+    assert sorted(i for batch in made for i in batch) == list(range(30))
+    assert all(len({rows[i].facts["set"] for i in batch}) == 1 for batch in made)
+    assert sorted(map(len, made)) == [2, 4, 4, 4, 4, 4, 4, 4]
+    assert batches(rows, 4, 1, 2) == made != batches(rows, 4, 1, 3)
+    assert {len(batch) for batch in batches(rows, 4, 1, 2, drop_last=True)} == {4}
