@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.switches import NO_FIELDS, Fields
 from ptrun.errors import UserError
 
 _MODULES = {
@@ -35,6 +36,7 @@ class Family:
         has_pooler: whether pre-training trains a pooler.
         pooler: whether the model can have a pooler.
         attention: the library's attention to use where ours cannot be registered.
+        fields: what the configuration calls its dropouts and its epsilon.
     """
 
     library: str
@@ -46,6 +48,7 @@ class Family:
     has_pooler: bool = False
     pooler: bool = False
     attention: str | None = None
+    fields: Fields = NO_FIELDS
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes from a transformers configuration."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, tokenizers, weights
+from ptrun.backbone import divided, files, library, switches, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -42,9 +42,12 @@ class PretrainedBackbone:
         lr: suitable learning rates for `prompt` and `full`; method files read them from the
             configuration.
         source: instructions for a model that is not on the hub.
+        dropout: dropout of the whole model in training; null is the checkpoint's.
+        attention_dropout: dropout of attention weights; null is the checkpoint's.
+        layer_norm_eps: the epsilon of all norms; null is the checkpoint's.
 
     Raises:
-        UserError: the family is not supported, or the folder is not readable.
+        UserError: the family is not supported, a file is not readable, or an option does not fit.
     """
 
     def __init__(
@@ -61,6 +64,9 @@ class PretrainedBackbone:
         parameters: int | None = None,
         lr: dict[str, float] | None = None,
         source: str | None = None,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        layer_norm_eps: float | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
@@ -70,6 +76,9 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
+        self._overrides = switches.overrides(
+            self.architecture, self.name, dropout, attention_dropout, layer_norm_eps
+        )
         self.has_head, self.fetched, self._replayed = True, False, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
@@ -244,7 +253,7 @@ class PretrainedBackbone:
         if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
             # DeBERTa's published configurations lack this
             content = {**content, "legacy": False}
-        config = library.library_config(self.architecture, content)
+        config = library.library_config(self.architecture, content | self._overrides)
         config._attn_implementation = self.architecture.attention or NAME
         return config
 
