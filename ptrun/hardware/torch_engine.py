@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.low_rank import detach
+from ptrun.config.schema import Select
 from ptrun.errors import UserError
 from ptrun.hardware.fp16 import check_fp16, scale_frozen
 from ptrun.hardware.ranks import ALONE, Ranks
@@ -167,10 +168,13 @@ class TorchEngine(Passes):
                 member.save()
 
     def _evaluate(self, due: Sequence[Member]) -> None:
-        if due:
-            predictions = self.predict([m.method for m in due], [m.dev for m in due])
-            for member, own in zip(due, predictions, strict=True):
-                member.judge(own)
+        if not due:
+            return
+        losses = any(member.train.select is Select.loss for member in due)
+        methods, features = [m.method for m in due], [m.dev for m in due]
+        predictions, means = self.evaluate(methods, features, losses=losses)
+        for index, member in enumerate(due):
+            member.judge(predictions[index], means[index] if losses else None)
 
     def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
         """Add up the gradients of one step; return each member's mean loss and real tokens.

@@ -12,7 +12,8 @@ def summary(result: RunResult, folder: Path) -> str:
     metric, test, dev = result.metric, result.metrics["test"], result.metrics["dev"]
     others = " ".join(f"{name} {value:.2f}" for name, value in test.items() if name != metric)
     step = f" at step {facts['best_step']}" if "best_step" in facts else ""
-    selected = f"dev {metric} {dev[metric]:.2f}{step} of" if dev else "no dev,"
+    lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
+    selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(
         [
             f"{names['method']} · {names['backbone']} · {names['task']} · {names['setting']} · "
