@@ -16,7 +16,7 @@ from torch import Tensor
 from ptrun.backbone.low_rank import detach
 from ptrun.config.schema import Select
 from ptrun.errors import UserError
-from ptrun.hardware.fp16 import check_fp16, scale_frozen
+from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.training.loss_scale import ScaledStepper
@@ -55,7 +55,7 @@ class TorchEngine(Passes):
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
-            rounding, without overflow in fp16.
+            rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
     """
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
@@ -113,7 +113,7 @@ class TorchEngine(Passes):
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
         if self.fp16_scaling:
-            scale_frozen(self.backbone, methods)
+            scale(self.backbone, methods)
         self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
