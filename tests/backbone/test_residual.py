@@ -229,11 +229,9 @@ def _stepped(tiny, data_dir, **settings):
     backbone = tiny("t5")
     before = {name: p.clone() for name, p in backbone.model.named_parameters()}
     make = partial(FineTuning, readout="verbalizer")
-    optimizer = {"lr": LR, "weight_decay": DECAY, "eps": EPS, "clip": CLIP}
-    one = member(
-        make, backbone, sst2(data_dir, "{sentence} {mask}"), max_steps=1, schedule=Schedule.constant,
-        **optimizer,
-    )  # fmt: skip
+    optimizer = {"lr": LR, "weight_decay": DECAY, "eps": EPS, "clip": CLIP, "max_steps": 1}
+    task = sst2(data_dir, "{sentence} {mask}")
+    one = member(make, backbone, task, schedule=Schedule.constant, **optimizer)
     fit = TorchEngine(
         backbone, device="cpu", precision="fp32", token_budget=60, checkpointing=False, **settings
     )
