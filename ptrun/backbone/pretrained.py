@@ -84,6 +84,7 @@ class PretrainedBackbone:
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
         self.cuts: dict[int, Cut] = {}  # by the id of the parameter
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
+        self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -167,7 +168,8 @@ class PretrainedBackbone:
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             source = stored(folder) if self.has_pooler else None
-            model.pooler = pooler(self.shape.hidden_size, source).to(dtype)
+            seed = (self.tuned or self).pooler_seed
+            model.pooler = pooler(self.shape.hidden_size, source, seed).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
         if self.tuned:
