@@ -12,6 +12,7 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import Family, raw_words, read_order
 from ptrun.backbone.injection import Injection, Paths
+from ptrun.backbone.switches import GPT2, LLAMA, MEGATRON, Fields
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
@@ -24,6 +25,7 @@ class Decoder(Family):
 
     paths: Paths = _LLAMA
     name: str = "causal"
+    fields: Fields = LLAMA
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; a sliding window limits the length, since our masks have none."""
@@ -80,10 +82,12 @@ class Megatron(Decoder):
 
 
 KINDS = {
-    "gpt2": Decoder("GPT2LMHeadModel", GPT2_PATHS),
+    "gpt2": Decoder("GPT2LMHeadModel", GPT2_PATHS, fields=GPT2),
     "llama": Decoder("LlamaForCausalLM"),
     "mistral": Decoder("MistralForCausalLM"),
     "qwen2": Decoder("Qwen2ForCausalLM"),
     "qwen3": Decoder("Qwen3ForCausalLM"),
-    "megatron": Megatron("MegatronLM", _MEGATRON, package="ptrun.backbone.megatron"),
+    "megatron": Megatron(
+        "MegatronLM", _MEGATRON, package="ptrun.backbone.megatron", fields=MEGATRON
+    ),
 }

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.switches import NO_FIELDS, Fields
 from ptrun.errors import UserError
 
 _MODULES = {
@@ -36,6 +37,7 @@ class Family(ABC):
         has_pooler: whether pre-training trains a pooler.
         pooler: whether the model can have a pooler.
         attention: the library's attention to use where ours cannot be registered.
+        fields: what the configuration calls its dropouts and its epsilon.
     """
 
     library: str
@@ -47,6 +49,7 @@ class Family(ABC):
     has_pooler: bool = False
     pooler: bool = False
     attention: str | None = None
+    fields: Fields = NO_FIELDS
 
     @abstractmethod
     def shape(self, config: Any) -> Shape:

@@ -18,6 +18,7 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
 from ptrun.backbone.family import raw_words, read_order
+from ptrun.backbone.switches import GPT2
 
 
 class Infiller(Decoder):
@@ -75,5 +76,7 @@ def _blank(given: BackboneInput, places: Tensor) -> Tensor:
 
 
 KINDS = {
-    "blocklm": Infiller("BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm")
+    "blocklm": Infiller(
+        "BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm", fields=GPT2
+    )
 }

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import Family, read_order
 from ptrun.backbone.injection import Injection, Paths
+from ptrun.backbone.switches import ENCODER, Fields
 from ptrun.errors import UserError
 
 _BERT = Paths("encoder.layer", "attention.self", "attention.output.dense", "output.dense")
@@ -36,6 +37,7 @@ class Encoder(Family):
     paths: Paths = _BERT
     name: str = "masked"
     pooler: bool = True
+    fields: Fields = ENCODER
     counts: str | None = "pooler"
     numbers_from_pad: bool = False
 

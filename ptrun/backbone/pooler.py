@@ -1,4 +1,8 @@
-"""The pooler of an encoder, from the checkpoint or untrained and equal in every run."""
+"""The pooler of an encoder, from the checkpoint or untrained.
+
+An untrained one differs by the run's seed, as in the papers' code, which draws it when it loads the
+model. The seed is in the run's manifest, so prediction draws the same again.
+"""
 
 from pathlib import Path
 
@@ -7,7 +11,7 @@ from torch import nn
 
 from ptrun.backbone import files
 
-_SEED = 20211014  # initializes the pooler that a checkpoint lacks, in every run
+_SEED = 20211014  # alone in runs from before the seed counted
 _NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
 
 
@@ -20,12 +24,12 @@ def stored(folder: Path) -> tuple[Path, str] | None:
     return None
 
 
-def pooler(size: int, source: tuple[Path, str] | None) -> nn.Linear:
-    """Return the stored pooler `Linear(H, H)`, or an untrained one."""
+def pooler(size: int, source: tuple[Path, str] | None, seed: int | None) -> nn.Linear:
+    """Return the stored pooler `Linear(H, H)`, or an untrained one that a seed draws."""
     from safetensors import safe_open
 
     linear = nn.Linear(size, size)
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(_SEED + (seed or 0))
     nn.init.normal_(linear.weight, std=0.02, generator=generator)
     nn.init.zeros_(linear.bias)
     if source is not None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, tokenizers, weights
+from ptrun.backbone import divided, files, library, switches, tokenizers, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -43,9 +43,12 @@ class PretrainedBackbone:
         lr: suitable learning rates for `prompt` and `full`; method files read them from the
             configuration.
         source: instructions for a model that is not on the hub.
+        dropout: dropout of the whole model in training; null is the checkpoint's.
+        attention_dropout: dropout of attention weights; null is the checkpoint's.
+        layer_norm_eps: the epsilon of all norms; null is the checkpoint's.
 
     Raises:
-        UserError: the family is not supported, or the folder is not readable.
+        UserError: the family is not supported, a file is not readable, or an option does not fit.
     """
 
     def __init__(
@@ -62,6 +65,9 @@ class PretrainedBackbone:
         parameters: int | None = None,
         lr: dict[str, float] | None = None,
         source: str | None = None,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        layer_norm_eps: float | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
@@ -71,11 +77,15 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
+        self._overrides = switches.overrides(
+            self.architecture, self.name, dropout, attention_dropout, layer_norm_eps
+        )
         self.has_head, self.fetched, self._replayed = True, False, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
         self.cuts: dict[int, Cut] = {}  # by the id of the parameter
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
+        self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
         self._tokenizers: dict[bool, Any] = {}
 
     @cached_property
@@ -155,7 +165,8 @@ class PretrainedBackbone:
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
             source = stored(folder) if self.has_pooler else None
-            model.pooler = pooler(self.shape.hidden_size, source).to(dtype)
+            seed = (self.tuned or self).pooler_seed
+            model.pooler = pooler(self.shape.hidden_size, source, seed).to(dtype)
         self.__dict__["model"] = self._prepare(model)
         self.kept.clear()
         if self.tuned:
@@ -241,7 +252,7 @@ class PretrainedBackbone:
         if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
             # DeBERTa's published configurations lack this
             content = {**content, "legacy": False}
-        config = library.library_config(self.architecture, content)
+        config = library.library_config(self.architecture, content | self._overrides)
         config._attn_implementation = self.architecture.attention or NAME
         return config
 

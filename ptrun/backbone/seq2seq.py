@@ -13,6 +13,7 @@ from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import look_back
 from ptrun.backbone.family import Family
 from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.switches import T5, Fields
 
 _POSITIONS = 1024  # relative positions have no limit; this is PPT's longest input
 _ENCODER = Paths(
@@ -32,6 +33,7 @@ class EncoderDecoder(Family):
 
     paths: Paths = _ENCODER
     name: str = "seq2seq"
+    fields: Fields = T5
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; heads x head size differs from H in some models."""

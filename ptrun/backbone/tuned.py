@@ -23,11 +23,13 @@ class Tuned:
         file: the tensors of the run.
         digest: identifier of the tensors, 16 hex digits.
         classifier: the head that was tuned with it, if its rows are labels.
+        pooler_seed: the seed of the untrained pooler that was used with it.
     """
 
     file: Path
     digest: str
     classifier: Classifier | None = None
+    pooler_seed: int | None = None
 
     def put(self, backbone: Any) -> None:
         """Copy the tuned tensors into a loaded backbone.

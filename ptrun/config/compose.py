@@ -22,6 +22,7 @@ from ptrun.config.suggest import unknown
 from ptrun.config.user_files import check_user_files
 from ptrun.errors import UserError
 
+_SIZES = re.compile(r"[+~]*backbone\.config\b")
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
@@ -130,7 +131,15 @@ def loosen(override: str) -> str:
     """Let an override inside a component pass Hydra, so that `build` reports unknown keys.
 
     Hydra would stop at the first unknown key, with a message of several lines.
+
+    Raises:
+        UserError: it changes the sizes of a backbone, which are those of its weights.
     """
+    if _SIZES.match(override):
+        raise UserError(
+            f"{override}: backbone.config holds the sizes of a model and is not an option. "
+            "Type backbone.dropout=, backbone.attention_dropout= or backbone.layer_norm_eps=."
+        )
     override = _quoted(override)
     return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
 

@@ -46,6 +46,18 @@ class Ties(StrEnum):
     last_in_all = "last_in_all"
 
 
+class Select(StrEnum):
+    """Which evaluation on dev a run keeps.
+
+    `metric` keeps the best in the task's metric, `loss` the one with the lowest loss (PPT's
+    pre-training), `last` that of the last step, as scripts with a fixed number of steps do.
+    """
+
+    metric = "metric"
+    loss = "loss"
+    last = "last"
+
+
 @dataclass
 class TrainConfig:
     """The optimization of one run. A step is an optimizer update on `batch_size` examples."""
@@ -79,6 +91,8 @@ class TrainConfig:
     """Steps between evaluations on dev; null evaluates after each epoch."""
     eval_first: bool = False
     """Also evaluate before the first step."""
+    select: Select = Select.metric
+    """Which evaluation is kept and reported."""
     ties: Ties = Ties.first
     """Which of several equally good evaluations is selected."""
     patience: int | None = None
@@ -87,7 +101,7 @@ class TrainConfig:
 
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
-    kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties}
+    kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties, "select": Select}
     return TrainConfig(**{**node, **{key: kind(node[key]) for key, kind in kinds.items()}})
 
 

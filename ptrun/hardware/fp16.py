@@ -27,15 +27,16 @@ def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) ->
         )
 
 
-def scale_frozen(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
+def scale(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
     """Scale a loaded T5 down.
 
     Raises:
-        UserError: a method tunes or changes the backbone, whose units would be scaled.
+        UserError: a method adds maps to the backbone's, whose units would be scaled.
     """
-    for name in (type(method).__name__ for method in methods if method.alone):
-        raise UserError(
-            f"hardware.fp16_scaling=true needs a frozen backbone, but {name} tunes or changes it; "
-            "leave it out and type hardware.precision=bf16 or fp32."
-        )
+    for method in methods:
+        if method.alone and not method.tunes_backbone:
+            raise UserError(
+                f"hardware.fp16_scaling=true: {type(method).__name__} adds to the backbone's maps, "
+                "which would be scaled; leave it out and type hardware.precision=bf16 or fp32."
+            )
     scale_down(backbone)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.low_rank import detach
+from ptrun.config.schema import Select
 from ptrun.errors import UserError
-from ptrun.hardware.fp16 import check_fp16, scale_frozen
+from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
@@ -55,7 +56,7 @@ class TorchEngine(Passes):
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
-            rounding, without overflow in fp16.
+            rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
     """
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
@@ -112,7 +113,7 @@ class TorchEngine(Passes):
         tuned = any(method.tunes_backbone for method in methods)
         detach(self.backbone.model)
         if self.fp16_scaling:
-            scale_frozen(self.backbone, methods)
+            scale(self.backbone, methods)
         self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
@@ -167,10 +168,13 @@ class TorchEngine(Passes):
                 member.save()
 
     def _evaluate(self, due: Sequence[Member]) -> None:
-        if due:
-            predictions = self.predict([m.method for m in due], [m.dev for m in due])
-            for member, own in zip(due, predictions, strict=True):
-                member.judge(own)
+        if not due:
+            return
+        losses = any(member.train.select is Select.loss for member in due)
+        methods, features = [m.method for m in due], [m.dev for m in due]
+        predictions, means = self.evaluate(methods, features, losses=losses)
+        for index, member in enumerate(due):
+            member.judge(predictions[index], means[index] if losses else None)
 
     def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
         """Add up the gradients of one step; return each member's mean loss and real tokens.

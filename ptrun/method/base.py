@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.residual import divided, whole
 from ptrun.errors import UserError
 from ptrun.readout import choose
 from ptrun.readout.base import Batch, Features
@@ -148,8 +149,11 @@ class Method(nn.Module):
         return {**counts, "total": sum(counts.values())}
 
     def exported(self) -> dict[str, Tensor]:
-        """Return the tensors that prediction needs, with reparameterizations folded."""
-        return {name: parameter.detach() for name, parameter in self.learned().items()}
+        """Return the tensors that prediction needs, with reparameterizations folded.
+
+        Those of a tuned backbone are in the unit of its checkpoint.
+        """
+        return {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
         """Load exported tensors.
@@ -161,7 +165,7 @@ class Method(nn.Module):
             for name, parameter in self.learned().items():
                 if name not in tensors:
                     raise UserError(f"the saved prompt has no tensor {name}.")
-                parameter.copy_(tensors[name])
+                parameter.copy_(divided(self.backbone, name, tensors[name]))
 
 
 def check_dropout(dropout: float) -> None:

@@ -88,6 +88,7 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     if path := path or done.manifest["backbone"].get("path"):
         node["path"] = path
     backbone: PretrainedBackbone = build.build("backbone", node)
+    backbone.pooler_seed = done.manifest["backbone"].get("pooler_seed")
     return backbone
 
 

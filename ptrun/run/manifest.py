@@ -59,12 +59,14 @@ def computation(engine: TorchEngine) -> dict[str, Any]:
 
 def weights(backbone: Any, path: str | None, *, frozen: bool) -> dict[str, Any]:
     """Return what identifies a backbone; `path` is its local folder, if one was given."""
+    untrained = backbone.architecture.pooler and not backbone.has_pooler
     return {
         "name": backbone.name,
         "weights": backbone.weights,
         "commit": backbone.commit,
         "path": path and str(Path(path).resolve()),
         "parameters": backbone.size(),
+        "pooler_seed": (backbone.tuned or backbone).pooler_seed if untrained else None,
         "frozen_verified": True if frozen else None,
     }
 

@@ -119,7 +119,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     method: Any = components["method"].target
     check_pair(method, config["method"], backbone, task)
     start = plan_start(composed, method, task, bound_to(backbone))
-    backbone.tuned = start.tuned
+    backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
     if start.kind == "pretrained":
         pretraining = _pretraining(composed_for(composed, start.value), engine)

@@ -18,6 +18,7 @@ from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features, Row
 from ptrun.run.parts import usable
 from ptrun.run.plan import Plan, split_of
+from ptrun.training.member import check_select
 from ptrun.types import Example
 
 _SHOWN, _CLASSES = 3, 12
@@ -47,6 +48,7 @@ def preview(planned: Plan) -> Group:
         UserError: as a run would.
     """
     method = planned.method.build(planned.backbone, planned.task)
+    check_select(planned.train, method)
     split = usable(method, split_of(planned)[0])
     free = copy(planned.task)
     free.max_tokens = None

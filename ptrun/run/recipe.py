@@ -10,6 +10,7 @@ from typing import Any
 
 from ptrun.backbone.base import checksum
 from ptrun.config import identity
+from ptrun.config.schema import Select
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -25,7 +26,7 @@ from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.token_cache import TOKENS, encoded
 from ptrun.task.overlap import Overlaps
 from ptrun.tracking.none import NoTracker
-from ptrun.training.member import Member
+from ptrun.training.member import Member, check_select
 from ptrun.training.selection_bias import selection_bias
 from ptrun.types import Example, Prediction, RunResult, Split
 
@@ -100,11 +101,12 @@ def checked_result(done: RunResult, folder: Path) -> RunResult:
 
 
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
-    """Refuse to train without train or dev examples.
+    """Refuse to train without train or dev examples, or without what dev selects by.
 
     Raises:
         UserError: the setting or the protocol gives none.
     """
+    check_select(planned.train, method)
     names = planned.names
     if method.learned() and not split.train:
         raise UserError(
@@ -281,6 +283,7 @@ def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
     counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
     return {
         "best_step": member.best_step,
+        "selected_by": planned.train.select.value,
         "candidates": len(member.history),
         "selection_bias": _selection_bias(planned, one),
         "history": member.history,
@@ -290,6 +293,8 @@ def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
 
 def _selection_bias(planned: Plan, one: Trained) -> float | None:
     """Return the expected optimism of the best dev score, in points; None if unknown."""
+    if planned.train.select is not Select.metric:
+        return None
     scores = [row[planned.task.metric] for row in one.member.history]
     dev = one.part.split.dev
     in_range = scores and all(0 <= score <= 100 for score in scores)

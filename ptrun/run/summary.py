@@ -14,7 +14,8 @@ def summary(result: RunResult, folder: Path) -> str:
     step = f" at step {facts['best_step']}" if "best_step" in facts else ""
     faster = facts.get("faster_precision")
     hint = f" ({faster} is faster here: hardware.precision={faster})" if faster else ""
-    selected = f"dev {metric} {dev[metric]:.2f}{step} of" if dev else "no dev,"
+    lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
+    selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(
         [
             f"{names['method']} · {names['backbone']} · {names['task']} · {names['setting']} · "

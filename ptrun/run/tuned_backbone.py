@@ -18,6 +18,7 @@ from ptrun.backbone.tuned import PREFIX, Tuned
 from ptrun.errors import UserError
 from ptrun.run import result
 from ptrun.run.saved_prompt import FILE, tensor_digest
+from ptrun.types import RunResult
 
 _HEAD = "readout."
 
@@ -45,12 +46,13 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
         )
     with safe_open(file, "pt") as opened:
         digest = tensor_digest((name, opened.get_tensor(name)) for name in names)
-    return Tuned(file, digest, _classifier(folder, names))
-
-
-def _classifier(folder: Path, names: list[str]) -> Classifier | None:
-    """Return the head of a run; None if it has none, or its labels are not recorded."""
     done = result.read(folder)
+    seed = done.manifest.get("backbone", {}).get("pooler_seed") if done else None
+    return Tuned(file, digest, _classifier(done, names), seed)
+
+
+def _classifier(done: RunResult | None, names: list[str]) -> Classifier | None:
+    """Return the head of a run; None if it has none, or its labels are not recorded."""
     config: dict[str, Any] = dict(done.config) if done else {}
     labels, method = config.get("task", {}).get("labels"), config.get("method", {})
     if not labels or method.get("readout") != "head":

@@ -5,7 +5,8 @@
 | `random`          | the method's own initialization; the default                                |
 | `normal[:STD]`    | N(0, STD^2); STD is 0.02 by default                                         |
 | `uniform[:BOUND]` | U(-BOUND, BOUND); BOUND is 0.5 by default (Lester et al. 2021 §3.2)         |
-| `identical`       | one vector from N(0, 0.1^2) in every row: PPT's official random start       |
+| `identical[:STD]` | one vector from N(0, STD^2) in every row; STD is 0.1 by default, PPT's      |
+|                   | official random start on T5 (on CPM-2 0.001)                                |
 | `labels`          | the label words, repeated (PPT)                                             |
 | `vocabulary`      | words drawn uniformly from the vocabulary with the model seed (PPT)         |
 | `top_1000`        | words of the first 1,000 ids, shuffled with the model seed (PPT)            |
@@ -33,7 +34,7 @@ from ptrun.errors import UserError
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_SIZED, _NAMED = ("normal", "uniform"), ("text", "run", "pretrained")
+_NAMED = ("text", "run", "pretrained")
 OTHERS = ("run", "pretrained")
 KINDS = ("random", *WITH_SIZE, *WORDS, *OTHERS)
 
@@ -67,7 +68,7 @@ class Start:
 
     def __str__(self) -> str:
         """Return the value of `start=`; a run is named by its digest, not its folder."""
-        if self.kind in _SIZED:
+        if self.kind in WITH_SIZE:
             return f"{self.kind}:{self.size:g}"
         return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
 
@@ -88,9 +89,9 @@ def parse(text: str | None) -> Start:
     if kind in ("text", "run") and not value.strip():
         what = "words" if kind == "text" else "a run id or a run's folder"
         raise UserError(f"start={text}: give {what} after the colon, start={kind}:...")
-    if kind not in (*_NAMED, *_SIZED) and colon:
+    if kind not in (*_NAMED, *WITH_SIZE) and colon:
         raise UserError(f"start={text}: {kind} takes no value; type start={kind}.")
-    size = _size(kind, value) if kind in _SIZED and colon else WITH_SIZE.get(kind, 0.0)
+    size = _size(kind, value) if kind in WITH_SIZE and colon else WITH_SIZE.get(kind, 0.0)
     return Start(kind, value.strip() if kind in _NAMED else "", size)
 
 

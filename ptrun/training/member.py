@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.dropout import row_keys
-from ptrun.config.schema import Ties, TrainConfig
+from ptrun.config.schema import Select, Ties, TrainConfig
+from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.stored import Stored
@@ -29,6 +30,19 @@ Score = Callable[[Sequence[Prediction]], Mapping[str, float]]
 _COUNTS = ("step", "stale", "tokens", "best_step", "history")
 
 
+def check_select(train: TrainConfig, method: Method) -> None:
+    """Check that `train.select=loss` has a loss on dev.
+
+    Raises:
+        UserError: the read-out trains on other examples or rows than it predicts from.
+    """
+    if train.select is Select.loss and hasattr(method.readout, "teaching"):
+        raise UserError(
+            f"train.select=loss: {type(method.readout).__name__} reads dev in another way than "
+            "train, so it has no loss there; type train.select=metric or train.select=last."
+        )
+
+
 class Member:
     """A method in training.
 
@@ -37,7 +51,7 @@ class Member:
         features: encoded training examples.
         dev: encoded dev examples.
         score: returns the metrics of predictions on dev.
-        metric: the metric that selects; higher is better.
+        metric: the metric that selects; higher is better. `train.select=loss` selects instead.
         train: optimisation.
         seed: the model seed.
         journal: receives figures and saved states.
@@ -57,8 +71,9 @@ class Member:
         select_best: bool = True,
     ):
         self.method, self.features, self.dev = method, features, dev
-        self.score, self.metric, self.train, self.seed = score, metric, train, seed
-        self.journal, self.select_best = journal, select_best
+        self.score, self.train, self.seed, self.journal = score, train, seed, journal
+        self.metric = "loss" if train.select is Select.loss else metric
+        self.select_best = select_best and train.select is not Select.last
         self.learned: dict[str, nn.Parameter] = method.learned()
         for parameter in self.learned.values():
             parameter.requires_grad_(True)
@@ -142,21 +157,29 @@ class Member:
         self.failed = reason
         self.journal.log({"event": "failed", "step": self.step + 1, "reason": reason})
 
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Score predictions on dev, and keep the learned tensors if they are the best so far."""
-        metrics = dict(self.score(predictions))
+    def judge(self, predictions: Sequence[Prediction], loss: float | None = None) -> None:
+        """Score predictions on dev, and keep the learned tensors if they are the best so far.
+
+        `loss` is the mean on dev, which `train.select=loss` selects by.
+        """
+        metrics = {**self.score(predictions), **({} if loss is None else {"loss": loss})}
         self.history.append({"step": self.step, **metrics})
         epoch = self.step / max(1, self.per_epoch)
         self.journal.log({"event": "dev", "step": self.step, "epoch": epoch, **metrics})
         if not math.isfinite(metrics[self.metric]):  # no later value compares as better
             self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")
             return
-        progress = self._gains(metrics)
+        ranked = self._ranked(metrics)
+        progress = self._gains(ranked)
         self.stale = 0 if progress or not self.select_best else self.stale + 1
-        if not self.select_best or self._keeps(metrics):
+        if not self.select_best or self._keeps(ranked):
             self.best = {name: p.detach().clone() for name, p in self.learned.items()}
             self.best_step, self.best_value = self.step, metrics[self.metric]
-            self.best_metrics = metrics
+            self.best_metrics = ranked
+
+    def _ranked(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Return what evaluations are compared by; higher is better."""
+        return {"loss": -metrics["loss"]} if self.train.select is Select.loss else metrics
 
     def _gains(self, metrics: Mapping[str, float]) -> bool:
         """Return whether an evaluation improves on the best one, and so resets the patience."""
@@ -215,7 +238,8 @@ class Member:
         self.token_budget = plain.get("token_budget")
         if plain["best_value"] is not None:
             self.best_value = plain["best_value"]
-            self.best_metrics = next(r for r in self.history if r["step"] == self.best_step)
+            row = next(r for r in self.history if r["step"] == self.best_step)
+            self.best_metrics = self._ranked(row)
         with torch.no_grad():
             for name, parameter in self.learned.items():
                 parameter.copy_(tensors[f"learned.{name}"])

@@ -43,19 +43,34 @@ class Passes:
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""
 
-    @torch.no_grad()
     def predict(
         self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
     ) -> list[list[Prediction]]:
         """Return each method's predictions for its own features, in their order."""
+        return self.evaluate(methods, features)[0]
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        losses: bool = False,
+    ) -> tuple[list[list[Prediction]], list[float]]:
+        """Return each method's predictions and, with `losses`, its mean loss over targets."""
         waiting = self._own(items_of(features))
         done: dict[tuple[int, int], Prediction] = {}
+        sums = [0.0 for _ in methods if losses]
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
-            waiting = [i for part in self._cut(waiting) for i in self._read(methods, part, done)]
+            parts = self._cut(waiting)
+            waiting = [i for part in parts for i in self._read(methods, part, done, sums)]
         done = self.world.merged(done)
-        return [[done[o, slot] for slot in range(len(own))] for o, own in enumerate(features)]
+        predictions = [[done[o, i] for i in range(len(own))] for o, own in enumerate(features)]
+        counts = [sum(len(f.targets) for f in own) for own in features]
+        totals = self.world.total(sums) if losses else []
+        return predictions, [total / max(1, n) for total, n in zip(totals, counts, strict=False)]
 
     def _own(self, items: list[Item]) -> list[Item]:
         """Return this process' share of the items, with rows as long as the others'."""
@@ -83,13 +98,16 @@ class Passes:
         methods: Sequence[Method],
         items: Sequence[Item],
         done: dict[tuple[int, int], Prediction],
+        sums: list[float],
     ) -> list[Item]:
-        """Add predictions to `done`; return the items that need another pass."""
+        """Add predictions to `done` and losses to `sums`; return items that need another pass."""
         again = []
         groups = by_owner(items)
         batches = {o: self._collate([i.features for i in own]) for o, own in groups.items()}
         for owner, output in self._forward(methods, batches).items():
             decoded = methods[owner].decode(output, batches[owner])
+            if sums:
+                sums[owner] += float(methods[owner].loss(output, batches[owner]))
             for item, result in zip(groups[owner], decoded, strict=True):
                 if isinstance(result, Features):
                     again.append(Item(owner, item.slot, result))

@@ -21,5 +21,8 @@ class World(Protocol):
     def share(self) -> int:
         """Index of this rank's share of the rows."""
 
+    def total(self, values: list[float]) -> list[float]:
+        """Return sums over the shares."""
+
     def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
         """Return the predictions of all shares."""

@@ -6,12 +6,12 @@
 # accuracy on dev after 6, 12, ... 96 (here also 100) of 100 steps of 16. AdamW, constant rate,
 # weight decay .01 also on prompts, clip 1. Rates are searched on dev in the printed intervals.
 # For T5-XXL they are those of the code's scripts. Rates of prompts are for tables stored at
-# 1/100 (method.rescale=100). All words of the vocabulary compete. Differences here: the 32
-# examples are our draw. CB's are FewGLUE's, because its train has only 16 neutral examples, too
-# few for two balanced halves. T5 has the dropout of its hub configuration; PPT's was 0. PPT's
-# T5 had norms with an epsilon of 1e-2 and stored its weights at 1/100 and 1/10, so FT's rates
-# have less effect on embeddings and outputs here. PPT left out an incomplete last batch of test
-# (SST-2: 864 of 872). LM Adaption is the public 100,000-step model; the paper says 10,000.
+# 1/100 (method.rescale=100). All words of the vocabulary compete. There is no dropout. PPT's T5
+# has weights at 1/100 and 1/10 and norms that equal an epsilon of 1e-2. FT learns such weights
+# (hardware.fp16_scaling). A pre-trained prompt is that of the last step, as in the scripts.
+# Differences here: the 32 examples are our draw. CB's are FewGLUE's, because its train has only
+# 16 neutral examples, too few for two balanced halves. PPT left out an incomplete last batch of
+# test (SST-2: 864 of 872). LM Adaption is the public 100,000-step model; the paper says 10,000.
 #
 # 77 cells, 5 seeds each. GPU hours: about 90 on A100s, with FT of T5-XXL on four, and up to 500
 # once for the four pre-trained prompts (3e10 operations per token, longest inputs, at 1e14 per

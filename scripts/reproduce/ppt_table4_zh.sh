@@ -7,9 +7,9 @@
 # OCNLI, C3 and CCPM; there PPT has other label words than PT and FT. ChnSent and Amazon have no
 # published patterns in the code, so theirs are the paper's; FT has the words of the hybrid one.
 # It is not known whether ChnSent is the hotel part. Our train and dev share reviews. CMNLI and
-# OCNLI map labels by name; rows without a gold label are left out. CPM-2's prompts are stored
-# unscaled (method.rescale=1). PPT's code initializes PT with one vector in all rows, of
-# deviation 0.001. start=identical has 0.1, which suits T5, so the runs have start=normal:0.001.
+# OCNLI map labels by name; rows without a gold label are left out. CPM-2's weights and prompts
+# are stored unscaled (method.rescale=1), with an epsilon of 1e-6; mT5 is as T5 in English.
+# PPT's code initializes PT with one vector in all rows, of deviation 0.001.
 #
 # 84 cells, 5 seeds each. GPU hours: about 80 on A100s for mT5, most of it mT5-XXL on four (3e10
 # operations per token at 1e14 per second; not measured).

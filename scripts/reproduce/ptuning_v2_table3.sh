@@ -4,14 +4,14 @@
 #
 # Protocol: AdamW, rate x 0.95 per epoch, no weight decay, clip 1, fp32. Names and roles: test
 # F1 at the best epoch on dev (Brown: on WSJ's dev). Questions: the best epoch on dev, which is
-# reported. PT-2 has the rows of the released scripts. Their dropout of .2 is on prefixes here;
-# there it is on hidden states too. The paper prints one number and no deviation; here there are
-# three seeds, those of the scripts (11, 14, 44). PT, DeBERTa, and BERT on CoNLL03, CoNLL05 and
-# SQuAD have no script. Their epochs, batches and lengths are those of RoBERTa. The rate is
-# searched on the only published grid (COPA); on CoNLL03 and CoNLL04 the length is too. FT is
-# not described; it has P-tuning's rates and 10 epochs, 3 for questions. MPT-2 is not released.
-# Here it has 10 epochs on all sets of a family together, then PT-2's epochs on each, at 5e-3.
-# The length is the one the paper recommends (about 100; 16 for questions). The first stage runs
+# reported. PT-2 has the rows of the released scripts. Their dropout of .2 is of hidden states,
+# prefix and head, as there. The paper prints one number and no deviation; here there are three
+# seeds, those of the scripts (11, 14, 44). PT, DeBERTa, and BERT on CoNLL03, CoNLL05 and SQuAD
+# have no script. Their epochs, batches and lengths are those of RoBERTa. The rate is searched
+# on the only published grid (COPA); on CoNLL03 and CoNLL04 the length is too. FT is not
+# described; it has P-tuning's rates and 10 epochs, 3 for questions. MPT-2 is not released. Here
+# it has 10 epochs on all sets of a family together, then PT-2's epochs on each, at 5e-3. The
+# length is the one the paper recommends (about 100; 16 for questions). The first stage runs
 # once for the sets that share it. The paper adds PropBank's release to the data sets of roles;
 # multi_srl lacks it. BERT is uncased, as in the scripts for names.
 #

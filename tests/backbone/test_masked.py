@@ -98,10 +98,21 @@ def test_the_checkpoint_pooler_is_used_where_there_is_one(tiny, tiny_folder):
     assert backbone.has_pooler and not tiny("roberta").has_pooler
 
 
-def test_a_backbone_without_a_pooler_gets_the_same_untrained_one_every_time(tiny):
-    first, second = tiny("roberta"), tiny("roberta")
-    assert torch.equal(first.model.pooler.weight, second.model.pooler.weight)
-    assert not any(name.startswith("pooler") for name in first.body())
+def test_an_untrained_pooler_is_drawn_by_the_seed(tiny):
+    def drawn(kind, seed):
+        backbone = tiny(kind)
+        backbone.pooler_seed = seed
+        backbone.load()
+        assert kind == "bert" or not any(name.startswith("pooler") for name in backbone.body())
+        return backbone.model.pooler.weight
+
+    one, same, other = (drawn("roberta", seed) for seed in (1, 1, 2))
+    assert (
+        torch.equal(one, same)
+        and abs(float(torch.corrcoef(torch.stack([one, other]).flatten(1))[0, 1])) < 0.2
+    )
+    assert float(one.std()) == pytest.approx(0.02, rel=0.1)
+    assert torch.equal(drawn("bert", 1), drawn("bert", 2))
 
 
 def test_loading_freezes_everything_and_dropout_is_off_without_keys(tiny):

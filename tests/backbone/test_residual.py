@@ -9,6 +9,7 @@ import torch
 
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.residual import factor, scale_down
+from ptrun.config.schema import Schedule
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
@@ -208,14 +209,70 @@ def test_fp16_is_refused_for_t5_unless_scaled(tiny):
     assert TorchEngine(tiny("t5"), precision="auto", **common).precision in ("fp32", "bf16")
 
 
-@pytest.mark.parametrize("make", [FineTuning, partial(LoRA, rank=2)], ids=["FineTuning", "LoRA"])
-def test_scaling_is_for_frozen_backbones(tiny, data_dir, make):
+def test_scaling_is_not_for_methods_that_add_to_the_backbones_maps(tiny, data_dir):
     backbone = tiny("t5")
     fit = TorchEngine(
         backbone, device="cpu", precision="fp16", token_budget=9, checkpointing=False,
         fp16_scaling=True,
     )  # fmt: skip
     with pytest.raises(
-        UserError, match=r"fp16_scaling=true needs a frozen backbone, but .* tunes or changes it"
+        UserError, match=r"fp16_scaling=true: LoRA adds to the backbone's maps.*hardware.precision"
     ):
-        fit.place([make(backbone, sst2(data_dir))])
+        fit.place([LoRA(backbone, sst2(data_dir), rank=2)])
+
+
+LR, DECAY, EPS, CLIP = 1e-3, 0.1, 1e-4, 0.5
+
+
+def _stepped(tiny, data_dir, **settings):
+    """Return a T5 before and after one step of full tuning, its exported tensors, its gradients."""
+    backbone = tiny("t5")
+    before = {name: p.clone() for name, p in backbone.model.named_parameters()}
+    make = partial(FineTuning, readout="verbalizer")
+    optimizer = {"lr": LR, "weight_decay": DECAY, "eps": EPS, "clip": CLIP, "max_steps": 1}
+    task = sst2(data_dir, "{sentence} {mask}")
+    one = member(make, backbone, task, schedule=Schedule.constant, **optimizer)
+    fit = TorchEngine(
+        backbone, device="cpu", precision="fp32", token_budget=60, checkpointing=False, **settings
+    )
+    fit.place([one.method])
+    gradients = {}
+    one.stepper.clip = lambda limit, real=one.stepper.clip: (
+        gradients.update({n: p.grad.clone() for n, p in one.learned.items()}),
+        real(limit),
+    )[1]
+    fit.fit([one])
+    return backbone, one, before, gradients
+
+
+def test_full_tuning_learns_the_divided_tensors_at_the_same_rate(tiny, data_dir):
+    """One AdamW step on w = W / f, written for W: the gradient is f g, the step f times as long."""
+    plain, scaled = (_stepped(tiny, data_dir, fp16_scaling=on) for on in (False, True))
+    _, _, before, gradients = plain
+    own = {name: factor(name.removeprefix("backbone.")) * g for name, g in gradients.items()}
+    norm = torch.sqrt(sum(g.square().sum() for g in own.values()))
+    assert norm > CLIP
+    exported = scaled[1].method.exported()
+    moved = {}
+    for name, gradient in own.items():
+        weight = before[name.removeprefix("backbone.")]
+        g, f = gradient * CLIP / (norm + 1e-6), factor(name.removeprefix("backbone."))
+        decayed = weight * (1 - LR * DECAY * (weight.dim() > 1))
+        expected = decayed - f * LR * g / (g.abs() + EPS)
+        torch.testing.assert_close(exported[name], expected, atol=2e-4 * f * LR, rtol=1e-5)
+        moved[f] = (expected - weight).abs().max().item()
+    assert set(moved) == {1.0, 10.0, 100.0} and moved[100.0] > 50 * moved[1.0]
+    unscaled = plain[1].method.exported()
+    assert (unscaled["backbone.shared.weight"] - before["shared.weight"]).abs().max() < 2 * LR
+
+
+def test_a_tuned_scaled_t5_is_saved_in_the_unit_of_its_checkpoint(tiny, data_dir):
+    backbone, one, *_ = _stepped(tiny, data_dir, fp16_scaling=True)
+    tuned = backbone.forward(text(backbone)).logits
+    for scaling in (False, True):
+        fresh = tiny("t5")
+        method = FineTuning(fresh, sst2(data_dir, "{sentence} {mask}"), readout="verbalizer")
+        if scaling:
+            scale_down(fresh)
+        method.load_exported(one.method.exported())
+        torch.testing.assert_close(fresh.forward(text(fresh)).logits, tuned, **CLOSE)

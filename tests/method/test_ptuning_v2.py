@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ptrun.backbone.keyed_dropout import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -139,6 +140,15 @@ def test_a_folded_prefix_equals_what_its_mlp_made():
 def test_what_cannot_be_is_refused(tiny, data_dir, values, message):
     with pytest.raises(UserError, match=message):
         PTuningV2(tiny(), sst2(data_dir), **values)
+
+
+def test_the_dropout_of_a_script_is_that_of_hidden_states_prefix_and_head(tiny_folder, data_dir):
+    backbone = PretrainedBackbone(name="x", path=str(tiny_folder("bert")), dropout=0.2)
+    method = PTuningV2(backbone, sst2(data_dir), length=2)
+    sites = [m for m in backbone.model.modules() if isinstance(m, KeyedDropout)]
+    hidden = [module.p for module in sites if module.p != 0.1]  # attention keeps its own
+    assert len(hidden) == 1 + 2 * backbone.shape.layers and set(hidden) == {0.2}
+    assert method.dropout == method.readout.dropout == 0.2
 
 
 def test_without_shifted_positions_a_prefix_takes_no_room(tiny, data_dir):

@@ -132,6 +132,8 @@ def test_random_vectors_have_their_sizes(tiny, data_dir):
     same = started(make(), "identical")
     assert torch.equal(same, same[:1].expand(50, -1))
     assert float(same[0].std()) == pytest.approx(0.1, rel=0.5) and float(same[0].abs().min()) > 0
+    small = started(make(), "identical:0.001")
+    torch.testing.assert_close(small, same / 100)
 
 
 def test_a_random_start_is_the_methods_own_and_nothing_else_ever_moves(tiny, data_dir):

@@ -20,7 +20,8 @@ SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]
         ("normal", "normal:0.02"),
         ("normal:0.5", "normal:0.5"),
         ("uniform", "uniform:0.5"),
-        ("identical", "identical"),
+        ("identical", "identical:0.1"),
+        ("identical:0.001", "identical:0.001"),
         ("task_words", "task_words"),
         ("text: good: or bad ", "text:good: or bad"),
     ],
@@ -41,6 +42,7 @@ def test_a_start_is_told_in_one_way(text, told):
         ("labels:good", "start=labels:good: labels takes no value; type start=labels."),
         ("normal:wide", r"start=normal:wide: give a number above 0, such as start=normal:0.02"),
         ("uniform:-1", "start=uniform:-1: give a number above 0"),
+        ("identical:0", "start=identical:0: give a number above 0"),
         ("normal:", "start=normal:: give a number above 0"),
     ],
 )

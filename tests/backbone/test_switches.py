@@ -1,0 +1,153 @@
+"""The dropouts and the norm epsilon of a backbone, against the library's own models."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+from ptrun.backbone import dropout
+from ptrun.backbone.injection import _DROPOUT_SITE
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from tests.backbone.inputs import KINDS, LENGTHS, every, text
+from tests.config.test_config import names_of
+from tests.tiers import tiered
+
+ONE_DROPOUT = ("t5", "mt5")  # attention has the same
+EPSILON = {"gpt2": "layer_norm_epsilon", "llama": "rms_norm_eps"}
+EPSILON |= dict.fromkeys(("t5", "mt5", "blocklm"), "layer_norm_epsilon")
+CORE = ("bert", "gpt2", "llama", "t5", "megatron")
+TAKES = {
+    "llama": {"attention_dropout": 0.6},
+    "t5": {"dropout": 0.3},
+    "mt5": {"dropout": 0.3},
+}
+every_kind = pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in CORE))
+
+
+@pytest.fixture
+def switched(tiny_folder):
+    def load(kind, **options):
+        backbone = PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **options)
+        backbone.load()
+        return backbone
+
+    return load
+
+
+def taken(kind):
+    return TAKES.get(kind, {"dropout": 0.3, "attention_dropout": 0.6})
+
+
+def logits(backbone, *, training):
+    keys = torch.arange(len(LENGTHS)) + 9 if training else None
+    return backbone.forward(replace(text(backbone), keys=keys)).logits
+
+
+@every_kind
+def test_without_dropout_a_training_pass_equals_evaluation(switched, kind):
+    off = switched(kind, **dict.fromkeys(taken(kind), 0.0))
+    assert torch.equal(logits(off, training=True), logits(off, training=False))
+    on = switched(kind, **taken(kind))
+    assert not torch.equal(logits(on, training=True), logits(on, training=False))
+
+
+@every_kind
+def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
+    kept = {"dropout": [], "attention_dropout": []}
+
+    def seen(keys, site, *rest, real=dropout.keep, **named):
+        mask = real(keys, site, *rest, **named)
+        kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(mask.flatten())
+        return mask
+
+    monkeypatch.setattr(dropout, "keep", seen)
+    backbone = switched(kind, **taken(kind))
+    for step in range(8):
+        backbone.forward(replace(text(backbone), keys=torch.arange(len(LENGTHS)) + 50 * step))
+    expected = dict(taken(kind))
+    if kind in ONE_DROPOUT:
+        expected["attention_dropout"] = expected["dropout"]
+    for option, masks in kept.items():
+        if option not in expected:
+            assert not masks
+            continue
+        cells = torch.cat(masks).float()
+        p, error = expected[option], 5 * (0.25 / len(cells)) ** 0.5
+        assert abs(float(1 - cells.mean()) - p) < error + 0.01, option
+
+
+@pytest.mark.parametrize(
+    "kind", tiered([k for k in KINDS if k not in ("megatron", "blocklm")], lambda k: k in CORE)
+)
+def test_the_epsilon_is_that_of_a_library_model_with_it(switched, tiny_folder, kind):
+    config = transformers.AutoConfig.from_pretrained(tiny_folder(kind))
+    assert hasattr(config, EPSILON.get(kind, "layer_norm_eps"))
+    setattr(config, EPSILON.get(kind, "layer_norm_eps"), 0.3)
+    model = transformers.AutoModel.from_pretrained(tiny_folder(kind), config=config).eval()
+    backbone, own = switched(kind, layer_norm_eps=0.3), switched(kind)
+    given = text(backbone)
+    half = given.decoder or given
+    more = {"decoder_input_ids": half.ids} if given.decoder else {}
+    expected = model(given.ids, attention_mask=given.mask.long(), **more).last_hidden_state
+    given = replace(given, hidden_at=every(half.mask))
+    ours = backbone.forward(given).hidden
+    torch.testing.assert_close(ours, expected[half.mask], atol=2e-5, rtol=1e-5)
+    assert (own.forward(given).hidden - ours).abs().max() > 1e-2
+
+
+def test_glm_has_the_epsilon_in_every_norm(switched):
+    norms = [
+        m for m in switched("blocklm", layer_norm_eps=0.3).model.modules() if hasattr(m, "eps")
+    ]
+    assert norms and all(norm.eps == 0.3 for norm in norms)
+
+
+def test_prefix_dropout_follows_the_backbones(tiny_folder):
+    backbone = PretrainedBackbone(name="x", path=str(tiny_folder("bert")), dropout=0.25)
+    assert backbone.shape.dropout == 0.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "allowed"),
+    [
+        ("t5", "attention_dropout", "backbone.dropout, backbone.layer_norm_eps."),
+        ("llama", "dropout", "backbone.attention_dropout, backbone.layer_norm_eps."),
+        ("megatron", "layer_norm_eps", "backbone.dropout, backbone.attention_dropout."),
+    ],
+)
+def test_an_option_that_the_model_lacks_is_refused_with_those_it_has(
+    tiny_folder, kind, option, allowed
+):
+    with pytest.raises(UserError, match=rf"{option}=0.2: .* no such option. Allowed: {allowed}"):
+        PretrainedBackbone(name="x", path=str(tiny_folder(kind)), **{option: 0.2})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("dropout", 1.0),
+        ("dropout", -0.1),
+        ("attention_dropout", float("nan")),
+        ("layer_norm_eps", 0.0),
+        ("layer_norm_eps", float("inf")),
+    ],
+)
+def test_values_out_of_range_are_refused(tiny_folder, option, value):
+    with pytest.raises(UserError, match=rf"backbone.{option} is {value}; use"):
+        PretrainedBackbone(name="x", path=str(tiny_folder("bert")), **{option: value})
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "++", "~"])
+def test_the_sizes_of_a_model_are_no_option(prefix):
+    typed = f"{prefix}backbone.config.dropout_rate=0.0"
+    with pytest.raises(UserError, match=r"not an option. Type backbone.dropout="):
+        compose_run([typed])
+
+
+def test_null_keeps_the_run_id_and_a_value_changes_it():
+    assert names_of("backbone.dropout=null") == names_of()
+    assert names_of("backbone.dropout=0.2")[1] != names_of()[1]
+    assert names_of("backbone.layer_norm_eps=1e-2")[1] != names_of()[1]
