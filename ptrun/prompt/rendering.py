@@ -28,7 +28,8 @@ class Piece:
     """One text or slot of a row.
 
     Args:
-        kind: `literal` text of the pattern, text of a `field`, or a slot.
+        kind: `literal` text of the pattern, text of a `field`, a slot, or the `separator` of two
+            texts in one segment.
         text: without spaces at either end; empty for slots.
         shortenable: whether it loses tokens first.
         spaced: whether a space comes before it.
@@ -37,7 +38,7 @@ class Piece:
         item: the index of a written-out label word.
     """
 
-    kind: Literal["literal", "field", "mask", "masks", "soft"]
+    kind: Literal["literal", "field", "mask", "masks", "soft", "separator"]
     text: str = ""
     shortenable: bool = False
     spaced: bool = False
