@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
@@ -96,7 +95,7 @@ def _distinct(found: Sequence[Job]) -> list[Job]:
 
 
 def _runs_here(experiment: Experiment, cell: Cell) -> bool:
-    return experiment.reason(cell) is None and experiment.home(cell)[0] == experiment.name
+    return experiment.reason(cell) is None and experiment.home(cell) == (experiment.name, cell.key)
 
 
 def _matches(pattern: str, key: str) -> bool:
@@ -121,10 +120,7 @@ def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list
     if options.scale:
         return [[]]
     typed = {o.lstrip("+").partition("=")[0] for o in options.overrides}
-    grid: dict[str, Sequence[Any]] = {}
-    for rule in experiment.grid:
-        if rule.holds(cell.at):
-            grid |= {key: values for key, values in rule.what.items() if key not in typed}
+    grid = {key: own for key, own in experiment.searched(cell).items() if key not in typed}
     lines = [[f"{key}={value}" for value in values] for key, values in grid.items()]
     return [list(one) for one in product(*lines)]
 
