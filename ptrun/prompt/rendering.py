@@ -15,7 +15,7 @@ SIGNS: Mapping[str, Sequence[str]] = {
 }
 """The signs before the items of a list, in PPT's two ways."""
 _MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
-_BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "'}
+_BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "', "or_quotes": ' " or " '}
 _SPACES = " \t"
 _FACT_HINT = (
     " Templates of relations may stand in templates.jsonl[.gz] beside the task's splits: add it "

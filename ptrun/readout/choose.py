@@ -154,11 +154,11 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         options = configured("sentinel", "literal_sep")
         return LabelWords(backbone, task, pvp, among=among, closed=closed, **options)
     if task.kind == "span_check":
-        return _FILLS[backbone.family](
-            backbone, task, pvp, **configured("literal_sep", "random_masks")
-        )
+        options = configured("literal_sep", "random_masks")
+        return _FILLS[backbone.family](backbone, task, pvp, **options)
     made = OneRow if reading.get("objective") == "batch_margin" else Candidates
-    return made(backbone, task, pvp, **configured("literal_sep", "objective", "scored", "swapped"))
+    options = configured("literal_sep", "objective", "scored", "swapped")
+    return made(backbone, task, pvp, **options)
 
 
 def _has_label_words(task: Task, pvp: PVP) -> bool:

@@ -28,8 +28,8 @@ class FactWords(Cloze):
 
     Args:
         backbone, task, pvp, sentinel, literal_sep: as in `Cloze`. The task's `vocabulary` lists
-            allowed words; those of one token count (P-tuning, LAMA). Without a list every token is allowed, and
-            P@1 is lower than the papers'.
+            allowed words; those of one token count (P-tuning, LAMA). Without a list every token is
+            allowed, and P@1 is lower than the papers'.
         shifted_label: with a left-to-right backbone, train at the position before the one that is
             read in evaluation. P-tuning's released code does so by mistake, and its last prompt
             vector learns nothing.

@@ -99,7 +99,7 @@ class Fill(Cloze):
 
 
 def _drawn(count: int) -> list[int]:
-    """Return 0 to 3 for each example: the second draws, after an evaluation on the same examples."""
+    """Return 0 to 3 for each example; the first draws are for an evaluation on the same ones."""
     dice = random.Random(_SEED)
     return [dice.randint(0, 3) for _ in range(2 * count)][count:]
 

@@ -1,4 +1,4 @@
-"""COPA as P-tuning's released code trains it: both choices at the same masks, one margin a batch."""
+"""COPA as P-tuning's released code trains it: both options in one row, one margin a batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace

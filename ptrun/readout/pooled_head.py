@@ -38,9 +38,9 @@ class PooledHead(Head):
         task: the task to predict.
         pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
             gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
-            own; `classifier` too, with dropout before it (transformers' heads for sequence
-            classification with RoBERTa); `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one,
-            else `none`.
+            own; `classifier` too, with dropout before it (RobertaForSequenceClassification);
+            `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one, else
+            `none`.
         outputs: C; by default that of the class, or the number of labels.
 
     Raises:

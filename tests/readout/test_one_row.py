@@ -78,9 +78,8 @@ def test_a_step_reads_its_batch_at_once(tiny, data_dir, monkeypatch):
 
 def test_evaluation_has_a_row_for_each_option(tiny, data_dir):
     data, backbone = rows_of("copa", data_dir), tiny()
-    ours, plain = (
-        ManualPrompt(backbone, data, objective=own) for own in ("batch_margin", "margin")
-    )
+    names = ("batch_margin", "margin")
+    ours, plain = (ManualPrompt(backbone, data, objective=own) for own in names)
     examples = data.load("test")
     assert ours.encode(examples) == plain.encode(examples)
     assert [len(f.rows) for f in ours.encode(examples)] == [2] * len(examples)

@@ -119,12 +119,9 @@ def test_a_masked_backbone_reads_the_filled_template_after_a_space(kind, templat
         tokenizer.backend_tokenizer.add_special_tokens([mask])
     pvp = read_pvp("own", {"pattern": "{template|fact}"})
     data = task("lama", "none")
+    reader, one = words_only(tokenizer), fact("a film", template)
     ours, plain = (
-        row_of(
-            FactWords(words_only(tokenizer), data, pvp, released_query=own),
-            fact("a film", template),
-        )
-        for own in (True, False)
+        row_of(FactWords(reader, data, pvp, released_query=own), one) for own in (True, False)
     )
     query = template.replace("[X]", "a film").replace("[Y]", tokenizer.mask_token)
     assert ours.ids == tokenizer(" " + query)["input_ids"]
