@@ -36,8 +36,8 @@ class Ties(StrEnum):
     """Which of several equally good evaluations is selected.
 
     `last_goes_on` selects the last; a tie resets `patience` (P-tuning on LAMA).
-    `last_in_all` selects the last that is as good or better in every metric of the task. Only an
-    evaluation that is better in every metric resets `patience`.
+    `last_in_all` selects the last that is as good or better in every metric of `compared`. Only an
+    evaluation that is better in all of them resets `patience`.
     """
 
     first = "first"
@@ -95,6 +95,8 @@ class TrainConfig:
     """Which evaluation is kept and reported."""
     ties: Ties = Ties.first
     """Which of several equally good evaluations is selected."""
+    compared: list[str] | None = None
+    """The metrics of `ties=last_in_all`; null is all metrics of the task."""
     patience: int | None = None
     """Stop after this many evaluations without progress; null never stops early."""
 

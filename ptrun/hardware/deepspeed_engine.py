@@ -18,7 +18,7 @@ from ptrun.backbone.cuts import Cut
 from ptrun.errors import UserError
 from ptrun.hardware.precision import resolved
 from ptrun.hardware.ranks import Ranks, joined
-from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hardware.torch_engine import TorchEngine, needs_all_rows
 from ptrun.hardware.zero import ZeroStepper
 from ptrun.method.base import Method
 from ptrun.training.member import Member
@@ -72,8 +72,13 @@ class DeepSpeedEngine(TorchEngine):
         """Move backbone and methods to the device.
 
         Raises:
-            UserError: a method changes maps of a divided model.
+            UserError: a method changes maps of a divided model, or the loss needs all rows.
         """
+        if self.world.data_parallel > 1 and any(map(needs_all_rows, methods)):
+            raise UserError(
+                "method.objective=batch_margin needs all rows of a batch, which are divided over "
+                f"{self.world.data_parallel} ranks; type method.objective=margin or hardware=gpu."
+            )
         if self.world.model_parallel > 1 and any(m.alone and not m.tunes_backbone for m in methods):
             raise UserError(
                 f"{type(methods[0]).__name__} changes maps of the backbone, which are divided over "

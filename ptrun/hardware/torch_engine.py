@@ -190,7 +190,7 @@ class TorchEngine(Passes):
         self._check_rows(items, members[0].step + 1)
         losses = [torch.zeros((), device=self.device) for _ in members]
         methods = [member.method for member in members]
-        for part in self._cut(self._own(items)):
+        for part in self._parts(members, items):
             batches = {
                 owner: self._collate(
                     [i.features for i in own], members[owner].keys([i.slot for i in own])
@@ -207,8 +207,20 @@ class TorchEngine(Passes):
                 losses[owner] += loss.detach()
         return self.world.total([float(loss) for loss in losses]), tokens
 
+    def _parts(self, members: Sequence[Member], items: list[Item]) -> list[list[Item]]:
+        """Return the micro-batches of a step: one if a loss needs all rows of a member at once."""
+        if not any(needs_all_rows(member.method) for member in members):
+            return self._cut(self._own(items))
+        self.largest = len(items) * max(item.features.tokens for item in items)
+        return [items]
+
     def _check_rows(self, items: Sequence[Item], step: int) -> None:
         """Check that ranks which hold one model together read the same rows."""
         if self.world.model_parallel > 1:
             rows = [(item.features.id, item.features.targets) for item in items]
             self.world.check_same(zlib.crc32(repr(rows).encode()), step)
+
+
+def needs_all_rows(method: Method) -> bool:
+    """Return whether a method's loss is no sum over examples, so that they cannot be divided."""
+    return bool(getattr(method.readout, "whole", False))

@@ -37,7 +37,7 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
 def _home(experiment: Experiment, cell: Cell) -> tuple[Experiment, Cell]:
     """Return the experiment that runs a cell, and the cell there."""
     name, key = experiment.home(cell)
-    if name == experiment.name:
+    if key == cell.key and name == experiment.name:
         return experiment, cell
-    there = load(name)
+    there = experiment if name == experiment.name else load(name)
     return there, next(other for other in there.cells if other.key == key)

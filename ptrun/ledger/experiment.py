@@ -16,6 +16,8 @@ from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.ledger.quick_yaml import load_yaml
 
+GRID = "grid"
+"""The value of `mean_over` for the mean over all configurations of a cell's grid."""
 AXES = ("backbone", "method", "setting", "task")
 _NEEDED = {"paper", "table", "title", "source", "protocol", "precision", "seeds", *AXES, "cells"}
 _KEYS = {
@@ -112,7 +114,8 @@ class Experiment:
         grid: values to search on dev, a list by key.
         metrics: the key in a result's metrics by printed name; `dev.KEY` reads the dev split.
         not_run: why some cells have no run of their own.
-        derived: the axis over which a cell is the mean of others.
+        derived: the axis over which a cell is the mean of others; or `grid`: it is the mean over
+            its searched values, none of which is selected.
         of: another table that has the runs of these cells; `called` names them there.
         notes: remarks on printed numbers, shown below the table.
         curve: the x axis of a figure.
@@ -165,15 +168,15 @@ class Experiment:
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, or None."""
         axis = self.mean_over(cell)
-        mean = f"the mean over {axis}, computed once all of its cells are run" if axis else None
-        return _first(self.not_run, cell) or mean
+        mean = f"the mean over {axis}, computed once all of its cells are run"
+        return _first(self.not_run, cell) or (None if axis in (None, GRID) else mean)
 
     def note(self, cell: Cell) -> str | None:
         """Return the remark on a cell's printed number, or None."""
         return _first(self.notes, cell)
 
     def mean_over(self, cell: Cell) -> str | None:
-        """Return the axis over which a cell is the mean of others, or None."""
+        """Return the axis over which a cell is the mean of others, `grid`, or None."""
         return _first(self.derived, cell)
 
     def home(self, cell: Cell) -> tuple[str, str]:

@@ -95,7 +95,7 @@ def _distinct(found: Sequence[Job]) -> list[Job]:
 
 
 def _runs_here(experiment: Experiment, cell: Cell) -> bool:
-    return experiment.reason(cell) is None and experiment.home(cell)[0] == experiment.name
+    return experiment.reason(cell) is None and experiment.home(cell) == (experiment.name, cell.key)
 
 
 def _matches(pattern: str, key: str) -> bool:

@@ -8,14 +8,14 @@ are its variants, which are listed and never compared.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.ledger.cell_runs import CellRuns, cell_runs
 from ptrun.ledger.cells import grouped
-from ptrun.ledger.experiment import Cell, Experiment, load
+from ptrun.ledger.experiment import GRID, Cell, Experiment, load
 from ptrun.ledger.requested import Requests
 from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
 from ptrun.types import RunResult
@@ -113,10 +113,20 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
 
 
 def _by_protocol(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> ByProtocol:
+    read = _over_grid if experiment.mean_over(cell) == GRID else _ours
     return {
-        protocol: _ours(experiment, cell, [r for r in runs if r.names.get("protocol") == protocol])
+        protocol: read(experiment, cell, [r for r in runs if r.names.get("protocol") == protocol])
         for protocol in PROTOCOLS
     }
+
+
+def _over_grid(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
+    """Return the mean over all configurations of a cell's grid, or None if one was not run."""
+    groups = grouped(runs, lambda run: run.group)
+    if len(groups) < math.prod(map(len, experiment.searched(cell).values())):
+        return None
+    mean = _mean([_ours(experiment, cell, own) for own in groups.values()], list(groups))
+    return mean and replace(mean, searched=1, planned=1)
 
 
 def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, str], ByProtocol]:
@@ -140,7 +150,7 @@ def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) 
     """Return the runs of a cell, or the mean of other cells."""
     cell = experiment.cells[index]
     axis = experiment.mean_over(cell)
-    if axis is None:
+    if axis in (None, GRID):
         return own[index]
     parts = [i for i, c in enumerate(experiment.cells) if _part_of(experiment, c, cell, axis)]
     places = [experiment.cells[i].at[axis] for i in parts]
@@ -150,7 +160,7 @@ def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) 
 def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
     """Return whether a mean over an axis includes a cell."""
     same = all(cell.at[key] == place for key, place in mean.at.items() if key != axis)
-    return same and experiment.mean_over(cell) is None
+    return same and experiment.mean_over(cell) in (None, GRID)
 
 
 def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:

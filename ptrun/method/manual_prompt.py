@@ -4,11 +4,12 @@ The zero-shot rows of P-tuning's Tables 1-4, and the searched templates of LPAQA
 LAMA. `method=fine_tuning method.readout=verbalizer` tunes the backbone on the same pattern (MP
 fine-tuning; PET without ensembles and distillation).
 
-Departs from P-tuning's code on LAMA with left-to-right backbones. That code cuts a template before
-the object and leaves a space, which most of these backbones tokenize as a word of its own.
-Megatron-11B answers there after an end mark, `</s>`. ptrun adds neither, which changes the manual
-figures of Table 2 (GPT-2 20.3, 22.8; Megatron-11B 23.1). `method.released_query=true` does as the
-code does (`ptrun.readout.released_query`).
+Departs from P-tuning's code on LAMA. That code writes a space before a template, which RoBERTa
+and GPT-2 read. Left to right, it cuts a template before the object and leaves a space, which
+most of these backbones tokenize as a word of its own; Megatron-11B answers there after an end mark,
+`</s>`. ptrun adds none of these, which changes the manual figures of Table 2 (GPT-2 20.3, 22.8;
+Megatron-11B 23.1). `method.released_query=true` does as the code does
+(`ptrun.readout.released_query`).
 """
 
 from ptrun.method.base import Method

@@ -10,10 +10,14 @@ Departs from the released code, by default:
   `method.pattern=ptuning_code` (the authors saw no difference);
 - a left-to-right backbone is trained at the position that predicts the answer; the code trains the
   one before, by mistake: `method.shifted_label=true`;
-- ALBERT gets segment ids in patterns with `||`; the code gives it none.
+- a pattern with `||` has two segments; the code has one, with "[SEP]" in it:
+  `method.literal_sep=true`;
+- COPA has a margin for each example, WSC one extra mask; the code has one margin a batch and 0 to 3
+  masks: `method.objective=batch_margin`, `method.random_masks=true`.
+`method=ptuning_fewglue` does as the code in the last two.
 As in the code, the frozen backbone has dropout while the prompt is trained (its loop calls
 `model.train()`); `method.lm_eval_mode=true` switches that off.
-COPA, WSC: see `ptrun.readout.candidates` and `ptrun.readout.fill`.
+COPA, WSC: see `ptrun.readout.candidates`, `ptrun.readout.one_row` and `ptrun.readout.fill`.
 """
 
 from collections.abc import Mapping

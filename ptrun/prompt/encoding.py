@@ -90,6 +90,8 @@ class Encoder:
                 out.append(next(holes))
             elif piece.kind == "soft":
                 out.append([self._filler] * piece.count)
+            elif piece.kind == "separator":
+                out.append(self.spelling.separator())
             else:
                 joined = opens and piece.segment == 1 and not around.ids[1]
                 spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids

@@ -14,7 +14,7 @@
 |                      | before each letter (PPT's own code has none)                             |
 | `{options|numerals}` | the same in Chinese, with a full-width comma and semicolon               |
 | `{options|commas}`   | `one, two`;  `{options|or}`: `one or two`;  `"{options|or_quoted}"`:     |
-|                      | `"one" or "two"`                                                         |
+|                      | `"one" or "two"`;  `" {options|or_quotes} "`: `" one " or " two "` (PET) |
 | `{words|letters}`    | the label words written out, in any of these ways                        |
 | `{query|gap}`        | a text with `@placeholder` in the place of the answer (ReCoRD)           |
 | `{template|fact}`    | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);    |

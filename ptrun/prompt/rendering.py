@@ -15,7 +15,7 @@ SIGNS: Mapping[str, Sequence[str]] = {
 }
 """The signs before the items of a list, in PPT's two ways."""
 _MARKS = {"letters": (".", " ", "."), "numerals": ("、", "", "；")}  # noqa: RUF001
-_BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "'}
+_BETWEEN = {"commas": ", ", "or": " or ", "or_quoted": '" or "', "or_quotes": ' " or " '}
 _SPACES = " \t"
 _FACT_HINT = (
     " Templates of relations may stand in templates.jsonl[.gz] beside the task's splits: add it "
@@ -28,7 +28,8 @@ class Piece:
     """One text or slot of a row.
 
     Args:
-        kind: `literal` text of the pattern, text of a `field`, or a slot.
+        kind: `literal` text of the pattern, text of a `field`, a slot, or the `separator` of two
+            texts in one segment.
         text: without spaces at either end; empty for slots.
         shortenable: whether it loses tokens first.
         spaced: whether a space comes before it.
@@ -37,7 +38,7 @@ class Piece:
         item: the index of a written-out label word.
     """
 
-    kind: Literal["literal", "field", "mask", "masks", "soft"]
+    kind: Literal["literal", "field", "mask", "masks", "soft", "separator"]
     text: str = ""
     shortenable: bool = False
     spaced: bool = False

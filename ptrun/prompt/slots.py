@@ -7,7 +7,7 @@ from typing import Literal
 from ptrun.errors import UserError
 from ptrun.prompt.filters import FILTERS
 
-LISTS = ("letters", "numerals", "commas", "or", "or_quoted")
+LISTS = ("letters", "numerals", "commas", "or", "or_quoted", "or_quotes")
 """Filters that write a list out; the last in their slot."""
 FACTS = ("fact", "fact_start")
 """Filters that write a relation's template."""

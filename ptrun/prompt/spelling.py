@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 Style = Literal["byte", "sentencepiece", "plain"]
 
+SEPARATOR = "[SEP]"
+"""What released codes write between two texts: a special token only where it has this name."""
 _PROBES = ("a", "b")
 _ANCHORS = ("☃", "0", "(")  # one of them does not merge with the text after it
 _PIECE = ("<|startofpiece|>", "<|endofpiece|>")  # around the text that a blank infiller writes
@@ -42,6 +44,11 @@ class Spelling:
     def tokens(self, ids: list[int]) -> list[str]:
         """Return tokens as they are in the vocabulary."""
         return list(self._tokenizer.convert_ids_to_tokens(ids))
+
+    def separator(self) -> list[int]:
+        """Return the ids of `SEPARATOR` as a word of a text: a special token, or word pieces."""
+        text = f" {SEPARATOR}" if self.style == "byte" else SEPARATOR
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text alone; names of special tokens in it are plain text."""

@@ -21,7 +21,7 @@ from ptrun.readout.head import row_limit
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-Objective = Literal["margin", "softmax", "as_scored"]
+Objective = Literal["margin", "batch_margin", "softmax", "as_scored"]
 Scored = Literal["sum", "mean"]
 
 
@@ -30,14 +30,15 @@ class Candidates(Cloze):
 
     In training, a masked backbone predicts all tokens at once; in evaluation it fills one mask at a
     time, the likeliest right token first (PET). Other families read each token after those before.
-    Each option is trained in its own row; P-tuning's released code has both in the longer row.
+    Each option is trained in its own row.
 
     Args:
-        backbone, task, pvp: as in `Cloze`.
+        backbone, task, pvp, literal_sep: as in `Cloze`.
         objective: `margin` is P-tuning's for COPA: the mean over wrong candidates of
-            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each example; the
-            released code takes the mean over the batch first. `softmax` is cross-entropy over
-            candidates, each scored by its mean. `as_scored` uses `scored` instead (GLM: the sum).
+            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each example.
+            `batch_margin` is that of its released code (`ptrun.readout.one_row`). `softmax` is
+            cross-entropy over candidates, each scored by its mean. `as_scored` uses `scored`
+            instead (GLM: the sum).
         scored: the `sum` of a candidate's log-probabilities (PET, P-tuning), which favours short
             ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
         swapped: also train on each example with its options in reverse order (P-tuning and PET
@@ -53,8 +54,9 @@ class Candidates(Cloze):
         objective: Objective = "margin",
         scored: Scored = "sum",
         swapped: bool = False,
+        literal_sep: bool = False,
     ):
-        super().__init__(backbone, task, pvp)
+        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
         self.objective, self.scored, self.swapped = objective, scored, swapped
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:

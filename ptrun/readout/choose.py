@@ -15,6 +15,7 @@ from ptrun.readout.fill import Fill
 from ptrun.readout.label_words import Among, LabelWords
 from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.multispan_tags import TagHead
+from ptrun.readout.one_row import OneRow
 from ptrun.readout.original import original_words
 from ptrun.readout.patterns import choose
 from ptrun.readout.pooled_head import LabelHead, NumberHead
@@ -86,6 +87,7 @@ def check(
         _check_words(backbone, task, pvp)
         _check_among(pvp, reading)
         _check_closed(backbone, task, pvp, reading)
+        _check_batch_margin(backbone, task, pvp, reading)
 
 
 def readout_for(
@@ -107,6 +109,8 @@ def readout_for(
         return original_words(backbone, task, reading, soft=soft)
     if reading.get("readout") == "entailment":
         return EntailmentHead(backbone, task, reading.get("pooler", "auto"))
+    if task.kind == "tagging":
+        return TokenHead(backbone, task, literal_sep=reading.get("literal_sep", False))
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
@@ -131,7 +135,7 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
             f"task={task.name} cannot run on an encoder-decoder: {', '.join(pooled)} are read in "
             "its decoder, the others in its encoder; use tasks of one kind."
         )
-    if pooled and reading.get("pooler", "auto") not in ("none", "trainable"):
+    if pooled and reading.get("pooler", "auto") not in ("none", "trainable", "classifier"):
         raise UserError(
             f"task={task.name} is several tasks in one, and {', '.join(pooled)} would use a "
             "pooler; use method.pooler=none or trainable."
@@ -143,15 +147,18 @@ def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp:
         return {key: value for key, value in reading.items() if key in keys}
 
     if task.kind == "facts":
-        options = configured("sentinel", "shifted_label", "released_query")
+        options = configured("sentinel", "literal_sep", "shifted_label", "released_query")
         return FactWords(backbone, task, pvp, **options)
     if _has_label_words(task, pvp):
         among, closed = _among(backbone, reading), _closed(backbone, reading)
-        options = configured("sentinel")
+        options = configured("sentinel", "literal_sep")
         return LabelWords(backbone, task, pvp, among=among, closed=closed, **options)
     if task.kind == "span_check":
-        return _FILLS[backbone.family](backbone, task, pvp)
-    return Candidates(backbone, task, pvp, **configured("objective", "scored", "swapped"))
+        options = configured("literal_sep", "random_masks")
+        return _FILLS[backbone.family](backbone, task, pvp, **options)
+    made = OneRow if reading.get("objective") == "batch_margin" else Candidates
+    options = configured("literal_sep", "objective", "scored", "swapped")
+    return made(backbone, task, pvp, **options)
 
 
 def _has_label_words(task: Task, pvp: PVP) -> bool:
@@ -170,11 +177,25 @@ def _check_released(
             "method.released_query=true needs a written template; with learned vectors the "
             "released code's query is the default one: leave it out."
         )
-    if task.kind != "facts" or backbone.family != "causal":
+    if task.kind != "facts" or backbone.family not in ("masked", "causal"):
         raise UserError(
-            "method.released_query=true needs facts (task=lama) and a left-to-right backbone; "
-            f"task={task.name} is\n{task.kind}, backbone={backbone.name} is "
+            "method.released_query=true needs facts (task=lama) and a masked or left-to-right "
+            f"backbone; task={task.name} is\n{task.kind}, backbone={backbone.name} is "
             f"{backbone.family}: leave it out."
+        )
+
+
+def _check_batch_margin(
+    backbone: PretrainedBackbone, task: Task, pvp: PVP, reading: Reading
+) -> None:
+    """Refuse one row for all options where each answer has its own tokens after it."""
+    if reading.get("objective") != "batch_margin" or _has_label_words(task, pvp):
+        return
+    if task.kind == "entity_choice" or (task.kind == "choice" and backbone.family != "masked"):
+        raise UserError(
+            "method.objective=batch_margin needs options as texts (task=copa) and a masked "
+            f"backbone; task={task.name} is {task.kind},\nbackbone={backbone.name} is "
+            f"{backbone.family}: type method.objective=margin."
         )
 
 

@@ -36,12 +36,21 @@ class Cloze(WordReader, ABC):
         pvp: the pattern, with its verbalizer if it has one.
         sentinel: whether an encoder-decoder's text marks the gap. A pattern without a mask has
             no mark.
+        literal_sep: write "[SEP]" at the border `||` of a pattern and keep one segment, as
+            P-tuning's released code does. By default the sides are two segments.
     """
 
     def __init__(
-        self, backbone: PretrainedBackbone, task: Task, pvp: PVP, *, sentinel: bool = True
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        sentinel: bool = True,
+        literal_sep: bool = False,
     ):
         self.backbone, self.task, self.pvp = backbone, task, pvp
+        self.literal_sep = literal_sep
         self.infills = backbone.family == "infilling"
         self.marked = sentinel and pvp.pattern.masks > 0 and backbone.family == "seq2seq"
 
@@ -87,6 +96,8 @@ class Cloze(WordReader, ABC):
         pieces = self.pvp.render(example.fields)
         if self.infills:
             return _one_segment(pieces)
+        if self.literal_sep:
+            return _separated(pieces)
         if self.decodes and not self.marked:
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
@@ -117,3 +128,12 @@ def _one_segment(pieces: Sequence[Piece]) -> list[Piece]:
         opens = piece.segment > before.segment
         merged.append(replace(piece, segment=0, spaced=piece.spaced or opens))
     return merged
+
+
+def _separated(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces without a border; a separator takes its place."""
+    sides = [[p for p in pieces if p.segment == side] for side in (0, 1)]
+    if not sides[1]:
+        return list(pieces)
+    merged, at = _one_segment(pieces), len(sides[0])
+    return [*merged[:at], Piece("separator"), *merged[at:]]

@@ -16,7 +16,7 @@ from ptrun.prompt.rendering import Piece
 from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
-from ptrun.readout.released_query import released_row
+from ptrun.readout.released_query import led, released_row
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -27,14 +27,15 @@ class FactWords(Cloze):
     """The likeliest allowed word; the loss is cross-entropy over the whole vocabulary.
 
     Args:
-        backbone, task, pvp, sentinel: as in `Cloze`. The task's `vocabulary` lists allowed words;
-            those of one token count (P-tuning, LAMA). Without a list every token is allowed, and
-            P@1 is lower than the papers'.
+        backbone, task, pvp, sentinel, literal_sep: as in `Cloze`. The task's `vocabulary` lists
+            allowed words; those of one token count (P-tuning, LAMA). Without a list every token is
+            allowed, and P@1 is lower than the papers'.
         shifted_label: with a left-to-right backbone, train at the position before the one that is
             read in evaluation. P-tuning's released code does so by mistake, and its last prompt
             vector learns nothing.
-        released_query: with a left-to-right backbone, lay out written templates as that code does
-            (`ptrun.readout.released_query`); by default as the text before the object.
+        released_query: lay out written templates as that code does
+            (`ptrun.readout.released_query`): with a space before the first word, and left to right
+            with one before the object. By default there is neither.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class FactWords(Cloze):
         pvp: PVP,
         *,
         sentinel: bool = True,
+        literal_sep: bool = False,
         shifted_label: bool = False,
         released_query: bool = False,
     ):
-        super().__init__(backbone, task, pvp, sentinel=sentinel)
+        super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
         self.shifted = shifted_label and backbone.family == "causal"
         self.released = released_query
 
@@ -78,6 +80,8 @@ class FactWords(Cloze):
         """Return the row of an example, laid out as the released code does if requested."""
         if not self.released:
             return super().row(pieces, room, masks)
+        if self.backbone.family == "masked":
+            return super().row(led(pieces), room, masks)
         limit = row_limit(self.task, room)
         return released_row(self.encoder, self.backbone.tokenizer(), pieces, limit)
 

@@ -1,5 +1,6 @@
 """Span verification by filling masks: the words predicted in the pronoun's place (WSC)."""
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +10,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Batch, Features, word_logits
 from ptrun.readout.cloze import Cloze
+from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
 _EXTRA = 1  # masks beyond the noun phrase's tokens
+_DRAWN = "extra_masks"
+_SEED = 42  # the released code's, in all its repetitions
 RIGHT, WRONG = "same", "different"
 
 
@@ -23,13 +29,33 @@ class Fill(Cloze):
     Only examples with the right noun phrase are trained on. In evaluation, the mask with the most
     probable token is filled first, then the next. The prediction is `same` if all predicted words
     are in the noun phrase, or all its words among them (P-tuning §2b); so no words are `same` too.
-    There is one mask more than tokens, with the padding token as its target. The released code
-    draws 0 to 3 more for each training example.
+    There is one mask more than tokens, with the padding token as its target.
+
+    Args:
+        backbone, task, pvp, literal_sep: as in `Cloze`.
+        random_masks: train with 0 to 3 more masks instead, drawn once for each example as the
+            released code draws them.
     """
 
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        literal_sep: bool = False,
+        random_masks: bool = False,
+    ):
+        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
+        self.random_masks = random_masks
+
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
-        """Return the examples to train on."""
-        return [example for example in examples if example.target == RIGHT]
+        """Return the examples to train on, with their number of masks if it is random."""
+        right = [example for example in examples if example.target == RIGHT]
+        if not self.random_masks:
+            return right
+        pairs = zip(right, _drawn(len(right)), strict=True)
+        return [replace(e, fields={**e.fields, _DRAWN: count}) for e, count in pairs]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
@@ -65,10 +91,17 @@ class Fill(Cloze):
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]
         words = self.encoder.spelling.answer(noun)
-        row = self.row(self.pieces(example), room, len(words) + _EXTRA)
+        extra = example.fields.get(_DRAWN, _EXTRA)
+        row = self.row(self.pieces(example), room, len(words) + extra)
         pad = self.backbone.tokenizer().pad_token_id or 0
-        targets = [*words, *[pad] * _EXTRA] if example.target == RIGHT else []
+        targets = [*words, *[pad] * extra] if example.target == RIGHT else []
         return Features(example.id, [row], targets, {"noun": noun, "found": {}})
+
+
+def _drawn(count: int) -> list[int]:
+    """Return 0 to 3 for each example; the first draws are for an evaluation on the same ones."""
+    dice = random.Random(_SEED)
+    return [dice.randint(0, 3) for _ in range(2 * count)][count:]
 
 
 def _words(text: str) -> set[str]:

@@ -48,7 +48,7 @@ class Head(nn.Module):
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[K, C]`, one row for each read."""
-        kept = drop(self.read(output).float(), _read_keys(batch), _HEAD_SITE, self.dropout)
+        kept = drop(self.read(output).float(), read_keys(batch), _HEAD_SITE, self.dropout)
         return functional.linear(kept, self.linear.weight, self.linear.bias)
 
     def read(self, output: BackboneOutput) -> Tensor:
@@ -61,7 +61,7 @@ class Head(nn.Module):
         return functional.cross_entropy(self.scores(output, batch), batch.targets, reduction="sum")
 
 
-def _read_keys(batch: Batch) -> Tensor | None:
+def read_keys(batch: Batch) -> Tensor | None:
     """Return a dropout key for each read, from its row's key and its column."""
     if batch.keys is None:
         return None

@@ -28,7 +28,7 @@ class LabelWords(Cloze):
     """The label whose words are likeliest at the mask.
 
     Args:
-        backbone, task, pvp, sentinel: as in `Cloze`.
+        backbone, task, pvp, sentinel, literal_sep: as in `Cloze`.
         among: `labels` is a softmax over label scores (PET, P-tuning); `vocabulary` is one over all
             words, in training and evaluation (PPT §2). A word of no label is a wrong prediction,
             and an encoder-decoder also learns to repeat the sentinel, with equal weight.
@@ -44,9 +44,10 @@ class LabelWords(Cloze):
         *,
         among: Among = "labels",
         sentinel: bool = True,
+        literal_sep: bool = False,
         closed: bool = False,
     ):
-        super().__init__(backbone, task, pvp, sentinel=sentinel)
+        super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
         self.among, self.closed = among, closed
 
     @cached_property

@@ -8,15 +8,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.linear import drawn
 from ptrun.readout.base import Batch, Features, Row
-from ptrun.readout.head import Head, columns, decoder_start, likeliest, row_limit, tokens
+from ptrun.readout.head import (
+    Head,
+    columns,
+    decoder_start,
+    likeliest,
+    read_keys,
+    row_limit,
+    tokens,
+)
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-Pooler = Literal["auto", "frozen", "trainable", "none"]
+Pooler = Literal["auto", "frozen", "trainable", "classifier", "none"]
+_LEARNED = ("trainable", "classifier")
+_DENSE_SITE = 1_000_002  # dropout site
 
 
 class PooledHead(Head):
@@ -27,8 +38,9 @@ class PooledHead(Head):
         task: the task to predict.
         pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
             gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
-            own; `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one,
-            else `none`.
+            own; `classifier` too, with dropout before it (RobertaForSequenceClassification);
+            `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one, else
+            `none`.
         outputs: C; by default that of the class, or the number of labels.
 
     Raises:
@@ -45,17 +57,24 @@ class PooledHead(Head):
         if pooler == "frozen" and not backbone.architecture.pooler:
             raise UserError(
                 f"method.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
-                "use method.pooler=trainable or none."
+                "use method.pooler=trainable, classifier or none."
             )
         self.pooler = pooler
         size = backbone.shape.hidden_size
-        self.dense = drawn(nn.Linear(size, size)) if pooler == "trainable" else None
+        self.dense = drawn(nn.Linear(size, size)) if pooler in _LEARNED else None
 
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
         """Request pooled or plain hidden states."""
         if self.pooler == "frozen" or (self.pooler == "auto" and self.backbone.has_pooler):
             return replace(inputs, pooled_at=at)
         return super().request(inputs, at)
+
+    def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return `[K, C]`, one row for each read."""
+        if self.pooler == "classifier":
+            before = drop(super().read(output).float(), read_keys(batch), _DENSE_SITE, self.dropout)
+            output = replace(output, hidden=before)
+        return super().scores(output, batch)
 
     def read(self, output: BackboneOutput) -> Tensor:
         """Return the input of the linear map, `[K, H]`."""

@@ -11,13 +11,15 @@ from ptrun.readout.pooled_head import Pooler
 class Reading(TypedDict, total=False):
     """The read-out keys that methods share; `readout` is one of four.
 
-    - `head`: a learned linear map of hidden states. Key `pooler` (`ptrun.readout.pooled_head`).
+    - `head`: a learned linear map of hidden states. Keys `pooler` (`ptrun.readout.pooled_head`) and
+      `literal_sep` (`ptrun.readout.token_head`).
     - `entailment`: a head that decides whether a label's description is entailed. Key `pooler`.
     - `verbalizer`: words through the frozen language-model head. Keys `pattern`, a name in the
       task's `pvps`, null for the first that suits; `among` (auto is vocabulary for
       encoder-decoders, else labels) and `closed` (`ptrun.readout.label_words`); `objective`,
-      `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`);
-      `shifted_label` and `released_query` (`ptrun.readout.fact_words`).
+      `scored` and `swapped` (`ptrun.readout.candidates`); `random_masks` (`ptrun.readout.fill`);
+      `sentinel` and `literal_sep` (`ptrun.readout.cloze`); `shifted_label` and `released_query`
+      (`ptrun.readout.fact_words`).
     - `class_words`: ELECTRA's head over written-out classes. Keys `pattern`; `score_direction`,
       `class_bias`, `class_loss`, `class_order` (`ptrun.readout.class_words`); for too many classes
       `class_tree` (@FILE or the tree) or `fan_out`, with `beam` (`ptrun.readout.class_tree`). On
@@ -33,6 +35,8 @@ class Reading(TypedDict, total=False):
     objective: Objective
     scored: Scored
     swapped: bool
+    random_masks: bool
+    literal_sep: bool
     sentinel: bool
     shifted_label: bool
     released_query: bool

@@ -1,10 +1,10 @@
-"""The query about a fact as P-tuning's released code writes it for left-to-right backbones.
+"""The query about a fact as P-tuning's released code writes it with a manual template.
 
 THUDM/P-tuning 9857868, LAMA/p_tuning/modeling.py, `get_query` with `use_original_template`: the
-template is cut at `[Y]`, tokenized with special tokens, and read at its last token. Differences to
-the text before the object:
+template begins with a space, which RoBERTa's and GPT-2's tokens show. A masked backbone reads it
+whole. For a left-to-right one it is cut at `[Y]`, tokenized with special tokens, and read at its
+last token. Differences there to the text before the object:
 
-- There is a space before the first word.
 - The space before the object stays, as its own token (GPT-2: 220). The object follows with another
   space before it, in training and evaluation.
 - Megatron-11B has RoBERTa's tokenizer there, which adds `<s>` and `</s>`: the answer is read after
@@ -29,13 +29,18 @@ def released_row(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room
     return Row(ids, reads=[len(ids) - 1])
 
 
+def led(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces with a space before the first."""
+    return [replace(pieces[0], spaced=True), *pieces[1:]]
+
+
 def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces with a space before them, and the space before the object as text."""
     if len(pieces) == 1:  # a template that starts with its object; the encoder refuses it
         return list(pieces)
-    first, *between, hole = pieces
+    *text, hole = led(pieces)
     end = [replace(hole, kind="literal", text=" ", spaced=False)] if hole.spaced else []
-    return [replace(first, spaced=True), *between, *end, hole]
+    return [*text, *end, hole]
 
 
 def _marks(encoder: Encoder, tokenizer: Any) -> tuple[list[int], list[int]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.spelling import SEPARATOR
 from ptrun.readout.base import Batch, Features, Row
 from ptrun.readout.head import Head, row_limit, tokens
 from ptrun.task.base import Task
@@ -15,10 +16,17 @@ class TokenHead(Head):
     """One label for each word, read at its first sub-token; truncated or empty words get `O`.
 
     There is no pooler. An encoder-decoder is read in its encoder.
+
+    Args:
+        backbone, task: as in `Head`.
+        literal_sep: write the word "[SEP]" between a sentence and its predicate, as P-tuning v2's
+            code does for all backbones: RoBERTa reads it as plain text. By default it is the
+            tokenizer's own separator.
     """
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, *, literal_sep: bool = False):
         super().__init__(backbone, task, len(task.labels))
+        self.literal_sep = literal_sep
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize pre-split words."""
@@ -44,7 +52,8 @@ class TokenHead(Head):
         words: list[str] = example.fields[self.task.fields[0]]
         if "predicate" not in example.fields:
             return words
-        border = tokenizer.sep_token or tokenizer.eos_token or "|"
+        own = tokenizer.sep_token or tokenizer.eos_token or "|"
+        border = SEPARATOR if self.literal_sep else own
         return [*words, border, example.fields["predicate"]]
 
     def _features(self, example: Example, rows: Any, i: int) -> Features:

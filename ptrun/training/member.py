@@ -196,7 +196,15 @@ class Member:
         return all(metrics[name] >= self.best_metrics[name] for name in self._compared(metrics))
 
     def _compared(self, metrics: Mapping[str, float]) -> list[str]:
-        return list(metrics) if self.train.ties is Ties.last_in_all else [self.metric]
+        if self.train.ties is not Ties.last_in_all:
+            return [self.metric]
+        names = self.train.compared or list(metrics)
+        if missing := sorted(set(names) - set(metrics)):
+            raise UserError(
+                f"train.compared has {missing[0]}, which the task does not compute; use "
+                f"{', '.join(metrics)}."
+            )
+        return names
 
     def finish(self) -> None:
         """Load the selected tensors into the method."""

@@ -2,9 +2,9 @@
 # P-tuning, Table 1: Effect of a manual prompt's wording, relation P17 of LAMA.
 #
 # Protocol: No training. Only a listed word may win. The paper does not name the list; here it
-# has 34k words. One seed, because nothing is random.
+# has 34k words. Nothing is random, so the five seeds agree.
 #
-# 4 cells, 1 seeds each. GPU hours: minutes on one GPU (estimated: four passes over about 900
+# 4 cells, 5 seeds each. GPU hours: minutes on one GPU (estimated: four passes over about 900
 # facts; not measured).
 #
 # All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With

@@ -6,8 +6,9 @@
 # batch size (16 or 32). 20 epochs (COPA, WSC, CB, RTE) or 10. The best epoch is chosen on the
 # dev set that is reported. No code, seeds or deviations are published; here there are three
 # seeds. The paper does not say which pattern each backbone had. Here they are the released
-# few-shot patterns; method.pattern=ptuning_alt1 and so on are others. AVG is over seven tasks;
-# CB and MultiRC each count as the mean of their two metrics.
+# few-shot patterns, read and trained as that code does on BERT; method.pattern=ptuning_alt1 and
+# so on are others. AVG is over seven tasks; CB and MultiRC each count as the mean of their two
+# metrics.
 #
 # 53 cells, 3 seeds each. GPU hours: about 150 on one A100 (estimated: 6 operations per
 # parameter and token at a fifth of its peak; not measured).

@@ -8,6 +8,7 @@ import pytest
 from ptrun.errors import UserError
 from ptrun.ledger import requested
 from ptrun.ledger.experiment import Rule, read
+from ptrun.ledger.jobs import jobs, parse
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
 from ptrun.run.result import write
@@ -125,6 +126,31 @@ def test_a_mean_takes_the_metrics_of_a_task_together_first(made, tmp_path):
     *_, mean = rows(made, tmp_path)
     assert dict(mean.paper.scores) == {s: (70 + s + (80 + s + 60 + s) / 2) / 2 for s in (1, 2, 3)}
     assert mean.verdict == "within"
+
+
+def test_a_mean_over_the_grid_selects_none_and_needs_all_of_it(tmp_path):
+    """As over PET's patterns, whose best is another cell with the same runs."""
+    file = tmp_path / "up.yaml"
+    head = TABLE[: TABLE.index("derived")].replace("fine_tuning}", "fine_tuning, mean: ''}")
+    file.write_text(
+        f"{head}grid: [{{over: {{train.lr: [1e-4, 1e-3], train.batch_size: [4]}}}}]\n"
+        "derived: [{when: {method: mean}, mean_over: grid}]\n"
+        "of: [{when: {method: mean}, table: made/up, called: {method: FT}}]\n"
+        "cells:\n  - [small, FT, full, CB, F1, 60.0]\n  - [small, mean, full, CB, F1, 60.0]\n"
+    )
+    made, small = read(file), ("train.batch_size=4",)
+    found = jobs(made, parse(["experiment=made/up"]))
+    assert len(found) == 6 and {job.key for job in found} == {"small.FT.full.CB"}
+    for seed in (1, 2, 3):
+        put(tmp_path, "CB", seed, 80.0 + seed, dev=90.0, typed=("train.lr=1e-4", *small))
+    best, mean = rows(made, tmp_path)
+    assert best.paper.value == 62.0 and mean.paper is None
+    assert mean.why == "ptrun experiment=made/up cell=small.FT.full.CB"
+    for seed in (1, 2, 3):
+        put(tmp_path, "CB", seed, 70.0 + seed, group="b", typed=("train.lr=1e-3", *small))
+    best, mean = rows(made, tmp_path)
+    assert best.paper.value == 62.0 and dict(mean.paper.scores) == {1: 56.0, 2: 57.0, 3: 58.0}
+    assert mean.paper.missing == []
 
 
 def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path, monkeypatch):

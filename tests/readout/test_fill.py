@@ -1,10 +1,12 @@
 """WSC by filling: right noun phrases teach, the surest mask is filled first, words are compared."""
 
+import random
+
 import pytest
 import torch
 
 from ptrun.method.ptuning import PTuning
-from ptrun.run.parts import divide
+from ptrun.run.parts import divide, usable
 from ptrun.types import Split
 from tests.facts import rows_of
 from tests.small_runs import engine
@@ -34,6 +36,30 @@ def test_one_mask_more_than_tokens_learns_padding(method):
     assert features.targets == [*words, tokenizer.pad_token_id]
     (row,) = features.rows
     assert [row.ids[at] for at in row.reads] == [tokenizer.mask_token_id] * (len(words) + 1)
+
+
+def test_random_masks_are_those_that_the_released_code_draws(tiny, data_dir):
+    """Its WscPVP has one generator, and reads the training examples twice: to score, to train."""
+    made = PTuning(tiny(), rows_of("wsc", data_dir), random_masks=True)
+    data = made.task
+    taught = usable(made, Split(data.load("train") * 2, [], data.load("test"), {})).train
+    rng = random.Random(42)
+    scored, drawn = ([rng.randint(0, 3) for _ in taught] for _ in range(2))
+    assert scored != drawn and set(drawn) != {1}
+    pad = made.backbone.tokenizer().pad_token_id
+    for f, plain, extra in zip(
+        made.encode(taught), with_one_more(made, taught), drawn, strict=True
+    ):
+        assert f.targets == [*plain.targets[:-1], *[pad] * extra]
+        assert len(f.rows[0].reads) == len(f.targets)
+    test = data.load("test")
+    assert made.encode(test) == with_one_more(made, test), "one more in evaluation"
+
+
+def with_one_more(made, examples):
+    """Return features with one mask more than tokens."""
+    by_id = {e.id: e for part in ("train", "test") for e in made.task.load(part)}
+    return PTuning(made.backbone, made.task).encode([by_id[e.id] for e in examples])
 
 
 @torch.no_grad()

@@ -4,8 +4,10 @@ import pytest
 import torch
 import transformers
 
+from ptrun.backbone.dropout import drop
 from ptrun.readout.base import collate
 from ptrun.readout.choice_head import ChoiceHead, EntityHead
+from ptrun.readout.head import read_keys
 from ptrun.readout.pooled_head import LabelHead, NumberHead
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
@@ -63,6 +65,40 @@ def test_roberta_with_its_own_pooler_is_the_library_s_head(tiny, tiny_folder, da
     batch, own = scores(head, data.load("train"))
     with torch.no_grad():
         torch.testing.assert_close(own, model(**masked(batch)).logits, **CLOSE)
+
+
+class Drawn(torch.nn.Module):
+    """Dropout with given masks, one after another."""
+
+    def __init__(self, masks):
+        super().__init__()
+        self.masks = iter(masks)
+
+    def forward(self, x):
+        return x * next(self.masks)
+
+
+def test_the_classifier_has_dropout_before_and_after_its_dense_map(tiny, tiny_folder, data_dir):
+    """RobertaClassificationHead, with the masks that ours draws."""
+    head = fresh(LabelHead(tiny("roberta"), sst2(data_dir), pooler="classifier"))
+    plain = LabelHead(tiny("roberta"), sst2(data_dir), pooler="trainable")
+    plain.load_state_dict(head.state_dict())
+    head.dropout = plain.dropout = 0.5
+    model = official("RobertaForSequenceClassification", tiny_folder("roberta"), num_labels=2)
+    copy(head.dense, model.classifier.dense)
+    copy(head.linear, model.classifier.out_proj)
+    examples = sst2(data_dir).load("train")
+    with torch.no_grad():
+        batch, output = read(head, examples, keys=torch.arange(len(examples)))
+        own, once = head.scores(output, batch), plain.scores(output, batch)
+        ones, keys = torch.ones_like(output.hidden), read_keys(batch)
+        masks = [drop(ones, keys, site, 0.5) for site in (1_000_002, 1_000_001)]
+        model.classifier.dropout = Drawn(masks)
+        theirs = model.classifier(output.hidden[:, None])
+    torch.testing.assert_close(own, theirs, **CLOSE)
+    assert not torch.equal(*masks) and not torch.allclose(own, once)
+    silent, calm = (scores(each, examples)[1] for each in (head, plain))
+    torch.testing.assert_close(silent, calm)
 
 
 def test_gpt2_is_read_at_the_last_token_of_each_row(tiny, tiny_folder, data_dir):

@@ -5,11 +5,12 @@ from functools import partial
 import pytest
 
 from ptrun.config.schema import Ties
+from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from tests.small_runs import engine, member, sst2
 
 
-def judged(tiny, data_dir, scores, **train):
+def judged(tiny, data_dir, scores, metric=None, **train):
     """Return a member that stops by itself; its evaluations score `scores`, the last for ever."""
     backbone = tiny()
     one = member(
@@ -18,6 +19,7 @@ def judged(tiny, data_dir, scores, **train):
         sst2(data_dir),
         **{"max_steps": 60, "eval_every": 2, "patience": 10, **train},
     )
+    one.metric = metric or one.metric
     told = iter(scores)
     last = dict(scores[-1])
     one.score = lambda answers: next(told, last)
@@ -59,6 +61,37 @@ def test_with_all_metrics_a_trade_is_not_kept_and_only_a_gain_in_all_is_progress
     assert one.best_step == one.step == 2 * (5 + 4)
     short = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=3)
     assert len(short.history) == 4 and short.best_step == 8
+
+
+def by_the_released_code(scores):
+    """Return the kept and the last check of `train` in P-tuning's few-shot code, on MultiRC."""
+    accuracy = f1 = stale = kept = 0
+    for check, row in enumerate(scores, start=1):
+        if row["accuracy"] >= accuracy and row["f1a"] >= f1:
+            better = row["accuracy"] > accuracy and row["f1a"] > f1
+            stale = 0 if better else stale + 1
+            accuracy, f1, kept = row["accuracy"], row["f1a"], check
+        else:
+            stale += 1
+        if stale == 3:
+            break
+    return kept, check
+
+
+def test_on_multirc_exact_match_does_not_count(tiny, data_dir):
+    """The released code compares accuracy and F1; EM is a metric of the task, too."""
+    told = [(50, 50, 30), (60, 60, 20), (60, 50, 40), (60, 60, 10), (70, 70, 0), (55, 80, 90)]
+    scores = [{"accuracy": float(a), "f1a": float(f), "em": float(e)} for a, f, e in told]
+    settings = {"metric": "f1a", "ties": Ties.last_in_all, "patience": 3}
+    of_two = judged(tiny, data_dir, scores, compared=["accuracy", "f1a"], **settings)
+    kept, last = by_the_released_code([*scores, *[scores[-1]] * 5])
+    assert (of_two.best_step, of_two.step) == (2 * kept, 2 * last) == (10, 16)
+    assert judged(tiny, data_dir, scores, **settings).best_step == 6, "EM falls"
+
+
+def test_a_compared_metric_that_the_task_lacks_is_refused(tiny, data_dir):
+    with pytest.raises(UserError, match=r"train\.compared has f1a.* use accuracy"):
+        judged(tiny, data_dir, [{"accuracy": 1.0}] * 2, ties=Ties.last_in_all, compared=["f1a"])
 
 
 def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
