@@ -11,8 +11,9 @@ from ptrun.readout.pooled_head import Pooler
 class Reading(TypedDict, total=False):
     """The read-out keys that methods share; `readout` is one of four.
 
-    - `head`: a learned linear map of hidden states. Key `pooler` (`ptrun.readout.pooled_head`).
-    - `entailment`: a head that decides whether a label's description is entailed. Key `pooler`.
+    - `head`: a learned linear map of hidden states. Keys `pooler` (`ptrun.readout.pooled_head`) and
+      `head_dropout`, before the map; null is the backbone's.
+    - `entailment`: a head that decides whether a label's description is entailed. The same keys.
     - `verbalizer`: words through the frozen language-model head. Keys `pattern`, a name in the
       task's `pvps`, null for the first that suits; `among` (auto is vocabulary for
       encoder-decoders, else labels) and `closed` (`ptrun.readout.label_words`); `objective`,
@@ -27,6 +28,7 @@ class Reading(TypedDict, total=False):
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]
     pooler: Pooler
+    head_dropout: float | None
     pattern: str | None
     among: Among | Literal["auto"]
     closed: bool | Literal["auto"]
