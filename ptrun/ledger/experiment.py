@@ -4,10 +4,11 @@ The data is `conf/experiment/<paper>/<table>.yaml`. `ptrun experiment=dpt/table1
 This module does not import torch.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from yaml import YAMLError
 
@@ -18,7 +19,7 @@ from ptrun.ledger.quick_yaml import load_yaml
 
 AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
-_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve"}
+_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve", "ddof"}
 
 _RULES = {
     "extra": "add",
@@ -102,6 +103,7 @@ class Experiment:
         of: another table that has the runs of these cells; `called` names them there.
         notes: remarks on printed numbers, shown below the table.
         curve: the x axis of a figure.
+        ddof: the paper's deviations divide by n - ddof, and ours beside them too.
     """
 
     paper: str
@@ -123,6 +125,7 @@ class Experiment:
     of: Sequence[Rule] = ()
     notes: Sequence[Rule] = ()
     curve: str | None = None
+    ddof: Literal[0, 1] = 1
 
     @property
     def name(self) -> str:
@@ -148,6 +151,13 @@ class Experiment:
     def mean_over(self, cell: Cell) -> str | None:
         """Return the axis over which a cell is the mean of others, or None."""
         return _first(self.derived, cell)
+
+    def sample_std(self, cell: Cell) -> float | None:
+        """Return a cell's printed deviation as one that divides by n - 1, or None."""
+        count = len(self.seeds)
+        if cell.std is None or self.ddof == 1 or count == 1:
+            return cell.std
+        return cell.std * math.sqrt(count / (count - 1))
 
     def home(self, cell: Cell) -> tuple[str, str]:
         """Return the experiment that runs a cell, this or another, and the cell's key there."""
@@ -186,6 +196,8 @@ def read(file: Path) -> Experiment:
         raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
     for key in content.keys() - _KEYS:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
+    if content.get("ddof", 1) not in (0, 1):
+        raise UserError(f"{file.name}: ddof is {content['ddof']!r}; use 0 or 1.")
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = [_cell(row) for row in content.pop("cells")]
     for key, what in _RULES.items():

@@ -71,5 +71,5 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     if commands:
         notes.append(f"not run yet: ptrun experiment={table.experiment.name}")
         notes.append(f"one cell alone: {commands[0]}")
-    meaning = f"{table.reported} ± standard deviation (n - 1)"
+    meaning = f"{table.reported} ± standard deviation ({'n - 1' if table.experiment.ddof else 'n'})"
     return [*notes, f"{meaning}; difference to the paper [95 % interval]"]
