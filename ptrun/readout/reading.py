@@ -20,8 +20,8 @@ class Reading(TypedDict, total=False):
       `scored` and `swapped` (`ptrun.readout.candidates`); `sentinel` (`ptrun.readout.cloze`);
       `shifted_label` and `released_query` (`ptrun.readout.fact_words`).
     - `class_words`: ELECTRA's head over written-out classes. Keys `pattern`; `score_direction`,
-      `class_bias`, `class_loss`, `class_order` (`ptrun.readout.class_words`); for too many classes
-      `class_tree` (@FILE or the tree) or `fan_out`, with `beam` (`ptrun.readout.class_tree`). On
+      `class_bias`, `class_loss`, `class_order`, `class_marker` (`ptrun.readout.class_words`); for
+      too many classes `class_tree` (@FILE or the tree) or `fan_out`, with `beam` (`ptrun.readout.class_tree`). On
       multi-span questions it reads the words of the passage: `score_direction`, `threshold`,
       `threshold_on` (`ptrun.readout.multispan_words`).
     """
@@ -42,6 +42,7 @@ class Reading(TypedDict, total=False):
     class_bias: bool
     class_loss: Share
     class_order: Order
+    class_marker: bool
     threshold: float
     threshold_on: Direction
     class_tree: str | dict[str, Any] | list[Any] | None
