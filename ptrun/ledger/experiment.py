@@ -19,7 +19,8 @@ from ptrun.ledger.quick_yaml import load_yaml
 
 AXES = ("backbone", "method", "setting", "task")
 _KEYS = {"paper", "table", "title", "source", "protocol", "seeds", "statistic", "hours", "shared"}
-_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve", "ddof"}
+_KEYS |= {*AXES, "extra", "grid", "metrics", "not_run", "derived", "of", "notes", "cells", "curve"}
+_KEYS |= {"ddof"}
 
 _RULES = {
     "extra": "add",

@@ -83,7 +83,7 @@ def test_deviations_divide_as_the_table_s(tmp_path, ddof):
 def test_another_divisor_is_refused(tmp_path):
     file = tmp_path / "up.yaml"
     file.write_text(TABLE + "ddof: 2\n")
-    with pytest.raises(UserError, match="up.yaml: ddof is 2; use 0 or 1"):
+    with pytest.raises(UserError, match=r"up.yaml: ddof is 2; use 0 or 1"):
         read(file)
 
 

@@ -90,9 +90,7 @@ def test_reserved_tokens_begin_as_the_words_they_stand_for(reserving, data_dir):
 
 
 @pytest.mark.parametrize("marker", [False, True])
-def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(
-    reserving, data_dir, marker
-):
+def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(reserving, data_dir, marker):
     """The code's `label_marker` does not copy, `add_label_init` copies the markers too."""
     options = {"reserved": True, "class_marker": marker}
     before = reserving().model.get_input_embeddings().weight
@@ -107,7 +105,7 @@ def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(
 
 
 def test_no_copies_without_reserved_tokens_are_refused(reserving, data_dir):
-    with pytest.raises(UserError, match="without method.reserved=true there are none"):
+    with pytest.raises(UserError, match=r"without method.reserved=true there are none"):
         DPT(reserving(), sst2(data_dir, OFFICIAL), copied=False)
 
 

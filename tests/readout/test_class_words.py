@@ -21,7 +21,8 @@ from tests.prompt import tokenizers
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
 from tests.small_runs import sst2
 
-CODE_ALONE = ["imdb", "yelp_polarity", "glue_cola", "dbpedia", "yahoo_topics"]
+CLASSED = ["sst2", "sst5", "trec", "ag_news"]
+CLASSED += ["imdb", "yelp_polarity", "glue_cola", "dbpedia", "yahoo_topics"]  # of the code alone
 TOPICS = {"wide": ["Oslo Rome"], "far": ["xyz"], "near": ["met"]}
 
 
@@ -170,7 +171,7 @@ def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
         readout_for(tiny(kind), sst2(data_dir, pattern), {"readout": "class_words"}, soft=False)
 
 
-@pytest.mark.parametrize("name", [*CODE_ALONE, "sst2", "sst5", "trec", "ag_news", "pocket_sentiment"])
+@pytest.mark.parametrize("name", [*CLASSED, "pocket_sentiment"])
 def test_the_paper_s_form_comes_first(name):
     made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
     backbone = build("backbone", compose_run(["backbone=electra_base"]).config["backbone"])
@@ -265,7 +266,7 @@ def test_markers_that_the_vocabulary_lacks_are_refused(tiny, data_dir):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("pattern", ["dpt_paper", "dpt_official"])
-@pytest.mark.parametrize("name", [*CODE_ALONE, "sst2", "sst5", "trec", "ag_news"])
+@pytest.mark.parametrize("name", CLASSED)
 def test_each_class_of_the_paper_is_read_where_its_word_begins(electra_words, name, pattern):
     made = task(name)
     reading = {"readout": "class_words", "pattern": pattern}

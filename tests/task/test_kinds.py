@@ -221,7 +221,7 @@ def test_scores_of_a_file_that_holds_score_by_5_are_restored_with_a_warning(
 
 
 def test_a_unit_that_is_not_above_0_is_refused(local):
-    with pytest.raises(UserError, match="task.unit is 0; use a number above 0"):
+    with pytest.raises(UserError, match=r"task.unit is 0; use a number above 0"):
         local("glue_stsb", unit=0)
 
 
