@@ -8,7 +8,7 @@ from functools import partial
 
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.readout.pieces import words_in_pieces
+from ptrun.run.pieces import words_in_pieces
 from ptrun.types import Example, Split
 
 _LOG = logging.getLogger(__name__)

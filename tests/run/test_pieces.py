@@ -4,8 +4,8 @@ import pytest
 
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.choose import readout_for
-from ptrun.readout.pieces import words_in_pieces
 from ptrun.run.parts import usable
+from ptrun.run.pieces import words_in_pieces
 from ptrun.types import Split
 from tests.readout.reading import task
 
