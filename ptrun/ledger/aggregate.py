@@ -21,7 +21,7 @@ class Spread:
 
 
 def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
-    """Return mean and deviation. `ddof=1` is our tables' rule, `ddof=0` IDPG's.
+    """Return mean and deviation. `ddof=1` is the rule of our own tables, `ddof=0` that of IDPG's.
 
     Raises:
         ValueError: `scores` is empty.

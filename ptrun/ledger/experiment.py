@@ -4,10 +4,11 @@ The data is `conf/experiment/<paper>/<table>.yaml`. `ptrun experiment=dpt/table1
 This module does not import torch.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from yaml import YAMLError
 
@@ -20,20 +21,8 @@ GRID = "grid"
 """The value of `mean_over` for the mean over all configurations of a cell's grid."""
 AXES = ("backbone", "method", "setting", "task")
 _NEEDED = {"paper", "table", "title", "source", "protocol", "precision", "seeds", *AXES, "cells"}
-_KEYS = {
-    *_NEEDED,
-    "statistic",
-    "hours",
-    "shared",
-    "extra",
-    "grid",
-    "metrics",
-    "not_run",
-    "derived",
-    "of",
-    "notes",
-    "curve",
-}
+_KEYS = {*_NEEDED, "statistic", "ddof", "hours", "shared", "extra", "grid", "metrics", "not_run"}
+_KEYS |= {"derived", "of", "notes", "curve"}
 
 _RULES = {
     "extra": "add",
@@ -119,6 +108,7 @@ class Experiment:
         of: another table that has the runs of these cells; `called` names them there.
         notes: remarks on printed numbers, shown below the table.
         curve: the x axis of a figure.
+        ddof: the paper's deviations divide by n - ddof, and ours beside them too.
     """
 
     paper: str
@@ -141,6 +131,7 @@ class Experiment:
     of: Sequence[Rule] = ()
     notes: Sequence[Rule] = ()
     curve: str | None = None
+    ddof: Literal[0, 1] = 1
 
     @property
     def name(self) -> str:
@@ -178,6 +169,13 @@ class Experiment:
     def mean_over(self, cell: Cell) -> str | None:
         """Return the axis over which a cell is the mean of others, `grid`, or None."""
         return _first(self.derived, cell)
+
+    def sample_std(self, cell: Cell) -> float | None:
+        """Return a cell's printed deviation as one that divides by n - 1, or None."""
+        count = len(self.seeds)
+        if cell.std is None or self.ddof == 1 or count == 1:
+            return cell.std
+        return cell.std * math.sqrt(count / (count - 1))
 
     def home(self, cell: Cell) -> tuple[str, str]:
         """Return the experiment that runs a cell, this or another, and the cell's key there."""
@@ -218,6 +216,8 @@ def read(file: Path) -> Experiment:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))
     if missing := sorted(_NEEDED - content.keys()):
         raise UserError(f"{file}: {', '.join(missing)} is missing.")
+    if content.get("ddof", 1) not in (0, 1):
+        raise UserError(f"{file.name}: ddof is {content['ddof']!r}; use 0 or 1.")
     axes = {axis: {str(k): _list(v) for k, v in content.pop(axis).items()} for axis in AXES}
     cells = [_cell(row) for row in content.pop("cells")]
     for key, what in _RULES.items():

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
 from ptrun.errors import UserError
+from ptrun.ledger.aggregate import mean_std
 from ptrun.ledger.cell_runs import CellRuns, cell_runs
 from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import GRID, Cell, Experiment, load
@@ -37,6 +39,7 @@ class Ours:
         learned: learned parameters.
         hours: wall-clock hours of all runs.
         history: dev scores by step, for each seed.
+        ddof: of the table; the deviation divides by n - ddof.
     """
 
     scores: Mapping[int, float]
@@ -48,11 +51,13 @@ class Ours:
     learned: int
     hours: float
     history: Mapping[int, Sequence[tuple[int, float]]]
+    ddof: Literal[0, 1] = 1
 
     @property
     def std(self) -> float | None:
-        """The standard deviation over seeds (n - 1); None for one seed."""
-        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+        """The standard deviation over seeds, as the table's; None for one seed."""
+        several = len(self.scores) > 1
+        return mean_std([*self.scores.values()], ddof=self.ddof).std if several else None
 
 
 ByProtocol = Mapping[str, Ours | None]
@@ -187,6 +192,7 @@ def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
         learned=max(own.learned for own in ours),
         hours=0.0,
         history={},
+        ddof=ours[0].ddof,
     )
 
 
@@ -227,10 +233,11 @@ def _variant(
 
 def _gap(experiment: Experiment, cell: Cell, ours: Ours) -> Interval | None:
     seeds, scores = len(experiment.seeds), list(ours.scores.values())
+    std = experiment.sample_std(cell)
     if cell.number is None or (experiment.statistic in CHOSEN and len(scores) != seeds):
         return None
     unit = 10.0 ** Decimal(repr(cell.value)).as_tuple().exponent  # type: ignore[operator]
-    return interval(scores, experiment.statistic, cell.number, cell.std, seeds, unit)
+    return interval(scores, experiment.statistic, cell.number, std, seeds, unit)
 
 
 def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
@@ -266,6 +273,7 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
         history={run.seed: _history(run) for run in done[chosen]},
+        ddof=experiment.ddof,
     )
 
 

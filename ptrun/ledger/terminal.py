@@ -77,5 +77,6 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     notes += variants[:_MOST_VARIANTS]
     if len(variants) > _MOST_VARIANTS:
         notes.append(f"{len(variants) - _MOST_VARIANTS} more variants: see --to FOLDER")
-    meaning = f"{table.reported} ± standard deviation (n - 1), in {table.precision}"
+    divisor = "n - 1" if table.experiment.ddof else "n"
+    meaning = f"{table.reported} ± standard deviation ({divisor}), in {table.precision}"
     return [*notes, f"{meaning}; difference to the paper [95 % interval]"]

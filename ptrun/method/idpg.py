@@ -7,10 +7,9 @@ the last, which the read-out could not see. `generator=none` is the tables' addi
 with `deep=false` their prompt tuning.
 
 As in the released code, the [CLS] states that the generators of layers read have no dropout. On
-models with segments a prompt has the segment of the token before it. Departs from the code:
-- The frozen pass has no dropout in training, so M(x) is computed once for each example.
-  `instance_dropout=true` draws it anew in every step, as released.
-- The backbone's dropout acts before the linear head; the code has none there.
+models with segments a prompt has the segment of the token before it. Departs from the code: the
+frozen pass has no dropout in training, so M(x) is computed once for each example.
+`instance_dropout=true` draws it anew in every step, as released.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,6 +49,7 @@ class IDPG(Method):
         hidden: m, the generator's width; 0 is one map, E = W z + b.
         order: n of `phm`; it must divide the widths of its maps.
         shared_mixing: for `phm`, share one A between both maps of a generator.
+        layer_norm, residual: of the input's prompt (`ptrun.prompt.generator.Form`).
         source: input of the layers' generators: the [CLS] state there (`previous`), or M(x).
         glove: a local file of word vectors. M(x) is then their average over the text's words.
             Null uses the frozen pass.
@@ -75,6 +75,8 @@ class IDPG(Method):
         hidden: int = 16,
         order: int = 16,
         shared_mixing: bool = False,
+        layer_norm: bool = False,
+        residual: bool = False,
         source: Source = "previous",
         glove: str | None = None,
         instance_dropout: bool = False,
@@ -92,7 +94,7 @@ class IDPG(Method):
         shape = backbone.shape
         self.layers = shape.layers - 1 if deep else 0
         widths = [shape.embedding_size, *[shape.hidden_size] * self.layers]
-        form = Form(generator, hidden, order, shared_mixing)
+        form = Form(generator, hidden, order, shared_mixing, layer_norm, residual)
         self.encoder: FrozenPass | MeanOfWords = (
             MeanOfWords(backbone, glove)
             if glove is not None

@@ -1,7 +1,8 @@
 """Generates prompts from instances: G(z) = W2 drop(gelu(W1 z + b1)), plus a bias for each site.
 
 IDPG, Wu et al. 2022, §3. A site is a place where prompt vectors are added: the input, or after a
-layer. The paper's versions S, M and L differ in what sites share.
+layer. The paper's versions S, M and L differ in what sites share. In its appendix A.5 the prompt P
+of the input also becomes LN(P), z + LN'(P), or both: LN(z + LN'(P)).
 """
 
 from collections.abc import Callable, Sequence
@@ -34,19 +35,30 @@ class Form:
         order: n of `phm`, a divisor of the widths of its maps.
         shared_mixing: whether both maps of `phm` share A, as in the paper's text and its count for
             S-IDPG-PHM; the released code has two.
+        layer_norm: normalize the input's prompt vectors, by a norm that is learned.
+        residual: add the instance to each of the input's prompt vectors, which a learned norm
+            normalizes first. Instances are then as wide as these vectors.
 
     Raises:
-        UserError: `hidden` is below 0.
+        UserError: `hidden` is below 0, or `none` has a norm or residual.
     """
 
     kind: Kind = "phm"
     hidden: int = 16
     order: int = 16
     shared_mixing: bool = False
+    layer_norm: bool = False
+    residual: bool = False
 
     def __post_init__(self) -> None:
         if self.hidden < 0:
             raise UserError(f"method.hidden is {self.hidden}; use 1 or more, or 0 for one map.")
+        if self.kind == "none" and (self.layer_norm or self.residual):
+            key = "layer_norm" if self.layer_norm else "residual"
+            raise UserError(
+                f"method.{key}=true: method.generator=none generates no prompt; leave it out, or "
+                "use method.generator=phm or dense."
+            )
 
 
 class Generator(nn.Module):
@@ -84,6 +96,9 @@ class Generators(nn.Module):
         length: t, in vectors, of each site.
         sharing: S, M or L.
         form: of every generator.
+
+    Raises:
+        UserError: there is a residual, and instances are not as wide as the input's vectors.
     """
 
     def __init__(
@@ -102,6 +117,13 @@ class Generators(nn.Module):
         self.biases = nn.ParameterDict(
             {str(s): torch.empty(length, widths[s]).uniform_(-0.5, 0.5) for s in set(begins)}
         )
+        if form.residual and inputs != widths[0]:
+            raise UserError(
+                f"method.residual=true adds an instance of {inputs} numbers to prompt vectors of "
+                f"{widths[0]}; leave it out."
+            )
+        self.norm = nn.LayerNorm(widths[0]) if form.layer_norm else None
+        self.added_norm = nn.LayerNorm(widths[0]) if form.residual else None
 
     @property
     def reads_instances(self) -> bool:
@@ -114,4 +136,10 @@ class Generators(nn.Module):
         if not self.reads_instances:
             return bias.expand(len(instance), -1, -1)
         vectors: Tensor = self.generators[self._makes[site]](instance, drop)
-        return vectors + bias
+        return vectors + bias if site else self._finished(vectors + bias, instance)
+
+    def _finished(self, prompts: Tensor, instance: Tensor) -> Tensor:
+        """Return the input's prompts `[B, t, width]` with residual and norm, as released."""
+        if self.added_norm is not None:
+            prompts = instance[:, None] + self.added_norm(prompts)
+        return prompts if self.norm is None else self.norm(prompts)

@@ -12,6 +12,7 @@ from ptrun.readout.choice_head import ChoiceHead, EntityHead
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.fact_words import FactWords
 from ptrun.readout.fill import Fill
+from ptrun.readout.head import Head
 from ptrun.readout.label_words import Among, LabelWords
 from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.multispan_tags import TagHead
@@ -73,6 +74,7 @@ def check(
             f"method.readout={chosen} cannot answer task={task.name}, which is {task.kind}; "
             f"{_hint(task.kind, offered)}."
         )
+    _check_dropout(chosen, reading.get("head_dropout"))
     if chosen not in _PATTERNED and reading.get("pattern") is not None:
         raise UserError(
             f"method.pattern={reading['pattern']}: method.readout={chosen} has no pattern; "
@@ -99,6 +101,13 @@ def readout_for(
         UserError: as `check`.
     """
     check(backbone, task, reading, soft=soft)
+    readout, dropout = _made(backbone, task, reading, soft=soft), reading.get("head_dropout")
+    if isinstance(readout, Head) and dropout is not None:
+        readout.dropout = dropout
+    return readout
+
+
+def _made(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> Readout:
     if isinstance(task, Multi):
         heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
         return MultiHead(heads)
@@ -114,6 +123,16 @@ def readout_for(
     if task.kind in _PLAIN:
         return _PLAIN[task.kind](backbone, task)
     return _POOLED[task.kind](backbone, task, reading.get("pooler", "auto"))
+
+
+def _check_dropout(chosen: str, dropout: float | None) -> None:
+    if dropout is not None and chosen in _PATTERNED:
+        raise UserError(
+            f"method.head_dropout={dropout}: method.readout={chosen} has no head that is learned; "
+            "leave it out, or type method.readout=head."
+        )
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"method.head_dropout is {dropout}; use 0 or more, and less than 1.")
 
 
 def _hint(kind: str, offered: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class ClassTree(WordReader, nn.Module):
         pvp: a pattern that lists its label words; at a node it lists the node's children.
         tree: over the task's labels.
         beam: how many paths are kept at each level; 1 takes the best child of each node.
-        direction, bias, share: of each node's `ClassWords`.
+        direction, bias, share, marker: of each node's `ClassWords`.
 
     Raises:
         UserError: `beam` is below 1.
@@ -55,16 +55,20 @@ class ClassTree(WordReader, nn.Module):
         direction: Direction = "one_minus_sigma",
         bias: bool = False,
         share: Share = "mean",
+        marker: bool = False,
     ):
         super().__init__()
         if beam < 1:
             raise UserError(f"method.beam is {beam}; use 1 or more.")
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
+        self.marker = marker
         self.written = json.dumps(tree)  # what rows depend on, as text: see `ptrun.run.token_cache`
         inner, self.below = _inner(tree)
         pvps = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
         self.nodes = nn.ModuleList(
-            ClassWords(backbone, task, own, direction=direction, bias=bias, share=share)
+            ClassWords(
+                backbone, task, own, direction=direction, bias=bias, share=share, marker=marker
+            )
             for own in pvps
         )
 

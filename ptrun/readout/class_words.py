@@ -4,8 +4,9 @@
 
 Yao et al. 2022, §3: the pre-trained head scores every class word, z at its first token; it adds no
 parameters. Large z means "replaced", so the score of a class is 1 - sigma(z). The released code
-differs in three ways, each an option: a bias for each class, the mean over classes in the loss
-instead of the sum, and reserved tokens instead of the class words (`method.reserved`).
+differs in four ways, each an option: a bias for each class, the mean over classes in the loss
+instead of the sum, reserved tokens instead of the class words (`method.reserved`), and in one of
+its models a reserved token before each class word, which is read instead of the word.
 """
 
 import random
@@ -23,6 +24,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.encoding import TooLong
 from ptrun.prompt.pvp import PVP
+from ptrun.prompt.rendering import Piece
 from ptrun.prompt.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
@@ -33,7 +35,7 @@ from ptrun.types import Example, Prediction
 Direction = Literal["one_minus_sigma", "sigma"]
 Order = Literal["written", "reversed"] | int | list[str]
 Share = Literal["mean", "sum"]
-_FIRST = 103  # the released code counts from 100, with three words before the first class
+_FIRST, _MARKER = 100, 200  # where the released code's reserved tokens begin
 
 
 class ClassWords(nn.Module, Cloze):
@@ -47,6 +49,7 @@ class ClassWords(nn.Module, Cloze):
         bias: whether to learn a number for each class, 0 at first, that is added to z (code).
         share: whether the loss is the `mean` over classes (code) or their `sum` (paper).
         order: of the classes: `written`, `reversed`, the seed of a shuffle, or a list of labels.
+        marker: whether a reserved token comes before each class word and is read (code).
 
     Raises:
         UserError: `order` does not name each label once.
@@ -62,13 +65,14 @@ class ClassWords(nn.Module, Cloze):
         bias: bool = False,
         share: Share = "mean",
         order: Order = "written",
+        marker: bool = False,
     ):
         nn.Module.__init__(self)
         words = ordered(pvp.words or {}, order)
         Cloze.__init__(self, backbone, task, replace(pvp, words=words))
         self.direction, self.share, self.labels = direction, share, tuple(words)
         self.bias = nn.Parameter(torch.zeros(len(words))) if bias else None
-        self.reserved = False
+        self.marker, self.reserved = marker, False
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row of one segment for each example, read where each class word starts.
@@ -122,37 +126,70 @@ class ClassWords(nn.Module, Cloze):
 
     @cached_property
     def written(self) -> list[int]:
-        """The tokens of the class words and of the text between and after them."""
-        pieces = self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
-        encoded = self.encoder.encode(pieces, self.backbone.shape.positions)
-        return encoded.ids[encoded.items[0] : -1]
+        """The tokens of the class words, their markers, and the text between and after them."""
+        row = self._row(self._bare, self.backbone.shape.positions)
+        return row.ids[row.reads[0] : -1]
 
     @cached_property
     def stand_ins(self) -> list[int]:
         """A reserved token for each of `written`.
 
+        The released code counts from 100 plus the number of the pattern's tokens before them.
+
         Raises:
             UserError: the vocabulary has too few.
         """
-        tokenizer, count = self.backbone.tokenizer(), len(self.written)
-        names = [f"[unused{_FIRST + i}]" for i in range(count)]
+        row = self._row(self._bare, self.backbone.shape.positions)
+        tokenizer = self.backbone.tokenizer()
+        frame = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        before = sum(token not in frame for token in row.ids[: row.reads[0]])
+        return self._reserved("reserved", _FIRST + before, len(self.written))
+
+    @cached_property
+    def markers(self) -> list[int]:
+        """The reserved token before each class word.
+
+        Raises:
+            UserError: the vocabulary has too few.
+        """
+        return self._reserved("class_marker", _MARKER, len(self.labels))
+
+    def _reserved(self, key: str, first: int, count: int) -> list[int]:
+        tokenizer = self.backbone.tokenizer()
+        names = [f"[unused{first + i}]" for i in range(count)]
         ids = tokenizer.convert_tokens_to_ids(names)
         known = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
         if len(known) < count:
             raise UserError(
-                f"method.reserved=true: the classes of task={self.task.name} need the {count} "
+                f"method.{key}=true: the classes of task={self.task.name} need the {count} "
                 f"reserved tokens from {names[0]} on, and backbone={self.backbone.name} has "
-                f"{len(known)}; use method.reserved=false."
+                f"{len(known)}; use method.{key}=false."
             )
         return known
 
+    @property
+    def _bare(self) -> list[Piece]:
+        """The pieces of a row without text."""
+        return self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
+
+    def _row(self, pieces: Sequence[Piece], room: int) -> Row:
+        """Return the row of pieces, read where each class begins."""
+        markers = self.markers if self.marker else []
+        row = self.encoder.encode(pieces, room - len(markers))
+        if not markers:
+            return Row(row.ids, None, row.items, row.softs)
+        ids = list(row.ids)
+        for token, at in [*zip(markers, row.items, strict=True)][::-1]:
+            ids.insert(at, token)
+        softs = [at + sum(item <= at for item in row.items) for at in row.softs]
+        return Row(ids, None, [at + i for i, at in enumerate(row.items)], softs)
+
     def _features(self, example: Example, room: int) -> Features:
-        encoded = self.encoder.encode(self.pieces(example), room)
-        ids, items = encoded.ids, encoded.items
+        row = self._row(self.pieces(example), room)
         if self.reserved:
-            ids = [*ids[: items[0]], *self.stand_ins, ids[-1]]
+            row = replace(row, ids=[*row.ids[: row.reads[0]], *self.stand_ins, row.ids[-1]])
         targets = [int(label == example.target) for label in self.labels]
-        return Features(example.id, [Row(ids, None, items, encoded.softs)], targets)
+        return Features(example.id, [row], targets)
 
 
 def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Sequence[str]]:

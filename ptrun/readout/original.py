@@ -20,6 +20,7 @@ _CLASSES = {
     "class_bias": False,
     "class_loss": "mean",
     "class_order": "written",
+    "class_marker": False,
     "class_tree": None,
     "fan_out": None,
     "beam": 1,
@@ -51,6 +52,7 @@ def original_words(
     pvp = choose(task, backbone.family, soft=soft, name=keys["pattern"], listed=True)
     tree = _tree(task, pvp, keys)
     options = {"direction": direction, "bias": keys["class_bias"], "share": keys["class_loss"]}
+    options["marker"] = keys["class_marker"]
     if tree is None or not any(tree.values()):  # one level: a list
         order = keys["class_order"] if tree is None else list(tree)
         return ClassWords(backbone, task, pvp, order=order, **options)

@@ -120,9 +120,14 @@ class LabelHead(PooledHead):
 
 
 class NumberHead(LabelHead):
-    """One number for a text or a pair: Linear(H, 1), squared error."""
+    """One number for a text or a pair: Linear(H, 1), squared error of numbers / `task.unit`."""
 
     outputs = 1
+
+    @property
+    def unit(self) -> float:
+        """What numbers are divided by in the loss."""
+        return float(getattr(self.task, "unit", 1.0))
 
     def target(self, example: Example) -> float:
         """Return the number itself."""
@@ -130,9 +135,10 @@ class NumberHead(LabelHead):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the sum of squared errors, `[]`."""
-        return functional.mse_loss(self.scores(output, batch)[:, 0], batch.targets, reduction="sum")
+        scores, targets = self.scores(output, batch)[:, 0], batch.targets / self.unit
+        return functional.mse_loss(scores, targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return a number for each example."""
-        numbers = self.scores(output, batch)[:, 0].tolist()
+        """Return a number for each example, on the scale of the files."""
+        numbers = (self.scores(output, batch)[:, 0] * self.unit).tolist()
         return [Prediction(f.id, n) for f, n in zip(batch.features, numbers, strict=True)]

@@ -8,6 +8,7 @@ from functools import partial
 
 from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.run.pieces import words_in_pieces
 from ptrun.types import Example, Split
 
 _LOG = logging.getLogger(__name__)
@@ -58,11 +59,14 @@ def divide(method: Method, split: Split) -> list[Part]:
 def usable(method: Method, split: Split) -> Split:
     """Return the examples that a read-out can predict and learn from.
 
-    As in LAMA, an example is left out if its answer has several tokens. A warning gives the count.
+    As in LAMA, an example is left out if its answer has several tokens. A warning gives the count;
+    another names label words that the vocabulary cuts into pieces.
 
     Raises:
         UserError: no example is left.
     """
+    if found := words_in_pieces(method.readout, method.task):
+        _LOG.warning("%s", found)
     can_answer = getattr(method.readout, "can_answer", None)
     kept = _teaching(method, _filtered(split, can_answer) if can_answer else split)
     left_out = len(split.test) - len(kept.test)

@@ -1,15 +1,20 @@
 """Regression: one number for a text or a pair of texts, scored by correlation."""
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError
 from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
-from ptrun.task.base import Scores
+from ptrun.task.base import Part, Scores
 from ptrun.task.dataset import Common, Dataset
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
+
+_LOG = logging.getLogger(__name__)
+_ENOUGH = 50  # numbers of a part; fewer may all be small by chance
 
 
 class Regression(Dataset):
@@ -19,6 +24,11 @@ class Regression(Dataset):
         fields: the one or two text fields, in the order the model reads them.
         label: the field of the number.
         low, high: bounds of the number, inclusive.
+        unit: the loss compares numbers divided by it. Predictions are on the scale of the files. A
+            file of 50 rows or more without a number above `high / unit` is read as already divided.
+
+    Raises:
+        UserError: `unit` is not above 0.
     """
 
     kind: ClassVar[str] = "regression"
@@ -33,11 +43,29 @@ class Regression(Dataset):
         label: str,
         low: float,
         high: float,
+        unit: float = 1.0,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.fields = self.columns = fields
         self.blank, self._label, self.low, self.high = float(low), label, low, high
+        self.unit = float(unit)
+        if self.unit <= 0:
+            raise UserError(f"task.unit is {unit}; use a number above 0.")
+
+    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+        """Return the examples of a part; numbers that a file has divided by `unit` are restored."""
+        examples = super().load(part, paper=paper)
+        most = self.high / self.unit
+        divided = self.unit > 1 and all(e.target <= most for e in examples)
+        if not divided or len(examples) < _ENOUGH:
+            return examples
+        _LOG.warning(
+            "task %s: none of the %d numbers of %s is above %g, so they are read as divided by %g "
+            "and multiplied. If they are not, type task.unit=1",
+            *(self.name, len(examples), part, most, self.unit),
+        )
+        return [replace(e, target=e.target * self.unit) for e in examples]
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return Pearson's and Spearman's correlation and their mean, -100 to 100.

@@ -4,8 +4,8 @@
 #
 # Protocol: as Table 1, from the MNLI model.
 #
-# 20 cells, 5 seeds each. GPU hours: about 130 on one A100 (estimated from steps, as Table 1;
-# not measured).
+# 32 cells, 5 seeds each. GPU hours: about 210 on one A100 (estimated from steps, as Table 1; not
+# measured).
 #
 # All arguments go to every run: data_dir=DIR, hardware=gpu, cell=NAME, seeds=1. With
 # +scale=pocket, all cells run on the pocket world, in minutes on a laptop.

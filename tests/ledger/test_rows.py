@@ -1,8 +1,10 @@
 """Rows of the ledger from run folders: what dev selects, what is missing, means, and verdicts."""
 
 import json
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ptrun.errors import UserError
@@ -11,6 +13,7 @@ from ptrun.ledger.experiment import Rule, read
 from ptrun.ledger.jobs import jobs, parse
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
+from ptrun.ledger.statistics import interval
 from ptrun.run.result import write
 from ptrun.types import RunResult
 from tests.ledger.recorded import recorded
@@ -66,6 +69,31 @@ def put(
             manifest={"seconds": 3600, "history": [{"step": 5, "accuracy": dev}]},
         ),
     )
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_deviations_divide_as_the_table_s(tmp_path, ddof):
+    """IDPG's tables have numpy's default, n; the interval needs the paper's with n - 1."""
+    file = tmp_path / "up.yaml"
+    text = TABLE.replace("RTE, accuracy, 70.0]", "RTE, accuracy, 70.0, 1.0]")
+    file.write_text(text.replace("seeds:", f"ddof: {ddof}\nseeds:"))
+    scores = [70.0, 71.0, 73.0]
+    for seed, score in enumerate(scores, 1):
+        put(tmp_path, "RTE", seed, score)
+    put(tmp_path, "CB", 1, 80.0)
+    first, second, *_ = rows(read(file), tmp_path)
+    assert first.paper.std == pytest.approx(np.std(scores, ddof=ddof))
+    assert second.paper.std is None
+    printed = 1.0 if ddof else math.sqrt(1.5)
+    assert first.experiment.sample_std(first.cell) == pytest.approx(printed)
+    assert first.gap == interval(scores, "mean", 70.0, printed, 3, 0.1)
+
+
+def test_another_divisor_is_refused(tmp_path):
+    file = tmp_path / "up.yaml"
+    file.write_text(TABLE + "ddof: 2\n")
+    with pytest.raises(UserError, match=r"up.yaml: ddof is 2; use 0 or 1"):
+        read(file)
 
 
 def test_nothing_run_is_a_command(made, tmp_path):

@@ -20,11 +20,12 @@ OFFICIAL = "{~sentence} || plot: {words|commas},"
 
 @pytest.fixture(scope="session")
 def reserving(tiny_folder, tmp_path_factory):
-    """Return a function that loads a tiny ELECTRA whose vocabulary has four reserved tokens."""
+    """Return a function that loads a tiny ELECTRA whose vocabulary has eight reserved tokens."""
     folder = tmp_path_factory.mktemp("reserving") / "electra"
     shutil.copytree(tiny_folder("electra"), folder)
     told = json.loads((folder / "tokenizer.json").read_text())
-    names = {f"##{letter}": f"[unused{103 + i}]" for i, letter in enumerate("ABCD")}
+    names = {f"##{letter}": f"[unused{102 + i}]" for i, letter in enumerate("ABCDEF")}
+    names |= {f"##{letter}": f"[unused{200 + i}]" for i, letter in enumerate("GH")}
     vocabulary = told["model"]["vocab"]
     told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
     (folder / "tokenizer.json").write_text(json.dumps(told))
@@ -83,9 +84,29 @@ def test_reserved_tokens_begin_as_the_words_they_stand_for(reserving, data_dir):
     method, fit = placed(reserving(), data, reserved=True)
     row = method.encode(data.load("train"))[0].rows[0]
     names = method.backbone.tokenizer().convert_ids_to_tokens(row.ids)
-    assert names[-5:] == [*(f"[unused{103 + i}]" for i in range(4)), "[SEP]"]
+    assert names[-5:] == [*(f"[unused{102 + i}]" for i in range(4)), "[SEP]"]
     assert torch.equal(odds(method, fit, data.load("train")), expected)
     assert method.learned_parameters() == plain.learned_parameters()
+
+
+@pytest.mark.parametrize("marker", [False, True])
+def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(reserving, data_dir, marker):
+    """The code's `label_marker` does not copy, `add_label_init` copies the markers too."""
+    options = {"reserved": True, "class_marker": marker}
+    before = reserving().model.get_input_embeddings().weight
+    tables = []
+    for copied in (True, False):
+        method, _ = placed(reserving(), sst2(data_dir, OFFICIAL), copied=copied, **options)
+        tables.append(method.backbone.model.get_input_embeddings().weight)
+    own = method.classes
+    assert len(own.written) == 4 + 2 * marker and own.stand_ins[0] not in own.written
+    assert torch.equal(tables[0][own.stand_ins], before[own.written])
+    assert torch.equal(tables[1], before) and not torch.equal(tables[0], before)
+
+
+def test_no_copies_without_reserved_tokens_are_refused(reserving, data_dir):
+    with pytest.raises(UserError, match=r"without method.reserved=true there are none"):
+        DPT(reserving(), sst2(data_dir, OFFICIAL), copied=False)
 
 
 def test_reserved_tokens_learn_and_the_words_themselves_stay(reserving, data_dir):
@@ -135,6 +156,6 @@ def test_a_text_after_reserved_class_words_is_refused(reserving, data_dir):
 def test_rows_kept_between_runs_are_told_apart(reserving, data_dir):
     """The released code reuses rows after a change of template, which answers wrongly."""
     data = sst2(data_dir, OFFICIAL)
-    others = [{}, {"reserved": True}, {"class_order": "reversed"}]
+    others = [{}, {"reserved": True}, {"class_order": "reversed"}, {"class_marker": True}]
     made = [DPT(reserving(), data, **options) for options in others]
-    assert len({_key(method, data.load("train")) for method in made}) == 3
+    assert len({_key(method, data.load("train")) for method in made}) == 4

@@ -252,6 +252,7 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
     assert counted["head"] == 1_051_650  # learned too, though the paper does not count it
     assert [node["train"][key] for key in ("weight_decay", "clip")] == [0.1, None]
     assert node["train"]["schedule"] == "constant"
+    assert method.readout.dropout == 0.0  # fairseq's pooler dropout, not the backbone's 0.1
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, layer_norm
 
 from ptrun.errors import UserError
 from ptrun.prompt.generator import Form, Generators
@@ -45,6 +45,39 @@ def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
     assert torch.equal(made(1, z, same), made.biases["1"].expand(4, -1, -1))
 
 
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_input_s_prompt_has_a_residual_then_a_norm(norm, residual):
+    """By the released code: z is added to each normalized vector, and the sum is normalized."""
+    torch.manual_seed(0)
+    made = Generators([8] * 2, 8, 5, "M", Form("dense", 4, layer_norm=norm, residual=residual))
+    plain = Generators([8] * 2, 8, 5, "M", Form("dense", 4))
+    for parameter in made.parameters():
+        parameter.data.normal_()
+    plain.load_state_dict(made.state_dict(), strict=False)
+    z = torch.randn(6, 8)
+    expected = plain(0, z, same)
+    if residual:
+        own = made.added_norm
+        expected = z[:, None] + layer_norm(expected, (8,), own.weight, own.bias)
+    if norm:
+        expected = layer_norm(expected, (8,), made.norm.weight, made.norm.bias)
+    torch.testing.assert_close(made(0, z, same), expected)
+    assert torch.equal(made(1, z, same), plain(1, z, same)), "of the input alone"
+    assert size(made) - size(plain) == 16 * (norm + residual)
+
+
+@pytest.mark.parametrize("own", [{"layer_norm": True}, {"residual": True}])
+def test_biases_alone_have_no_norm_and_no_residual(own):
+    with pytest.raises(UserError, match=f"method.{next(iter(own))}=true: method.generator=none"):
+        Form("none", **own)
+
+
+def test_a_residual_needs_instances_as_wide_as_the_prompt():
+    with pytest.raises(UserError, match="adds an instance of 300 numbers to prompt vectors of 8"):
+        Generators([8], 300, 5, "M", Form("dense", 4, residual=True))
+
+
 def test_dropout_is_of_hidden_units():
     made = Generators([8], 8, 5, "M", Form("dense", 4))
     gone = made(0, torch.randn(6, 8), torch.zeros_like)
@@ -71,6 +104,8 @@ def test_prompts_differ_between_instances_and_without_generator_do_not():
         ("one A for both maps", N, D, "M", Form("phm", 16, 16, shared_mixing=True), 133_136),
         ("two A, one layer", 1, D, "M", Form("phm", 256, 16), 111_872),
         ("S of all layers", N, D, "S", Form("phm", 16, 16), 14_352 + 5_120),
+        ("layer norm", 1, D, "M", Form("phm", 256, 16, True, True), 107_776 + 2_048),
+        ("both", 1, D, "M", Form("phm", 256, 16, True, True, True), 107_776 + 4_096),
         ("L", N, D, "L", Form("phm", 16, 16), 24 * 14_352 + 122_880),
     ],
 )

@@ -1,11 +1,12 @@
 """Which read-out answers a task, and what is refused by name before anything is loaded."""
 
 import pytest
+import torch
 
 from ptrun.errors import UserError
 from ptrun.readout import choose
 from ptrun.readout.base import collate
-from tests.readout.reading import CPU, task
+from tests.readout.reading import CPU, fresh, read, task
 
 CHOSEN = {
     ("sst2", "head"): "LabelHead",
@@ -45,6 +46,31 @@ def test_what_no_read_out_answers_is_said(tiny):
     )
     told = refused(tiny(), task("lama", "none"))
     assert told.endswith("which is facts; type method.readout=verbalizer.")
+
+
+@pytest.mark.parametrize(("dropout", "kept"), [(None, 0.9), (0.5, 0.5), (0.0, 1.0)])
+@torch.no_grad()
+def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):
+    """By formula: the map of hidden states of which some are 0 and the rest are larger."""
+    reading = {"head_dropout": dropout, "pooler": "none"}
+    head = fresh(choose.readout_for(tiny(), task("sst2", data_dir), reading, soft=False))
+    batch, output = read(head, head.task.load("train"), torch.arange(6))
+    head.linear.weight.data, head.linear.bias.data = torch.eye(32), torch.zeros(32)
+    ratio = head.scores(output, batch) / output.hidden
+    gone = ratio == 0
+    torch.testing.assert_close(ratio[~gone], torch.full_like(ratio[~gone], 1 / kept))
+    assert abs(float(gone.float().mean()) - (1 - kept)) < 0.12
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"head_dropout": 1.0}, "method.head_dropout is 1.0; use 0 or more, and less than 1."),
+        ({"head_dropout": 0.1, "readout": "verbalizer"}, "has no head that is learned"),
+    ],
+)
+def test_a_dropout_that_no_head_can_have_is_refused(tiny, data_dir, reading, message):
+    assert message in refused(tiny(), task("sst2", data_dir), **reading)
 
 
 def test_another_method_is_named_where_this_one_has_no_such_read_out(tiny):

@@ -21,6 +21,8 @@ from tests.prompt import tokenizers
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
 from tests.small_runs import sst2
 
+CLASSED = ["sst2", "sst5", "trec", "ag_news"]
+CLASSED += ["imdb", "yelp_polarity", "glue_cola", "dbpedia", "yahoo_topics"]  # of the code alone
 TOPICS = {"wide": ["Oslo Rome"], "far": ["xyz"], "near": ["met"]}
 
 
@@ -169,7 +171,7 @@ def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
         readout_for(tiny(kind), sst2(data_dir, pattern), {"readout": "class_words"}, soft=False)
 
 
-@pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news", "pocket_sentiment"])
+@pytest.mark.parametrize("name", [*CLASSED, "pocket_sentiment"])
 def test_the_paper_s_form_comes_first(name):
     made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
     backbone = build("backbone", compose_run(["backbone=electra_base"]).config["backbone"])
@@ -208,9 +210,63 @@ def test_the_released_code_s_input_of_sst2(electra_words):
     assert len(long.ids) == 128 and long.ids[-8:] == row.ids[-8:] and long.reads == [123, 125]
 
 
+OWN_WORD = {"sst2": "sentiment", "sst5": "label", "imdb": "sentiment", "glue_cola": "label"}
+PROMPTS = {
+    "dpt_bare": [],  # fs_electra_with_label_*, fs_electra_add_label_*
+    "dpt_labels": ["labels", ":"],  # begin_with_labels
+    "dpt_labels_line": ["labels", ":", "_"],  # begin_with_labels_and_downline
+    "dpt_sentiment": ["sentiment", ":"],  # begin_with_sentiment
+    "dpt_official": None,  # begin_with_sentiment_and_downline
+}
+
+
+def released(tokenizer, text, words, prompts, *, reserved, marker):
+    """Return tokens and read positions by the rule of DPT's released models."""
+    tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]", *prompts]
+    positions, count = [], len(prompts)
+    for i, word in enumerate(words):
+        positions.append(len(tokens))
+        own = ([f"[unused{200 + i}]"] if marker else []) + tokenizer.tokenize(f"{word} ,")
+        tokens += [f"[unused{100 + count + j}]" for j in range(len(own))] if reserved else own
+        count += len(own)
+    return [*tokens, "[SEP]"], positions
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("reserved", [False, True])
+@pytest.mark.parametrize("marker", [False, True])
+@pytest.mark.parametrize("pattern", PROMPTS)
+@pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news"])
+def test_rows_are_those_of_each_of_the_released_models(
+    electra_words, name, pattern, marker, reserved
+):
+    made, tokenizer = task(name), electra_words.tokenizer()
+    reading = {"readout": "class_words", "pattern": pattern, "class_marker": marker}
+    readout = readout_for(electra_words, made, reading, soft=False)
+    readout.reserved = reserved
+    text = "a gorgeous , witty film ."
+    row = readout.encode([Example("1", {made.fields[0]: text}, made.labels[0])], 128)[0].rows[0]
+    own = [OWN_WORD.get(name, "category"), ":", "_"]
+    prompts = own if PROMPTS[pattern] is None else PROMPTS[pattern]
+    words = [words[0] for words in readout.pvp.words.values()]
+    options = {"reserved": reserved, "marker": marker}
+    tokens, positions = released(tokenizer, text, words, prompts, **options)
+    assert tokenizer.convert_ids_to_tokens(row.ids) == tokens and row.reads == positions
+    long = Example("1", {made.fields[0]: "so " * 300}, made.labels[0])
+    long = readout.encode([long], 128)[0].rows[0]
+    after = len(tokens) - positions[0]
+    assert len(long.ids) == 128 and long.ids[-after:] == row.ids[-after:]
+
+
+def test_markers_that_the_vocabulary_lacks_are_refused(tiny, data_dir):
+    readout = own(tiny, data_dir, marker=True)
+    with pytest.raises(UserError, match=r"class_marker=true: .* need the 2 .* from \[unused200\]"):
+        readout.encode([Example("1", {"sentence": "a film"}, "positive")], 64)
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize("pattern", ["dpt_paper", "dpt_official"])
-@pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "ag_news"])
+@pytest.mark.parametrize("name", CLASSED)
 def test_each_class_of_the_paper_is_read_where_its_word_begins(electra_words, name, pattern):
     made = task(name)
     reading = {"readout": "class_words", "pattern": pattern}

@@ -132,18 +132,22 @@ def test_t5_is_read_at_the_decoder_s_first_token(tiny, tiny_folder, data_dir):
         torch.testing.assert_close(own, head.linear(there.last_hidden_state[:, 0]), **CLOSE)
 
 
-def test_numbers_have_a_squared_error(tiny, tiny_folder, data_dir):
-    data = task("glue_stsb", data_dir)
+@pytest.mark.parametrize("unit", [1, 5])
+def test_numbers_have_a_squared_error_of_the_number_divided_by_the_unit(
+    tiny, tiny_folder, data_dir, unit
+):
+    """As fairseq and IDPG: the mean squared error of score / 5; answers are scores again."""
+    data = task("glue_stsb", data_dir, unit=unit)
     head, examples = fresh(NumberHead(tiny(), data)), data.load("train")
     model = official("BertForSequenceClassification", tiny_folder("bert"), num_labels=1)
     copy(head.linear, model.classifier)
     batch, own = scores(head, examples)
     assert batch.targets.dtype == torch.float
     with torch.no_grad():
-        theirs = model(**masked(batch), labels=batch.targets)
+        theirs = model(**masked(batch), labels=batch.targets / unit)
     loss, answered = loss_and_answers(head, examples)
     assert abs(loss - float(theirs.loss)) < 1e-4 * float(theirs.loss)
-    torch.testing.assert_close(torch.tensor(answered), own[:, 0], **CLOSE)
+    torch.testing.assert_close(torch.tensor(answered), unit * own[:, 0], **CLOSE)
 
 
 def test_options_are_those_of_multiple_choice(tiny, tiny_folder, data_dir):

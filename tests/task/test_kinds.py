@@ -206,6 +206,25 @@ def test_rows_without_gold_are_left_out_by_rule_and_counted(local, caplog):
     assert "task ocnli: 2 rows of train have no gold label" in caplog.text
 
 
+@pytest.mark.parametrize(("top", "count"), [(1.0, 60), (1.2, 60), (1.0, 40)])
+def test_scores_of_a_file_that_holds_score_by_5_are_restored_with_a_warning(
+    local, caplog, top, count
+):
+    """IDPG's own files hold score / 5. A few small scores may be scores from 0 to 5."""
+    pair = {"sentence1": "Ann has a boat.", "sentence2": "Ann owns a boat."}
+    rows = [{**pair, "label": top * i / (count - 1)} for i in range(count)]
+    targets = [e.target for e in local("glue_stsb", rows).load("dev")]
+    divided = top <= 1 and count >= 50
+    assert targets == [row["label"] * (5 if divided else 1) for row in rows]
+    assert ("none of the 60 numbers of dev is above 1" in caplog.text) == divided
+    assert [e.target for e in local("glue_stsb", rows, unit=1).load("dev")][-1] == top
+
+
+def test_a_unit_that_is_not_above_0_is_refused(local):
+    with pytest.raises(UserError, match=r"task.unit is 0; use a number above 0"):
+        local("glue_stsb", unit=0)
+
+
 def test_one_example_has_no_correlation():
     own = build("task", compose_run(["task=pocket_similarity"]).config["task"], None)
     (example,) = own.load("dev")[:1]
