@@ -1,8 +1,8 @@
-"""Convert the authors' files: a checkpoint into a model folder, or a data set into a data folder.
+"""Convert a checkpoint, or a data set, from its authors' files into a folder for ptrun.
 
 A checkpoint of CPM-2, GLM or Megatron-11B is read without running its code and written as
-safetensors; use the folder with backbone=NAME backbone.path=DIR. For data see ptrun import data
---help.
+safetensors. Use the folder with backbone=NAME backbone.path=DIR. For data sets type
+`ptrun import data --help`.
 """
 
 import argparse
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2              GLM-2B or GLM-10B
   ptrun import cpm2 SHARDS --out DIR --tokenizer vocab.txt          CPM-2
-  ptrun import data superglue SuperGLUE --out DIR                   data: see its own --help
+  ptrun import data superglue SuperGLUE --out DIR                   task=boolq, cb, copa, ...
 """
 _KINDS = """\
 what SOURCE holds, each a folder:
   cpm2      Megatron shards of CPM-2, or of PPT's T5: mp_rank_*_model_states.pt
   glm       GLM-2B or GLM-10B: the authors' mp_rank files, or a snapshot of the hub's
             pytorch_model*.bin or *.safetensors
-  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged
-for data sets: ptrun import data --help"""
+  megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
 _DATA = """\
 Convert a data set as its authors publish it into a folder for data_dir=.
 
@@ -121,7 +120,7 @@ def _data(arguments: Sequence[str]) -> None:
     if given.kind == "conll" and given.task is None:
         made.error("conll needs --task NAME, such as --task conll03")
     if not given.source.is_dir():
-        raise UserError(f"{given.source}: no such folder.")
+        raise UserError(f"{given.source}: no such folder; unpack an archive first.")
     from ptrun.importing.data.writing import write
 
     for line in write(given.out, _files(given)):

@@ -117,7 +117,7 @@ def test_data_that_is_there_is_not_replaced(tmp_path):
     main(typed)
     with pytest.raises(UserError, match="out/conll03: exists and is not empty"):
         main(typed)
-    with pytest.raises(UserError, match="nowhere: no such folder"):
+    with pytest.raises(UserError, match="nowhere: no such folder; unpack"):
         main(["data", "lama", str(tmp_path / "nowhere"), "--out", str(tmp_path / "more")])
 
 
