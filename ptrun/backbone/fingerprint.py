@@ -10,8 +10,8 @@ import logging
 import os
 from pathlib import Path
 
-from ptrun.backbone import tokenizers
 from ptrun.backbone.files import read_config, weight_files
+from ptrun.tokenizer import tokenizers
 
 _LOG = logging.getLogger(__name__)
 _KEPT_ABOVE = 2**26  # bytes; smaller files are hashed faster than a hash is found

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, switches, tokenizers, weights
+from ptrun.backbone import divided, files, library, switches, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -25,6 +25,7 @@ from ptrun.backbone.keyed_dropout import install
 from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
+from ptrun.tokenizer import tokenizers
 
 
 class PretrainedBackbone:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
 from ptrun.backbone.residual import UNIT, factor
 from ptrun.errors import UserError
 from ptrun.importing.convert import Dtype, Imported, convert, converted, write_config
@@ -25,6 +24,7 @@ from ptrun.importing.shards import Shards
 from ptrun.importing.staging import check_new
 from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES, Entry, write_file
+from ptrun.tokenizer.cpm2_text import read_vocabulary, write_tokenizer
 
 PROMPT_FILE, PROMPT_NAME = "prompt.safetensors", "prompt"
 

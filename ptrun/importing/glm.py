@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.backbone.glm_tokenizer import END, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
 from ptrun.importing.byte_pairs import read_byte_pairs
 from ptrun.importing.convert import Dtype, Imported, convert, write_config
@@ -19,6 +18,7 @@ from ptrun.importing.shards import Files, Shards, check_matrices, layer_count
 from ptrun.importing.staging import check_new
 from ptrun.importing.target import Target
 from ptrun.importing.writing import FILE_BYTES
+from ptrun.tokenizer.glm import END, SPECIAL, START_OF_PIECE, add_special, write
 
 POSITIONS, HEAD_WIDTH = 1025, 64
 GPT2_END, GPT2_START = 50256, 50257  # <|endoftext|>, <|startofpiece|>

@@ -9,10 +9,10 @@ from importlib import resources
 from typing import Any
 
 from ptrun import __version__
-from ptrun.ledger import svg
-from ptrun.ledger.canvas import Canvas
+from ptrun.drawing import svg
+from ptrun.drawing.canvas import Canvas
+from ptrun.ledger.ours import Ours
 from ptrun.ledger.pairs import Pair, pairs
-from ptrun.ledger.rows import Ours
 from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
 
 _POINTS = 40  # of a training curve

@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ptrun.config.suggest import unknown
+from ptrun.drawing import png, svg
+from ptrun.drawing.canvas import Canvas
 from ptrun.errors import UserError
 from ptrun.ledger import experiment as experiments
-from ptrun.ledger import png, svg
-from ptrun.ledger.canvas import Canvas
 from ptrun.ledger.latex import latex
 from ptrun.ledger.markdown import markdown
 from ptrun.ledger.page import page

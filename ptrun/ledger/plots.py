@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from ptrun.ledger.canvas import (
+from ptrun.drawing.canvas import (
     SERIES,
     Box,
     Canvas,
@@ -20,7 +20,7 @@ from ptrun.ledger.canvas import (
 )
 from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import AXES
-from ptrun.ledger.rows import Ours
+from ptrun.ledger.ours import Ours
 from ptrun.ledger.shown import Line, Shown
 
 _PAD, _LABEL, _LANE, _BOXED = 16.0, 190.0, 22.0, 5

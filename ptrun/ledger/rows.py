@@ -5,62 +5,17 @@ lie there too; dev selects among them. Only runs that have what the cell request
 are its variants, which are listed and never compared.
 """
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
 
-from ptrun.errors import UserError
-from ptrun.ledger.aggregate import mean_std
 from ptrun.ledger.cell_runs import CellRuns, cell_runs
-from ptrun.ledger.cells import grouped
 from ptrun.ledger.experiment import GRID, Cell, Experiment, load
+from ptrun.ledger.ours import PROTOCOLS, ByProtocol, Ours, by_protocol, done, mean, number
 from ptrun.ledger.requested import Requests
-from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, statistic_of, verdict
+from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, verdict
 from ptrun.types import RunResult
-
-PROTOCOLS = ("paper", "honest")
-
-
-@dataclass(frozen=True)
-class Ours:
-    """The runs of a cell under one protocol, with the hyper-parameters that dev selected.
-
-    Args:
-        scores: the reported metric by seed.
-        missing: seeds of the experiment without a finished run.
-        failed: seeds whose run failed.
-        searched, planned: the number of configurations that dev selected from, and of those that
-            the table searches.
-        value: the experiment's statistic of the scores.
-        learned: learned parameters.
-        hours: wall-clock hours of all runs.
-        history: dev scores by step, for each seed.
-        ddof: of the table; the deviation divides by n - ddof.
-    """
-
-    scores: Mapping[int, float]
-    missing: Sequence[int]
-    failed: Sequence[int]
-    searched: int
-    planned: int
-    value: float
-    learned: int
-    hours: float
-    history: Mapping[int, Sequence[tuple[int, float]]]
-    ddof: Literal[0, 1] = 1
-
-    @property
-    def std(self) -> float | None:
-        """The standard deviation over seeds, as the table's; None for one seed."""
-        several = len(self.scores) > 1
-        return mean_std([*self.scores.values()], ddof=self.ddof).std if several else None
-
-
-ByProtocol = Mapping[str, Ours | None]
 
 
 @dataclass(frozen=True)
@@ -104,34 +59,17 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     cells, requests = experiment.cells, Requests(outputs)
     found = {cell.key: cell_runs(experiment, cell, outputs, requests) for cell in cells}
     requests.save()
-    own = [_by_protocol(experiment, cell, found[cell.key].runs) for cell in cells]
+    own = [by_protocol(experiment, cell, found[cell.key].runs) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
     return [
         _row(
             experiment,
             cell,
-            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, own),
+            means.get((cell.key, cell.metric)) or _own_ormean(experiment, index, own),
             found[cell.key],
         )
         for index, cell in enumerate(cells)
     ]
-
-
-def _by_protocol(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> ByProtocol:
-    read = _over_grid if experiment.mean_over(cell) == GRID else _ours
-    return {
-        protocol: read(experiment, cell, [r for r in runs if r.names.get("protocol") == protocol])
-        for protocol in PROTOCOLS
-    }
-
-
-def _over_grid(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
-    """Return the mean over all configurations of a cell's grid, or None if one was not run."""
-    groups = grouped(runs, lambda run: run.group)
-    if len(groups) < math.prod(map(len, experiment.searched(cell).values())):
-        return None
-    mean = _mean([_ours(experiment, cell, own) for own in groups.values()], list(groups))
-    return mean and replace(mean, searched=1, planned=1)
 
 
 def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, str], ByProtocol]:
@@ -151,7 +89,7 @@ def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, s
     return found
 
 
-def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
+def _own_ormean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
     """Return the runs of a cell, or the mean of other cells."""
     cell = experiment.cells[index]
     axis = experiment.mean_over(cell)
@@ -159,7 +97,7 @@ def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) 
         return own[index]
     parts = [i for i, c in enumerate(experiment.cells) if _part_of(experiment, c, cell, axis)]
     places = [experiment.cells[i].at[axis] for i in parts]
-    return {p: _mean([own[i][p] for i in parts], places) for p in PROTOCOLS}
+    return {p: mean([own[i][p] for i in parts], places) for p in PROTOCOLS}
 
 
 def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
@@ -168,45 +106,12 @@ def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
     return same and experiment.mean_over(cell) in (None, GRID)
 
 
-def _mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
-    """Return the mean of cells by seed: first over the metrics of a place, then over places."""
-    ours = [part for part in parts if part is not None]
-    if not ours or len(ours) < len(parts):
-        return None
-    seeds = sorted(set.intersection(*(set(own.scores) for own in ours)))
-    if not seeds:
-        return None
-    scores = {}
-    for seed in seeds:
-        by_place: dict[str, list[float]] = {}
-        for own, place in zip(ours, places, strict=True):
-            by_place.setdefault(place, []).append(own.scores[seed])
-        scores[seed] = statistics.fmean(map(statistics.fmean, by_place.values()))
-    return Ours(
-        scores=scores,
-        missing=sorted({seed for own in ours for seed in own.missing}),
-        failed=sorted({seed for own in ours for seed in own.failed}),
-        searched=min(ours, key=_done).searched,
-        planned=min(ours, key=_done).planned,
-        value=statistics.fmean(scores.values()),
-        learned=max(own.learned for own in ours),
-        hours=0.0,
-        history={},
-        ddof=ours[0].ddof,
-    )
-
-
-def _done(ours: Ours) -> float:
-    """Return the share of the planned configurations that were run."""
-    return ours.searched / ours.planned
-
-
 def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) -> Row:
     best = ours["paper"] or ours["honest"]
     gap = _gap(experiment, cell, best) if best else None
     judged: Verdict
     why: str | None
-    if best and gap and _done(best) < 1:
+    if best and gap and done(best) < 1:
         so_far = f"{best.searched} of {best.planned} configurations"
         judged, why = "not final", f"{verdict(gap)} with {so_far}; dev selects among all"
     elif best:
@@ -227,7 +132,7 @@ def _variant(
 ) -> Variant:
     """Return runs that do not count; those without the reported metric have no score."""
     metric = experiment.metrics.get(cell.metric)
-    scores = {run.seed: _number(run, metric or run.metric) for run in runs}
+    scores = {run.seed: number(run, metric or run.metric) for run in runs}
     return Variant(differs, {seed: score for seed, score in scores.items() if score is not None})
 
 
@@ -246,63 +151,3 @@ def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
     if len(ours.scores) == 1:
         return "1 seed: its spread is unknown"
     return f"{len(ours.scores)} seeds instead of {seeds}: the best and worst depend on the number"
-
-
-def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
-    """Return the configuration with the highest mean on dev over its seeds, the first of equals.
-
-    Only configurations with the most finished seeds are compared, so a single seed of another
-    configuration cannot win by chance.
-    """
-    groups = grouped(runs, lambda run: run.group)
-    done = {name: [r for r in own if r.status == "finished"] for name, own in groups.items()}
-    tried = [name for name, own in done.items() if own]
-    if not tried:
-        return None
-    chosen = max(tried, key=lambda name: (len(done[name]), _on_dev(done[name])))
-    metric = experiment.metrics.get(cell.metric) or done[chosen][0].metric
-    scores = {run.seed: _score(cell, run, metric) for run in done[chosen]}
-    complete = [own for own in done.values() if len(own) >= len(done[chosen])]
-    return Ours(
-        scores=dict(sorted(scores.items())),
-        missing=[seed for seed in experiment.seeds if seed not in scores],
-        failed=[run.seed for run in groups[chosen] if run.status != "finished"],
-        searched=len(complete),
-        planned=max(len(groups), math.prod(map(len, experiment.searched(cell).values()))),
-        value=statistic_of(experiment.statistic)(list(scores.values())),
-        learned=done[chosen][0].learned_parameters["total"],
-        hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
-        history={run.seed: _history(run) for run in done[chosen]},
-        ddof=experiment.ddof,
-    )
-
-
-def _score(cell: Cell, run: RunResult, metric: str) -> float:
-    """Return the reported score of a run.
-
-    Raises:
-        UserError: the run has no such score.
-    """
-    score = _number(run, metric)
-    if score is None:
-        name = metric if "." in metric else f"test.{metric}"
-        raise UserError(f"{cell.key}: run {run.run_id} has no {name}, which the table reports.")
-    return score
-
-
-def _number(run: RunResult, metric: str) -> float | None:
-    """Return a run's `metric` on test, or `dev.metric` on dev; None if it has no finite one."""
-    split, _, key = metric.rpartition(".")
-    score = run.metrics.get(split or "test", {}).get(key)
-    return float(score) if score is not None and math.isfinite(score) else None
-
-
-def _on_dev(runs: Sequence[RunResult]) -> float:
-    scores = (run.metrics.get("dev", {}).get(run.metric) for run in runs)
-    finite = [score for score in scores if score is not None and math.isfinite(score)]
-    return statistics.fmean(finite) if finite else float("-inf")
-
-
-def _history(run: RunResult) -> list[tuple[int, float]]:
-    history = [row for row in run.manifest.get("history", []) if run.metric in row]
-    return [(row["step"], row[run.metric]) for row in history if math.isfinite(row[run.metric])]

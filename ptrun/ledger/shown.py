@@ -9,7 +9,8 @@ from string import ascii_lowercase
 from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
-from ptrun.ledger.rows import Ours, Row, Variant
+from ptrun.ledger.ours import Ours
+from ptrun.ledger.rows import Row, Variant
 from ptrun.ledger.statistics import Interval, Verdict
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import astuple
 
 from ptrun.ledger.experiment import AXES
-from ptrun.ledger.rows import Ours
+from ptrun.ledger.ours import Ours
 from ptrun.ledger.shown import Line, Shown, listed
 
 _PLACE = (

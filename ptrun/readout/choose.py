@@ -15,7 +15,7 @@ from ptrun.readout.fill import Fill
 from ptrun.readout.head import Head
 from ptrun.readout.label_words import Among, LabelWords
 from ptrun.readout.multi_head import MultiHead
-from ptrun.readout.multispan_tags import TagHead
+from ptrun.readout.multispan.tags import TagHead
 from ptrun.readout.one_row import OneRow
 from ptrun.readout.original import original_words
 from ptrun.readout.patterns import choose

@@ -9,7 +9,7 @@ from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords, ordered
-from ptrun.readout.multispan_words import PassageWords
+from ptrun.readout.multispan.words import PassageWords
 from ptrun.readout.patterns import choose
 from ptrun.readout.reading import Reading
 from ptrun.readout.tree import Tree, made_tree, read_tree

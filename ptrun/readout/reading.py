@@ -26,7 +26,7 @@ class Reading(TypedDict, total=False):
       `class_bias`, `class_loss`, `class_order`, `class_marker` (`ptrun.readout.class_words`); for
       too many classes `class_tree` (@FILE or the tree) or `fan_out`, with `beam`
       (`ptrun.readout.class_tree`). On multi-span questions it reads the words of the passage:
-      `score_direction`, `threshold`, `threshold_on` (`ptrun.readout.multispan_words`).
+      `score_direction`, `threshold`, `threshold_on` (`ptrun.readout.multispan.words`).
     """
 
     readout: Literal["head", "verbalizer", "entailment", "class_words"]

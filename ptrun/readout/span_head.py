@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.context import after_space, paired
 from ptrun.readout.base import Batch, Features, Row
-from ptrun.readout.context import after_space, paired
 from ptrun.readout.head import Head, columns, row_limit, tokens
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction

@@ -9,6 +9,7 @@ from functools import partial
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.run.pieces import words_in_pieces
+from ptrun.training.member import Member
 from ptrun.types import Example, Split
 
 _LOG = logging.getLogger(__name__)
@@ -107,3 +108,16 @@ def _is_of(relation: str, example: Example) -> bool:
 def _filtered(split: Split, keep: Callable[[Example], bool]) -> Split:
     train, dev, test = ([*filter(keep, own)] for own in (split.train, split.dev, split.test))
     return replace(split, train=train, dev=dev, test=test)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One part of a run and the member that learns it."""
+
+    part: Part
+    member: Member
+
+    @property
+    def method(self) -> Method:
+        """The method in training."""
+        return self.member.method

@@ -22,6 +22,7 @@ from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.run import result
 from ptrun.run.labelling import Labelling, label, labelling_of
+from ptrun.run.overlap import Overlaps, overlaps
 from ptrun.run.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.run.starting import plan_start
 from ptrun.run.store import bound_to
@@ -29,7 +30,6 @@ from ptrun.run.token_cache import TOKENS
 from ptrun.setting.base import Setting
 from ptrun.start.spec import Start
 from ptrun.task.base import Task
-from ptrun.task.overlap import Overlaps, overlaps
 from ptrun.task.source import Source
 from ptrun.training.optim import check_train
 from ptrun.types import Split

@@ -3,47 +3,31 @@
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ptrun.backbone.base import checksum
 from ptrun.config import identity
-from ptrun.config.schema import Select
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
-from ptrun.run import manifest, result
+from ptrun.run import result
 from ptrun.run.begin import begin
+from ptrun.run.facts import facts
 from ptrun.run.finished import found_by
-from ptrun.run.parts import Part, divide
+from ptrun.run.parts import Part, Trained, divide
 from ptrun.run.plan import Plan, split_of
 from ptrun.run.prerequisite import with_prerequisite
-from ptrun.run.saved_prompt import fingerprint_of
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.token_cache import TOKENS, encoded
-from ptrun.task.overlap import Overlaps
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member, check_select
-from ptrun.training.selection_bias import selection_bias
 from ptrun.types import Example, Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One part of a run and the member that learns it."""
-
-    part: Part
-    member: Member
-
-    @property
-    def method(self) -> Method:
-        """The method in training."""
-        return self.member.method
+_TrainDev = tuple[Sequence[Features], Sequence[Features]]
 
 
 def run(planned: Plan) -> RunResult:
@@ -83,8 +67,8 @@ def run(planned: Plan) -> RunResult:
     if outcome.status == "finished":
         outcome = _report(planned, outcome, trained, store)
 
-    facts = _facts(planned, trained, split, overlaps, time.monotonic() - started)
-    outcome = replace(outcome, manifest=facts)
+    seconds = time.monotonic() - started
+    outcome = replace(outcome, manifest=facts(planned, trained, split, overlaps, seconds))
     store.close(outcome)
     return checked_result(outcome, planned.folder)
 
@@ -138,10 +122,11 @@ def _encoded(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequ
     return encoded(method, examples, planned.outputs / TOKENS)
 
 
-def _features(planned: Plan, method: Method, part: Part) -> list[Sequence[Features]]:
+def _features(planned: Plan, method: Method, part: Part) -> _TrainDev:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
-    split = part.split
-    return [_encoded(planned, method, own) for own in (split.test, split.train, split.dev)][1:]
+    test, train, dev = part.split.test, part.split.train, part.split.dev
+    _encoded(planned, method, test)
+    return _encoded(planned, method, train), _encoded(planned, method, dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -162,7 +147,7 @@ def _member(
     planned: Plan,
     method: Method,
     part: Part,
-    features: list[Sequence[Features]],
+    features: _TrainDev,
     store: SharedStore,
 ) -> Member:
     task, dev = planned.task, part.split.dev
@@ -248,54 +233,3 @@ def _dev_metrics(planned: Plan, trained: Sequence[Trained]) -> dict[str, float]:
     member = trained[0].member
     selected = [row for row in member.history if row["step"] == member.best_step]
     return {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
-
-
-def _facts(
-    planned: Plan, trained: Sequence[Trained], split: Split, overlaps: Overlaps, seconds: float
-) -> dict[str, Any]:
-    """Return the manifest."""
-    engine, frozen = planned.engine, not trained[0].method.tunes_backbone
-    return {
-        **manifest.software(),
-        **manifest.machine(engine.device),
-        **manifest.computation(engine),
-        "backbone": manifest.weights(planned.backbone, planned.backbone_path, frozen=frozen),
-        "data": {"digest": planned.content["data"], **manifest.samples(split)},
-        "task_version": planned.task.version,
-        "own_code": planned.own_code,
-        "start": planned.start_typed,
-        "started_from": planned.start.record(),
-        "start_takes": planned.start.takes,
-        "prompt": fingerprint_of({one.part.name: one.method for one in trained}),
-        "steps": max(one.member.step for one in trained),
-        "skipped_steps": max(one.member.stepper.skipped for one in trained),
-        "seconds": seconds,
-        "tokens_per_second": engine.speed.per_second(),
-        **(_selection(planned, trained[0]) if len(trained) == 1 else {}),
-        "parts": {one.part.name: _selection(planned, one) for one in trained if len(trained) > 1},
-        "overlaps": overlaps.record(),
-    }
-
-
-def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
-    """Return how the reported step was selected, and from how many evaluations."""
-    member, split = one.member, one.part.split
-    counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
-    return {
-        "best_step": member.best_step,
-        "selected_by": planned.train.select.value,
-        "candidates": len(member.history),
-        "selection_bias": _selection_bias(planned, one),
-        "history": member.history,
-        "answered": {**counts, "left_out": one.part.left_out},
-    }
-
-
-def _selection_bias(planned: Plan, one: Trained) -> float | None:
-    """Return the expected optimism of the best dev score, in points; None if unknown."""
-    if planned.train.select is not Select.metric:
-        return None
-    scores = [row[planned.task.metric] for row in one.member.history]
-    dev = one.part.split.dev
-    in_range = scores and all(0 <= score <= 100 for score in scores)
-    return selection_bias(scores, len(dev)) if in_range and dev else None

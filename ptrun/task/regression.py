@@ -53,7 +53,7 @@ class Regression(Dataset):
         if self.unit <= 0:
             raise UserError(f"task.unit is {unit}; use a number above 0.")
 
-    def load(self, part: Part, *, paper: bool = False) -> list[Example]:
+    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
         """Return the examples of a part; numbers that a file has divided by `unit` are restored."""
         examples = super().load(part, paper=paper)
         most = self.high / self.unit

@@ -15,6 +15,7 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "predicting/loading.py",
     "run/tuned_backbone.py",  # what a result recorded
     "ledger/vote.py",
+    "ledger/requested.py",  # what a cell's run would record
 }
 
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptrun.ledger import png, svg
-from ptrun.ledger.canvas import Dot, Path, Scale, ticks
+from ptrun.drawing import png, svg
+from ptrun.drawing.canvas import Dot, Path, Scale, ticks
 from ptrun.ledger.experiment import read
 from ptrun.ledger.paper import write
 from ptrun.ledger.plots import plots

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ptrun.backbone.cpm2_text import SPECIAL
 from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
 from ptrun.ledger.jobs import Job
 from ptrun.ledger.running import main, with_data, with_weights
+from ptrun.tokenizer.cpm2_text import SPECIAL
 from tests.conftest import write_tiny
 from tests.importing.data.original import imported
 from tests.importing.megatron import untied_t5, write_shards

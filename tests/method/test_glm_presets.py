@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from ptrun.backbone.glm_tokenizer import add_special, write
 from ptrun.config.compose import compose_run
 from ptrun.run.launch import launch
+from ptrun.tokenizer.glm import add_special, write
 from tests.prompt.test_glm import ROWS
 
 pytestmark = pytest.mark.shared

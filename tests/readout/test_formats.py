@@ -12,10 +12,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.backbone import tokenizers
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.readout.choose import readout_for
+from ptrun.tokenizer import tokenizers
 
 pytestmark = pytest.mark.shared
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}

@@ -10,7 +10,6 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.backbone import tokenizers
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.paths import options
@@ -24,6 +23,7 @@ from ptrun.pretrain.adaptation.training import Trainer
 from ptrun.prompt.spelling import mask_ids
 from ptrun.readout.head import decoder_start
 from ptrun.task.ppt.documents import digest
+from ptrun.tokenizer import tokenizers
 
 _LOG = logging.getLogger(__name__)
 _TARGET = f"{Adaptation.__module__}.Adaptation"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone import files, tokenizers
+from ptrun.backbone import files
 from ptrun.backbone.family import Family, family_of
 from ptrun.backbone.library import library_config
 from ptrun.errors import UserError
@@ -19,6 +19,7 @@ from ptrun.importing.writing import Entry, write_model
 from ptrun.pretrain.building import check_keys
 from ptrun.pretrain.synthetic.recipe import Synthetic
 from ptrun.pretrain.synthetic.weights import draw, empty_model
+from ptrun.tokenizer import tokenizers
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptrun.readout.context import after_space
+from ptrun.prompt.context import after_space
 from ptrun.task.extraction import Answer
 
 

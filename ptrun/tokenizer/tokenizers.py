@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.backbone.cpm2_text import is_cpm2
 from ptrun.errors import UserError
+from ptrun.tokenizer.cpm2_text import is_cpm2
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
@@ -52,7 +52,7 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
             "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
         )
     if kind == "cpm2":
-        from ptrun.backbone.cpm2_tokenizer import Cpm2Tokenizer
+        from ptrun.tokenizer.cpm2 import Cpm2Tokenizer
 
         return Cpm2Tokenizer.from_pretrained(folder)
     spaced = words and kind == "bpe"

@@ -2,7 +2,7 @@
 
     Cpm2Tokenizer.from_pretrained(FOLDER)        FOLDER: vocab.txt, tokenizer_config.json
 
-Use it where `ptrun.backbone.cpm2_text.is_cpm2(FOLDER)`; transformers does not know the class.
+Use it where `ptrun.tokenizer.cpm2_text.is_cpm2(FOLDER)`; transformers does not know the class.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizer
 
-from ptrun.backbone.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary
+from ptrun.tokenizer.cpm2_text import SPECIAL, Cpm2Text, read_vocabulary
 
 
 class Cpm2Tokenizer(PreTrainedTokenizer):  # type: ignore[misc]

@@ -15,10 +15,10 @@ from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
 from ptrun.readout.choose import readout_for
-from ptrun.readout.multispan_answers import answers
-from ptrun.readout.multispan_passage import Passage
-from ptrun.readout.multispan_tags import TagHead
-from ptrun.readout.multispan_words import PassageWords
+from ptrun.readout.multispan.answers import answers
+from ptrun.readout.multispan.passage import Passage
+from ptrun.readout.multispan.tags import TagHead
+from ptrun.readout.multispan.words import PassageWords
 from ptrun.run.parts import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split

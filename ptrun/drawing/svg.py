@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path, Words
+from ptrun.drawing.canvas import Box, Canvas, Dot, Mark, Path, Words
 
 _COLOURS = {  # light, dark
     "ink": ("#22211f", "#ece9e2"),

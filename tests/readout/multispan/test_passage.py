@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from ptrun.readout.multispan_answers import answers, distinct
-from ptrun.readout.multispan_passage import Passage
-from ptrun.readout.multispan_tags import TagHead
+from ptrun.readout.multispan.answers import answers, distinct
+from ptrun.readout.multispan.passage import Passage
+from ptrun.readout.multispan.tags import TagHead
 from ptrun.task.extraction import Answer
 from ptrun.types import Example
 from tests.prompt import tokenizers

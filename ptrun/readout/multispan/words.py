@@ -17,7 +17,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, WordReader, word_logits
 from ptrun.readout.class_words import Direction
-from ptrun.readout.multispan_reader import PassageReader
+from ptrun.readout.multispan.reader import PassageReader
 from ptrun.task.base import Task
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ptrun.readout.multispan_passage import Passage
+from ptrun.readout.multispan.passage import Passage
 
 
 def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:

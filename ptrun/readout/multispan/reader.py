@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.prompt.context import paired
 from ptrun.readout.base import Batch, Features, Row
-from ptrun.readout.context import paired
 from ptrun.readout.head import columns, row_limit, tokens
-from ptrun.readout.multispan_answers import answers
-from ptrun.readout.multispan_passage import Passage, passage_of
+from ptrun.readout.multispan.answers import answers
+from ptrun.readout.multispan.passage import Passage, passage_of
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 

@@ -4,8 +4,8 @@ import importlib.util
 from pathlib import Path as File
 from typing import Any
 
-from ptrun.ledger.canvas import Box, Canvas, Dot, Mark, Path
-from ptrun.ledger.svg import GROUND, LIGHT
+from ptrun.drawing.canvas import Box, Canvas, Dot, Mark, Path
+from ptrun.drawing.svg import GROUND, LIGHT
 
 _DPI = 200
 _POINTS = 72 / 96  # points in a pixel

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from ptrun.readout.multispan_answers import answers, distinct
-from ptrun.readout.multispan_passage import Passage
+from ptrun.readout.multispan.answers import answers, distinct
+from ptrun.readout.multispan.passage import Passage
 
 TEXT = "Annette met Bob in Oslo."
 PIECES = ["Ann", "ette", "met", "B", "ob", "in", "Os", "lo", "."]

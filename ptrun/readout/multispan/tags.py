@@ -14,7 +14,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.linear import drawn
 from ptrun.readout.base import Batch
 from ptrun.readout.head import Head
-from ptrun.readout.multispan_reader import PassageReader
+from ptrun.readout.multispan.reader import PassageReader
 from ptrun.task.base import Task
 
 

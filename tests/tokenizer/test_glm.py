@@ -4,9 +4,9 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ptrun.backbone.glm_tokenizer import MASK, ROLES, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
 from ptrun.prompt.spelling import Spelling, frame
+from ptrun.tokenizer.glm import MASK, ROLES, SPECIAL, START_OF_PIECE, add_special, write
 
 IDS = {  # of the pre-trained models
     "<|startofpiece|>": 50257,
