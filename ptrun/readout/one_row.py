@@ -32,7 +32,8 @@ class OneRow(Candidates):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the margin of the batch times its number of examples, `[]`."""
-        right, wrong = [], []
+        right: list[Tensor] = []
+        wrong: list[Tensor] = []
         for features, logits in batch.pairs(word_logits(output)):
             for option, tokens in enumerate(features.facts["words"]):
                 index = torch.tensor(tokens, device=logits.device)
