@@ -11,7 +11,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from ptrun.backbone.family import WRITING
@@ -20,6 +19,7 @@ from ptrun.errors import UserError
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
+from ptrun.prompt.segments import one_segment, separated
 from ptrun.prompt.spelling import answer_end
 from ptrun.readout.base import Features, Row, WordReader
 from ptrun.readout.head import decoder_start, row_limit
@@ -95,9 +95,9 @@ class Cloze(WordReader, ABC):
         """
         pieces = self.pvp.render(example.fields)
         if self.infills:
-            return _one_segment(pieces)
+            return one_segment(pieces)
         if self.literal_sep:
-            return _separated(pieces)
+            return separated(pieces)
         if self.decodes and not self.marked:
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
@@ -119,21 +119,3 @@ class Cloze(WordReader, ABC):
             [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if self.infills else None
         )
         return Row(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
-
-
-def _one_segment(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return pieces without a border; a space takes its place."""
-    merged: list[Piece] = []
-    for before, piece in zip([*pieces[:1], *pieces], pieces, strict=False):
-        opens = piece.segment > before.segment
-        merged.append(replace(piece, segment=0, spaced=piece.spaced or opens))
-    return merged
-
-
-def _separated(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return pieces without a border; a separator takes its place."""
-    sides = [[p for p in pieces if p.segment == side] for side in (0, 1)]
-    if not sides[1]:
-        return list(pieces)
-    merged, at = _one_segment(pieces), len(sides[0])
-    return [*merged[:at], Piece("separator"), *merged[at:]]

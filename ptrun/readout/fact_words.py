@@ -12,11 +12,11 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
+from ptrun.prompt.released_query import cut_query, led
 from ptrun.prompt.rendering import Piece
 from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
-from ptrun.readout.released_query import led, released_row
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -34,7 +34,7 @@ class FactWords(Cloze):
             read in evaluation. P-tuning's released code does so by mistake, and its last prompt
             vector learns nothing.
         released_query: lay out written templates as that code does
-            (`ptrun.readout.released_query`): with a space before the first word, and left to right
+            (`ptrun.prompt.released_query`): with a space before the first word, and left to right
             with one before the object. By default there is neither.
     """
 
@@ -83,7 +83,8 @@ class FactWords(Cloze):
         if self.backbone.family == "masked":
             return super().row(led(pieces), room, masks)
         limit = row_limit(self.task, room)
-        return released_row(self.encoder, self.backbone.tokenizer(), pieces, limit)
+        ids = cut_query(self.encoder, self.backbone.tokenizer(), pieces, limit)
+        return Row(ids, reads=[len(ids) - 1])
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over targets, `[]`."""

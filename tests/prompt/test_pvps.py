@@ -46,8 +46,8 @@ def backbone(task, name):
         return "t5"
     if name.startswith("glm"):
         return "glm"
-    if name.startswith("dpt_"):
-        return "bert_uncased"  # ELECTRA's vocabulary
+    if name.startswith("dpt_") or (name.startswith("pet_") and name[-1].isdigit()):
+        return "bert_uncased"  # ELECTRA's vocabulary; ALBERT's is in lower case too
     return "gpt2" if name.endswith("_gpt") or name == "ptuning_v2" else "bert_cased"
 
 

@@ -18,15 +18,13 @@ from typing import Any
 
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.rendering import Piece
-from ptrun.readout.base import Row
 
 
-def released_row(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> Row:
-    """Return a row of at most `room` tokens, read at its last; the pattern ends in the mask."""
+def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:
+    """Return at most `room` tokens, of which the last is read; the pattern ends in the mask."""
     first, last = _marks(encoder, tokenizer)
     encoded = encoder.encode(_spaced(pieces), room - len(first) - len(last))
-    ids = [*first, *encoded.ids, *last]
-    return Row(ids, reads=[len(ids) - 1])
+    return [*first, *encoded.ids, *last]
 
 
 def led(pieces: Sequence[Piece]) -> list[Piece]:
