@@ -63,6 +63,26 @@ def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
     )
 
 
+def texts(count: int, setting: str, epochs: int) -> Claim:
+    """Return FT and DPT on topics with so many texts a class, a point of a curve."""
+    return Claim(
+        f"topics, {count} texts a class",
+        "DPT T1: FT < DPT",
+        (
+            *("task=pocket_topics", "backbone=pocket_electra", "train.lr=5e-4"),
+            *("train.batch_size=16", f"train.epochs={epochs}", *setting.split()),
+        ),
+        {"FT": ("method=fine_tuning",), "DPT": ("method=dpt",)},
+    )
+
+
+SHARE = "setting=low_resource setting.share="
+CURVE = (  # 80 to 380 steps; the best epoch on dev is reported
+    texts(10, f"{SHARE}0.05", 10),
+    texts(53, f"{SHARE}0.25", 5),
+    texts(107, f"{SHARE}0.5", 3),
+    texts(214, "setting=full", 2),
+)
 IDPG = {
     "PT": ("method=idpg_prompt_tuning",),
     "P-tuning v2, additive": ("method=idpg_ptuning_v2",),
@@ -163,12 +183,12 @@ CLAIMS = (
     *(dpt(name, REAL[name], "mini_electra_weak") for name in ("SST-2", "TREC")),
     dpt("sentiment", "pocket_sentiment", rate="2e-4"),
     dpt("topics", "pocket_topics"),
+    *CURVE,
     ppt(
         "pocket_sentiment",
         ("task=pocket_sentiment", "method=fine_tuning", "train.max_steps=200"),
         LABELLED,
     ),
-    ppt("pocket_pairs", (), STEPS),
     Claim(
         "instances, sentiment",
         "IDPG T1: PT < P-tuning v2, S-IDPG < M-IDPG",
