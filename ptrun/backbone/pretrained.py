@@ -40,6 +40,7 @@ class PretrainedBackbone:
         config: sizes of a hub model, to count and check it without a network.
         tokenizer: kind of tokenizer; null detects it from the folder, as with `path`.
         dtype: `bf16` or `fp32`, the precision that `hardware.precision=auto` takes on a GPU.
+        fp16: whether the hidden states of a T5 fit in fp16 as they are, as CPM-2's do.
         parameters: published size, checked at load; null to skip.
         lr: suitable learning rates for `prompt` and `full`; method files read them from the
             configuration.
@@ -63,6 +64,7 @@ class PretrainedBackbone:
         config: dict[str, Any] | None = None,
         tokenizer: tokenizers.Kind | None = None,
         dtype: Literal["fp32", "bf16"] = "bf16",
+        fp16: bool = False,
         parameters: int | None = None,
         lr: dict[str, float] | None = None,
         source: str | None = None,
@@ -72,6 +74,7 @@ class PretrainedBackbone:
     ):
         self.name = Path(path).resolve().name if path else name
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
+        self.fits_fp16 = fp16
         self.folder = files.locate(shipped, path)
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None

@@ -9,7 +9,7 @@ from ptrun.method.base import Method
 
 
 def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) -> None:
-    """Check that a T5 in fp16 is scaled, and that nothing else is.
+    """Check that a T5 in fp16 is scaled unless it fits as it is, and that nothing else is.
 
     Raises:
         UserError: it is not.
@@ -19,7 +19,8 @@ def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) ->
             f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
             f"{backbone.config['model_type']}; leave it out."
         )
-    if precision == "fp16" and backbone.family == "seq2seq" and not scaled:
+    overflows = backbone.family == "seq2seq" and not backbone.fits_fp16
+    if precision == "fp16" and overflows and not scaled:
         raise UserError(
             f"hardware.precision=fp16: {backbone.name} is a T5, whose hidden states overflow in "
             "fp16;\ntype hardware.precision=bf16 or fp32, or add hardware.fp16_scaling=true, which "

@@ -33,11 +33,19 @@ _MADE = ("pretrained", "run")  # starts that are recorded with the id of another
 
 @dataclass(frozen=True)
 class Request:
-    """What a cell's overrides compose to: option names, and settings by dotted key."""
+    """What a cell's overrides compose to.
+
+    Args:
+        names: the option of each group.
+        settings: the recorded settings by dotted key.
+        pretraining: the changes of the prerequisite run.
+        parameters: the backbone's published size, if it is known.
+    """
 
     names: Mapping[str, str]
     settings: Mapping[str, Any]
     pretraining: Mapping[str, Any]
+    parameters: int | None
 
 
 def compose(overrides: list[str]) -> Request:
@@ -47,7 +55,8 @@ def compose(overrides: list[str]) -> Request:
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
     content = identity.affecting({**made.config, **own}, "", "")
     recorded = json.loads(json.dumps(content))  # as in a result: keys are text
-    return Request(made.names, flat(recorded), flat(made.config["pretraining"]))
+    size = made.config["backbone"].get("parameters")
+    return Request(made.names, flat(recorded), flat(made.config["pretraining"]), size)
 
 
 class Requests:
@@ -111,6 +120,9 @@ def differences(
     named = [group for group in named if run.names.get(group) != wanted.names[group]]
     texts = [f"{group}={run.names.get(group)}" for group in named]
     texts += [f"{key}={own.get(key)}" for key in found if key.split(".")[0] not in named]
+    size = run.manifest.get("backbone", {}).get("parameters")
+    if size and wanted.parameters not in (None, size):  # of a local folder
+        texts.append(f"a backbone of {size:,} parameters")
     return texts + _pretraining(wanted, own, folder)
 
 

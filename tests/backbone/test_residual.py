@@ -11,6 +11,7 @@ from ptrun.backbone.base import Prefix
 from ptrun.backbone.residual import factor, scale_down
 from ptrun.config.schema import Schedule
 from ptrun.errors import UserError
+from ptrun.hardware.fp16 import check_fp16
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
@@ -198,6 +199,12 @@ def test_a_large_stream_is_finite_where_fp16_alone_overflows(tiny):
     assert halves[1].isfinite().all()
     off = [float((h - exact).norm() / exact.norm()) for h in halves]
     assert off[1] < 0.02 and not off[0] < 1.0, off
+
+
+def test_a_t5_that_was_trained_in_fp16_needs_no_scale(tiny):
+    backbone = tiny("t5")
+    backbone.fits_fp16 = True
+    check_fp16(backbone, "fp16", scaled=False)
 
 
 def test_fp16_is_refused_for_t5_unless_scaled(tiny):

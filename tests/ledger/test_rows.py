@@ -243,6 +243,18 @@ def test_runs_typed_otherwise_are_listed_and_never_compared(made, tmp_path, type
     assert text.endswith(f"3 runs with {differs}, not compared: 91.0, 92.0, 93.0")
 
 
+def test_another_model_in_the_folder_of_the_papers_is_a_variant(made, tmp_path):
+    large = replace(made, shared=["backbone=bert_large_cased"])
+    put(tmp_path, "RTE", 1, 70.0, typed=("backbone=bert_large_cased",))
+    assert rows(large, tmp_path)[0].paper.value == 70.0
+    file = next(tmp_path.rglob("result.json"))
+    content = json.loads(file.read_text())
+    content["manifest"]["backbone"] = {"parameters": 1_200_000}
+    file.write_text(json.dumps(content))
+    (variant,) = rows(large, tmp_path)[0].variants
+    assert variant.differs == "a backbone of 1,200,000 parameters"
+
+
 @pytest.mark.parametrize("typed", ["hardware.token_budget=64", "backbone.dtype=bf16", "name=x"])
 def test_what_changes_rounding_alone_counts(made, tmp_path, typed):
     put(tmp_path, "RTE", 1, 70.0, typed=(typed,))
