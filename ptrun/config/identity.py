@@ -11,14 +11,7 @@ from urllib.parse import quote
 _NOT_AFFECTING = ("name", "outputs", "tracking", "rerun", "expected", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
-_DESCRIBING = (
-    "path",
-    "dtype",
-    "fp16",
-    "lr",
-    "parameters",
-    "source",
-)  # a backbone
+_DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
 
 
 def _digest(content: Any) -> str:
