@@ -1,0 +1,123 @@
+"""Ten cells, composed, beside the authors' released scripts, line by line.
+
+The values are those of the scripts and of the defaults of their code: P-tuning v2 run_script/*.sh;
+P-tuning PT-Fewshot/scripts; DPT's text classification script and Quoref's config.json; IDPG's
+bash scripts; PPT's scripts/ and configs.
+"""
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.config.flat import flat
+from ptrun.ledger.experiment import load
+from tests.tiers import tiered
+
+ADAMW = {"train.optimizer": "adamw", "train.eps": 1e-8, "train.clip": 1.0}
+V2 = ADAMW | {
+    "train.weight_decay": 0.0,
+    "train.warmup": 0.0,
+    "train.eval_every": None,
+    "hardware.precision": "fp32",
+}
+PPT = ADAMW | {
+    "train.batch_size": 16,
+    "train.epochs": 50,
+    "train.schedule": "constant",
+    "train.weight_decay": 0.01,
+    "train.warmup": 0.0,
+    "train.eval_every": 6,
+    "backbone.dropout": 0.0,
+    "hardware.precision": "fp16",
+    "hardware.fp16_scaling": True,
+    "method.length": 100,
+}
+IDPG = {
+    "train.optimizer": "adamw",
+    "train.betas": [0.9, 0.98],
+    "train.eps": 1e-6,
+    "train.weight_decay": 0.1,
+    "train.schedule": "constant",
+    "train.warmup": 0.0,
+    "train.clip": None,
+    "method.head_dropout": 0.0,
+    "hardware.precision": "fp16",
+    "method.length": 5,
+}
+SCRIPTS = {
+    ("ptuning_v2/table2", "bert-large", "PT-2", "BoolQ"): V2
+    | {
+        "backbone.hub": "google-bert/bert-large-cased",
+        "train.lr": 5e-3,
+        "train.batch_size": 32,
+        "train.epochs": 100,
+        "train.schedule": "linear",
+        "method.length": 40,
+        "method.dropout": None,  # the backbone's, 0.1
+        "method.reparameterization": "embedding",
+        "task.max_tokens": 128,
+    },
+    ("ptuning_v2/table2", "roberta-large", "PT-2", "RTE"): V2
+    | {
+        "backbone.hub": "FacebookAI/roberta-large",
+        "train.lr": 5e-3,
+        "train.batch_size": 32,
+        "train.epochs": 100,
+        "train.schedule": "linear",
+        "method.length": 128,
+        "method.dropout": None,
+    },
+    ("ptuning_v2/table3", "roberta-large", "PT-2", "CoNLL03"): V2
+    | {"train.schedule": "exponential", "train.decay": 0.95, "train.batch_size": 16},
+    ("dpt/table1", "electra-large", "DPT", "SST-2"): ADAMW
+    | {
+        "train.lr": 2e-5,
+        "train.epochs": 10,
+        "train.batch_size": 8,
+        "train.weight_decay": 0.0,
+        "train.schedule": "linear",
+        "train.warmup": 0.0,
+    },
+    ("dpt/table2", "electra-large", "DPT", "QUOREF"): {
+        "train.lr": 5e-6,
+        "train.betas": [0.9, 0.999],
+        "train.eps": 1e-6,
+        "train.weight_decay": 0.01,
+        "train.schedule": "constant",
+        "train.batch_size": 12,
+    },
+    ("idpg/table1", "roberta-large", "S-IDPG-PHM", "MPQA"): IDPG
+    | {"train.batch_size": 16, "train.max_steps": 26894},
+    ("idpg/table1", "roberta-large", "M-IDPG-PHM", "SST-2"): IDPG
+    | {"train.batch_size": 32, "train.max_steps": 21047},
+    ("ptuning/table5", "albert-xxlarge-v2", "P-tuning", "BoolQ"): {
+        "train.optimizer": "adamw",
+        "train.lr": 1e-4,
+        "train.backbone_lr": 1e-5,
+        "train.backbone_weight_decay": 0.1,
+        "train.weight_decay": 0.0,
+        "train.eps": 1e-8,
+        "train.clip": 1.0,
+        "train.max_steps": 250,
+        "train.batch_size": 16,
+        "train.eval_every": 20,
+        "train.patience": 10,
+        "train.warmup": 0.0,
+        "train.schedule": "linear",
+        "task.max_tokens": 256,
+        "hardware.precision": "fp32",
+    },
+    ("ppt/table4_en", "t5-v1_1-xxl", "PPT", "BoolQ"): PPT | {"train.lr": 5e-2},
+    ("ppt/table4_en", "t5-v1_1-xxl", "Vanilla PT", "RTE"): PPT | {"train.lr": 5e-3},
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "backbone", "method", "task"),
+    tiered(SCRIPTS, lambda table, *_: table == "ptuning_v2/table2"),
+)
+def test_a_cell_composes_to_the_authors_script(table, backbone, method, task):
+    experiment, script = load(table), SCRIPTS[table, backbone, method, task]
+    at = {"backbone": backbone, "method": method, "task": task}
+    cell = next(cell for cell in experiment.cells if at.items() <= cell.at.items())
+    composed = flat(compose_run(experiment.overrides(cell)).config)
+    assert {key: composed[key] for key in script} == script
