@@ -76,9 +76,9 @@ class PretrainedBackbone:
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
         self.architecture = family_of(self.name, self.config)
         self.family = self.architecture.name
-        self._overrides = switches.overrides(
-            self.architecture, self.name, dropout, attention_dropout, layer_norm_eps
-        )
+        own = (dropout, attention_dropout, layer_norm_eps)
+        self._overrides = switches.overrides(self.architecture, self.name, *own)
+        self._epsilon = "" if layer_norm_eps is None else f"~eps{layer_norm_eps:g}"
         self.has_head, self.fetched, self._replayed = True, False, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
@@ -127,9 +127,10 @@ class PretrainedBackbone:
 
     @cached_property
     def _untuned(self) -> str:
-        """The fingerprint of local files, or hub id and revision."""
+        """The fingerprint of local files, or hub id and revision; another epsilon is part of it."""
         local = None if self.fetched else self.folder
-        return files.fingerprint(local) if local else f"{self.hub}@{self.revision}"
+        name = files.fingerprint(local) if local else f"{self.hub}@{self.revision}"
+        return name + self._epsilon
 
     def tokenizer(self, *, words: bool = False) -> Any:
         """Return the tokenizer, with `words` for input that is already split into words."""

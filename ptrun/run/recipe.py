@@ -9,7 +9,6 @@ from typing import Any
 
 from ptrun.backbone.base import checksum
 from ptrun.config import identity
-from ptrun.config.schema import Select
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -20,13 +19,13 @@ from ptrun.run.parts import Part, divide
 from ptrun.run.plan import Plan, split_of
 from ptrun.run.prerequisite import with_prerequisite
 from ptrun.run.saved_prompt import fingerprint_of
+from ptrun.run.selected import selection
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.token_cache import encoded
 from ptrun.task.overlap import Overlaps
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member, check_select
-from ptrun.training.selection_bias import selection_bias
 from ptrun.types import Example, Prediction, RunResult, Split
 
 _LOG = logging.getLogger(__name__)
@@ -255,6 +254,7 @@ def _facts(
 ) -> dict[str, Any]:
     """Return the manifest."""
     engine, frozen = planned.engine, not trained[0].method.tunes_backbone
+    chosen = {o.part.name: selection(o.member, o.part, planned.task.metric) for o in trained}
     return {
         **manifest.software(),
         **manifest.machine(engine.device),
@@ -274,31 +274,7 @@ def _facts(
         "skipped_steps": max(one.member.stepper.skipped for one in trained),
         "seconds": seconds,
         "tokens_per_second": engine.speed.per_second(),
-        **(_selection(planned, trained[0]) if len(trained) == 1 else {}),
-        "parts": {one.part.name: _selection(planned, one) for one in trained if len(trained) > 1},
+        **(chosen[trained[0].part.name] if len(trained) == 1 else {}),
+        "parts": chosen if len(trained) > 1 else {},
         "overlaps": overlaps.record(),
     }
-
-
-def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
-    """Return how the reported step was selected, and from how many evaluations."""
-    member, split = one.member, one.part.split
-    counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
-    return {
-        "best_step": member.best_step,
-        "selected_by": planned.train.select.value,
-        "candidates": len(member.history),
-        "selection_bias": _selection_bias(planned, one),
-        "history": member.history,
-        "answered": {**counts, "left_out": one.part.left_out},
-    }
-
-
-def _selection_bias(planned: Plan, one: Trained) -> float | None:
-    """Return the expected optimism of the best dev score, in points; None if unknown."""
-    if planned.train.select is not Select.metric:
-        return None
-    scores = [row[planned.task.metric] for row in one.member.history]
-    dev = one.part.split.dev
-    in_range = scores and all(0 <= score <= 100 for score in scores)
-    return selection_bias(scores, len(dev)) if in_range and dev else None

@@ -105,6 +105,18 @@ def test_glm_has_the_epsilon_in_every_norm(switched):
     assert norms and all(norm.eps == 0.3 for norm in norms)
 
 
+def test_what_was_learned_with_another_epsilon_is_bound_to_it(tiny_folder):
+    """Another epsilon is another function; dropout is not."""
+    folder = str(tiny_folder("bert"))
+    plain = PretrainedBackbone(name="x", path=folder).weights
+    assert PretrainedBackbone(name="x", path=folder, dropout=0.5).weights == plain
+    found = [
+        PretrainedBackbone(name="x", path=folder, layer_norm_eps=eps).weights
+        for eps in (1e-2, 0.01, 1e-3)
+    ]
+    assert found == [f"{plain}~eps0.01", f"{plain}~eps0.01", f"{plain}~eps0.001"]
+
+
 def test_prefix_dropout_follows_the_backbones(tiny_folder):
     backbone = PretrainedBackbone(name="x", path=str(tiny_folder("bert")), dropout=0.25)
     assert backbone.shape.dropout == 0.25
