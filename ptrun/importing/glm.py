@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.backbone.glm_tokenizer import END, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
 from ptrun.importing.byte_pairs import read_byte_pairs
 from ptrun.importing.convert import Dtype, Imported, convert, write_config
+from ptrun.importing.glm_tokenizer import END, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.importing.hub_files import HubFiles, is_snapshot
 from ptrun.importing.rank_files import RankFiles
 from ptrun.importing.shards import Files, Shards, check_matrices, layer_count

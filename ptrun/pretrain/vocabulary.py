@@ -20,7 +20,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.backbone import glm_tokenizer as glm
+from ptrun.importing import glm_tokenizer as glm
 from ptrun.pocket.vocabulary import WORD, vocabulary
 from ptrun.prompt.spelling import answer_end
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from ptrun.backbone.glm_tokenizer import add_special, write
 from ptrun.config.compose import compose_run
+from ptrun.importing.glm_tokenizer import add_special, write
 from ptrun.run.launch import launch
 from tests.prompt.test_glm import ROWS
 

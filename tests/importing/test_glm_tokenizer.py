@@ -4,8 +4,8 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ptrun.backbone.glm_tokenizer import MASK, ROLES, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
+from ptrun.importing.glm_tokenizer import MASK, ROLES, SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.prompt.spelling import Spelling, frame
 
 IDS = {  # of the pre-trained models
