@@ -273,6 +273,26 @@ def test_full_tuning_learns_the_divided_tensors_at_the_same_rate(tiny, data_dir)
     assert (unscaled["backbone.shared.weight"] - before["shared.weight"]).abs().max() < 2 * LR
 
 
+@pytest.mark.slow
+def test_full_tuning_of_a_scaled_t5_in_fp16_learns_as_in_fp32(tiny, data_dir, monkeypatch):
+    make = partial(FineTuning, readout="verbalizer")
+    low = partial(LossScale, 2.0**6)  # its gradients fit: no step is skipped
+    monkeypatch.setattr("ptrun.training.loss_scale.LossScale", low)
+    losses = []
+    for precision in ("fp32", "fp16"):
+        backbone, task = tiny("t5"), sst2(data_dir, "{sentence} {mask}")
+        one = member(make, backbone, task, max_steps=4, lr=1e-4)
+        fit = TorchEngine(
+            backbone, device="cpu", precision=precision, token_budget=60, checkpointing=False,
+            fp16_scaling=True,
+        )  # fmt: skip
+        fit.place([one.method])
+        fit.fit([one])
+        losses.append(torch.tensor(one.journal.losses()))
+    assert losses[0][-1] < losses[0][0] - 0.5
+    torch.testing.assert_close(*losses, atol=1e-2, rtol=1e-2)
+
+
 def test_a_tuned_scaled_t5_is_saved_in_the_unit_of_its_checkpoint(tiny, data_dir):
     backbone, one, *_ = _stepped(tiny, data_dir, fp16_scaling=True)
     tuned = backbone.forward(text(backbone)).logits
