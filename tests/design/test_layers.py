@@ -11,7 +11,7 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "hub", "metrics", "pocket"),
+    ("__init__", "types", "errors", "hub", "stored", "metrics", "pocket"),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "importing"),
     ("readout", "protocol"),
