@@ -21,7 +21,7 @@ from filelock import FileLock
 _LOG = logging.getLogger(__name__)
 _COLUMN, _CODE = "row", (".py", ".toml")
 _WRITTEN = 1024  # rows that a writer holds
-_READ = 256  # rows: then the pages that were read are released, as they count as resident memory
+_READ = 256  # reads: then the pages that were read are released, as they count as resident memory
 _LOG_EVERY = 10.0  # seconds
 
 T = TypeVar("T")
@@ -41,8 +41,11 @@ class Stored(Sequence[T]):
         self.file, self._decode, self._reads = file, decode, 0
         with file.open("rb") as opened:
             self._mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)).read_all()
-        self._rows = table.column(_COLUMN)
+        parts = []
+        for part in pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)):
+            self._release()
+            parts.append(part.column(_COLUMN))
+        self._rows = pyarrow.chunked_array(parts, pyarrow.large_string())
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -56,10 +59,14 @@ class Stored(Sequence[T]):
         """Return one row, or a list of rows."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
+        self._release()
+        return self._decode(json.loads(self._rows[index].as_py()))
+
+    def _release(self) -> None:
+        """Release the pages of the file after some reads."""
         self._reads += 1
         if self._reads % _READ == 0:
             self._mapped.madvise(mmap.MADV_DONTNEED)
-        return self._decode(json.loads(self._rows[index].as_py()))
 
 
 def stored(

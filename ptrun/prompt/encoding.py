@@ -7,7 +7,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.spelling import Frame, Spelling, frame, mask_ids, placeholder_id
-from ptrun.prompt.truncation import shorten
+from ptrun.prompt.truncation import Shorten, shorten, shorten_in_proportion
 
 _MASKS = ("mask", "masks")
 
@@ -57,11 +57,13 @@ class Encoder:
         """Whether the tokenizer adds special tokens around a text."""
         return self._frames[0].size > 0
 
-    def encode(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Encoded:
+    def encode(
+        self, pieces: Sequence[Piece], room: int, masks: int = 1, rule: Shorten = "longest"
+    ) -> Encoded:
         """Return a row of at most `room` tokens; each `{masks}` slot becomes `masks` tokens.
 
-        Shortenable fields lose their last tokens first, always the longest of them; then the other
-        fields do. Nothing else is cut.
+        A field is cut to its own limit. In a long row, shortenable fields lose their last tokens
+        first, which of them `rule` says; then the other fields do. Nothing else is cut.
 
         Raises:
             UserError: the row is too long without its fields, or a mask is not at the end and the
@@ -70,7 +72,7 @@ class Encoder:
         around = self._frames[max((piece.segment for piece in pieces), default=0)]
         spelled = self._spell(pieces, around, masks)
         sizes = [len(ids) for ids in spelled]
-        kept = shorten(sizes, _groups(pieces), around.size + sum(sizes) - room)
+        kept = _shortened(pieces, sizes, room - around.size, rule)
         if around.size + sum(kept) > room:
             raise TooLong(
                 f"a pattern takes {around.size + sum(kept)} tokens without any field, and a row "
@@ -95,7 +97,8 @@ class Encoder:
             else:
                 joined = opens and piece.segment == 1 and not around.ids[1]
                 spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
-                out.append(spell(piece.text, spaced=piece.spaced or joined, opens=opens))
+                ids = spell(piece.text, spaced=piece.spaced or joined, opens=opens)
+                out.append(ids[: piece.most])
         return out
 
     def _holes(self, pieces: Sequence[Piece], masks: int) -> list[list[int]]:
@@ -109,6 +112,15 @@ class Encoder:
             return [[]]
         counts = [masks if kind == "masks" and not spans else 1 for kind in kinds]
         return [[id_] * count for id_, count in zip(ids, counts, strict=True)]
+
+
+def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Shorten) -> list[int]:
+    """Return how many tokens each piece keeps."""
+    groups, excess = _groups(pieces), sum(sizes) - room
+    masks = [place for place, piece in enumerate(pieces) if piece.kind in _MASKS]
+    if rule == "in_proportion" and masks and excess > 0:
+        return shorten_in_proportion(sizes, groups, room, masks[0])
+    return shorten(sizes, groups, excess)
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[int]]:

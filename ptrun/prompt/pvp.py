@@ -6,19 +6,20 @@ pvps:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from ptrun.errors import UserError
 from ptrun.prompt.pattern import Pattern, parse
 from ptrun.prompt.rendering import SIGNS, Piece
+from ptrun.prompt.truncation import Shorten
 from ptrun.prompt.verbalizer import Rule, Verbalizer
 
-_KEYS = ("pattern", "words", "rule")
+_KEYS = ("pattern", "words", "rule", "shorten")
 
 
 @dataclass(frozen=True)
 class PVP:
-    """A pattern, optional label words, and the rule for words of several tokens.
+    """A pattern, optional label words, and the rules for words of several tokens and long rows.
 
     Without words the answer comes from the example: a letter, one of its texts, or a fact's object.
     """
@@ -27,8 +28,14 @@ class PVP:
     pattern: Pattern
     words: Mapping[str, Sequence[str]] | None = None
     rule: Rule = "single"
+    shorten: Shorten = "longest"
 
     def __post_init__(self) -> None:
+        if self.shorten not in get_args(Shorten):
+            raise UserError(
+                f"pvp {self.name}: shorten is {self.shorten!r}; "
+                f"use one of {', '.join(get_args(Shorten))}."
+            )
         listed = self.pattern.listing("words")
         if self.words is not None:
             Verbalizer(self.words, self.rule)
@@ -77,10 +84,11 @@ def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
     """
     if not isinstance(node, Mapping) or "pattern" not in node or set(node) - set(_KEYS):
         found = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
-        raise UserError(f"pvp {name}: {found}; expected pattern, and words and rule if needed.")
+        raise UserError(f"pvp {name}: {found}; expected pattern, and words, rule and shorten.")
     words = node.get("words")
     try:
-        pvp = PVP(name, parse(node["pattern"]), words, node.get("rule", "single"))
+        rules = node.get("rule", "single"), node.get("shorten", "longest")
+        pvp = PVP(name, parse(node["pattern"]), words, *rules)
         if words is not None and labels:
             Verbalizer(words, pvp.rule).check(labels)
     except UserError as error:

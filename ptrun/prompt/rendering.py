@@ -9,6 +9,8 @@ from ptrun.errors import UserError
 from ptrun.prompt.slots import FACT_SUBJECT, FACTS, LISTS, Border, Field, Hole, Part, Written
 
 GAP = "@placeholder"
+LIMITS = "limits"
+"""The entry of an example's fields with the most tokens of a field's text, by name."""
 SIGNS: Mapping[str, Sequence[str]] = {
     "letters": "ABCDEFGHIJKLMNOP",
     "numerals": [*"一二三四五六七八九十", *("十" + digit for digit in "一二三四五六")],
@@ -36,6 +38,7 @@ class Piece:
         segment: 0, or 1 after the border.
         count: how many learned vectors.
         item: the index of a written-out label word.
+        most: the tokens of a field to keep; None for all.
     """
 
     kind: Literal["literal", "field", "mask", "masks", "soft", "separator"]
@@ -45,14 +48,15 @@ class Piece:
     segment: int = 0
     count: int = 1
     item: int | None = None
+    most: int | None = None
 
 
 class _Line:
     """The pieces so far, and whether a space comes before the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Mapping[str, int]) -> None:
         self.pieces: list[Piece] = []
-        self.spaced, self._segment = False, 0
+        self.spaced, self._segment, self._limits = False, 0, limits
 
     def text(self, text: str, item: int | None = None) -> None:
         """Append literal text; spaces at its ends stand before it and before the next piece."""
@@ -65,8 +69,8 @@ class _Line:
     def field(self, text: str, slot: Field) -> None:
         """Append the text of a field; spaces at its ends are dropped."""
         if bare := text.strip():
-            shortenable = slot.shortenable
-            self.pieces.append(Piece("field", bare, shortenable, self.spaced, self._segment))
+            place, most = (slot.shortenable, self.spaced, self._segment), self._limits
+            self.pieces.append(Piece("field", bare, *place, most=most.get(slot.name)))
             self.spaced = False
 
     def hole(self, kind: Literal["mask", "masks", "soft"], count: int = 1) -> None:
@@ -87,7 +91,7 @@ def render(
     Raises:
         UserError: a field is missing or of the wrong type; `where` names the pattern.
     """
-    line = _Line()
+    line = _Line(fields.get(LIMITS, {}))
     for part in parts:
         if isinstance(part, Written):
             line.text(part.text)

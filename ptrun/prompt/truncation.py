@@ -1,6 +1,10 @@
 """Shortens a row that is too long."""
 
 from collections.abc import Sequence
+from typing import Literal
+
+Shorten = Literal["longest", "in_proportion"]
+"""Which text of a long row loses tokens: the longest one, or each in proportion (PPT's pairs)."""
 
 
 def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
@@ -16,3 +20,21 @@ def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int
             left[longest] -= 1
             excess -= 1
     return left
+
+
+def shorten_in_proportion(
+    lengths: Sequence[int], groups: Sequence[Sequence[int]], room: int, mask: int
+) -> list[int]:
+    """Return lengths, in tokens, with a sum of at most `room`, or as small as possible.
+
+    As in PPT's code, the texts before and after the place of the mask have shares of the room in
+    proportion to their lengths, the mask counted with the second, each less one token.
+    """
+    total, before = sum(lengths), sum(lengths[:mask])
+    first = int(before / total * (room - 1)) - 1
+    second = int((1 - before / total) * (room - 1)) - 1
+    after = total - before - lengths[mask]
+    opening = [[place for place in group if place < mask] for group in groups]
+    closing = [[place for place in group if place > mask] for group in groups]
+    left = shorten(shorten(lengths, opening, before - first), closing, after - second)
+    return shorten(left, groups, sum(left) - room)  # one side may be all literal text

@@ -109,7 +109,8 @@ class Cloze(WordReader, ABC):
         it, and at the sentinel; or without one at the first token. A blank infiller is read in
         the text that it writes, and the type of the blank is 1.
         """
-        encoded = self.encoder.encode(pieces, row_limit(self.task, room), masks)
+        limit, rule = row_limit(self.task, room), self.pvp.shorten
+        encoded = self.encoder.encode(pieces, limit, masks, rule)
         if not self.decodes:
             return Row(encoded.ids, encoded.types, encoded.masks, encoded.softs)
         begin = [decoder_start(self.backbone)]

@@ -64,8 +64,11 @@ def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
     Memory holds 16 bytes an example.
     """
     prints = {name: _prints(examples) for name, examples in parts.items()}
-    texts = {name: np.unique(rows["text"]) for name, rows in prints.items()}
-    common = {(a, b): np.intersect1d(texts[a], texts[b]) for a, b in combinations(parts, 2)}
+    texts = {name: _distinct(rows["text"]) for name, rows in prints.items()}
+    common = {
+        (a, b): np.intersect1d(texts[a], texts[b], assume_unique=True)
+        for a, b in combinations(parts, 2)
+    }
     pairs = {pair: shared for pair, shared in common.items() if shared.size}
     return Overlaps(
         rows={name: len(rows) for name, rows in prints.items()},
@@ -81,9 +84,11 @@ def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
 
 
 def _prints(examples: Iterable[Example]) -> NDArray[np.void]:
-    """Return hashes of the text and the target of each example."""
+    """Return hashes of the text and the target of each example, sorted."""
     pairs = ((int(fingerprint(e), 16), _number(repr(e.target))) for e in examples)
-    return np.fromiter(pairs, _PRINT)
+    prints = np.fromiter(pairs, _PRINT)
+    prints.sort()
+    return prints
 
 
 def _number(text: str) -> int:
@@ -91,10 +96,14 @@ def _number(text: str) -> int:
     return int.from_bytes(digest, "big")
 
 
+def _distinct(ordered: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+
+
 def _conflicts(prints: NDArray[np.void]) -> int:
-    texts = np.unique(prints)["text"]  # sorted, one for each target
-    again = texts[1:][texts[1:] == texts[:-1]]
-    return len(np.unique(again))
+    texts, targets = prints["text"], prints["target"]
+    differ = (texts[1:] == texts[:-1]) & (targets[1:] != targets[:-1])
+    return len(_distinct(texts[1:][differ]))
 
 
 def _texts(value: Any) -> Iterator[str]:

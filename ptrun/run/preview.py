@@ -127,7 +127,7 @@ def _patterns(method: Method, part: Part) -> list[str]:
 
 def _pattern(method: Method, encoder: Encoder, pvp: PVP, fields: Mapping[str, Any]) -> str:
     try:
-        row = encoder.encode(pvp.render(fields), method.room())
+        row = encoder.encode(pvp.render(fields), method.room(), rule=pvp.shorten)
     except UserError as error:
         return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
     cut = f", {row.cut} tokens cut" if row.cut else ""

@@ -23,6 +23,8 @@ class Choice(Dataset):
         answer: the field of the answer.
         answer_is: how the answer names an option: by `index`, by `letter` or by its own `text`.
         extra: further fields that patterns use.
+        limits: the field with the most tokens of the texts in a pattern, by their names, in rows
+            that have it (PPT's pre-training).
     """
 
     kind: ClassVar[str] = "choice"
@@ -38,10 +40,12 @@ class Choice(Dataset):
         answer: str,
         answer_is: Literal["index", "letter", "text"] = "index",
         extra: list[str] | None = None,
+        limits: str | None = None,
         **common: Unpack[Common],
     ):
         super().__init__(data_dir, variant, **common)
         self.fields, self._options, self._answer = fields, options, answer
+        self._limits = limits
         self._answer_is, self._texts = answer_is, [*fields, *(extra or [])]
         self.columns = [*self._texts, *([options] if isinstance(options, str) else options)]
 
@@ -52,7 +56,18 @@ class Choice(Dataset):
     def inputs(self, name: str, row: Row) -> Example:
         """Return the checked texts of a row, with its options in the field `options`."""
         texts: dict[str, Any] = {field: _joined(row, field) for field in self._texts}
-        return Example(name, {**texts, "options": self._read_options(row)}, 0)
+        return Example(name, {**texts, "options": self._read_options(row), **self._most(row)}, 0)
+
+    def _most(self, row: Row) -> dict[str, Any]:
+        most = row.data.get(self._limits) if self._limits else None
+        if most is None:
+            return {}
+        if not isinstance(most, dict) or not all(type(m) is int and m > 0 for m in most.values()):
+            raise UserError(
+                f"{row.where}: {self._limits} is {shown(most)}; expected tokens by field, as in "
+                '{"query": 400}.'
+            )
+        return {"limits": most}
 
     def _read_options(self, row: Row) -> list[str]:
         if isinstance(self._options, list):

@@ -21,7 +21,7 @@ from ptrun.types import Example, Prediction
 
 log = logging.getLogger(__name__)
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
-_UNREAD = ("store", "pvps", "descriptions", "max_tokens", "shorten", "_source", "_variant")
+_UNREAD = ("store", "pvps", "descriptions", "max_tokens", "_source", "_variant")
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 

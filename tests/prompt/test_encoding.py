@@ -122,6 +122,52 @@ def test_the_longest_loses_first_and_the_later_of_equals():
     assert shorten([3, 3], [[0, 1]], -4) == [3, 3]
 
 
+def loaded(first, second, room, sentinel):
+    """Return a pair as NSPPretrainDatasets.py of PPT's code shortens it."""
+    ids = [*first, sentinel, *second]
+    if len(ids) > room:
+        before = ids.index(sentinel)
+        one = int(before / len(ids) * (room - 1)) - 1
+        two = int((1 - before / len(ids)) * (room - 1)) - 1
+        ids = [*ids[:one], sentinel, *ids[before + 1 :][:two]]
+    return ids
+
+
+def test_pairs_are_shortened_in_proportion_as_in_ppt():
+    rng, encoder = random.Random(1), Encoder(make.t5())
+    pattern = parse("{~first} {mask} {~second}")
+    sentinel = mask_ids(make.t5(), 1)[0][0]
+    shorter = 0
+    for _ in range(60):
+        texts = [" ".join(rng.choices(["good", "bad"], k=rng.randint(5, 90))) for _ in range(2)]
+        room = rng.randint(40, 100)
+        pieces = pattern.render(dict(zip(("first", "second"), texts, strict=True)), [])
+        spelled = [encoder.spelling.encode(text) for text in texts]
+        official = loaded(*spelled, room, sentinel)
+        assert encoder.encode(pieces, room, rule="in_proportion").ids == official
+        shorter += official != encoder.encode(pieces, room).ids
+    assert shorter > 20, "the longest first is another rule"
+
+
+def test_literal_text_is_kept_where_a_side_is_shortened_in_proportion():
+    fields = {"a": "film " * 9}
+    _, tokens = row(make.t5(), "{~a} {mask} a a a a", fields, room=8)
+    assert tokens == ["▁film"] * 3 + ["<extra_id_0>", *["▁a"] * 4]
+    pieces = parse("{~a} {mask} a a a a").render(fields, [])
+    encoded = Encoder(make.t5()).encode(pieces, 8, rule="in_proportion")
+    assert make.t5().convert_ids_to_tokens(encoded.ids) == [
+        *["▁film"] * 3,
+        *["<extra_id_0>", *["▁a"] * 4],
+    ]
+
+
+def test_a_field_has_its_own_limit():
+    fields = {"a": "film good film", "options": ["good bad", "bad"]}
+    limits = {"a": 2, "options": 1}
+    _, tokens = row(make.t5(), "{a}?{options|letters}", {**fields, "limits": limits})
+    assert tokens == ["▁film", "▁good", "?", "A", ".", "▁good", ".", "B", ".", "▁bad", "."]
+
+
 def test_fields_that_may_be_shortened_go_first():
     fields = {"a": "film film film", "b": "plot plot plot plot"}
     encoded, tokens = row(make.bert(), "{~a} is {b} {mask}", fields, room=9)

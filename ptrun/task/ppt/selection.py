@@ -10,7 +10,6 @@ from typing import Any
 
 from ptrun.task.ppt.blocks import Case, Need
 from ptrun.task.ppt.pairs import apart, neighbours
-from ptrun.task.ppt.words import cut
 
 NEED = Need(lines=5, characters=10, words=5, others=4)
 UNIFIED_NEED = Need(lines=6, characters=10, words=5, others=4)
@@ -23,7 +22,7 @@ class Layout:
     Args:
         same: number of lines of the same document that are no neighbours.
         others: number of distinct lines of each other document.
-        query, option: longest query and option, in words (PPT: tokens).
+        query, option: longest query and option, in tokens of the model that reads them.
     """
 
     same: int
@@ -54,7 +53,7 @@ UNIFIED = {options: _unified(options) for options in range(2, 17)}
 
 
 def rows(case: Case) -> Iterator[dict[str, Any]]:
-    """Yield a question of six options for each line."""
+    """Yield a question of six options for each line, with its `limits` in tokens."""
     return _rows(case, SIX)
 
 
@@ -69,9 +68,10 @@ def _rows(case: Case, layout: Layout) -> Iterator[dict[str, Any]]:
         order = case.rng.sample(range(len(options)), len(options))
         yield {
             "id": f"{case.number}-{place}",
-            "query": cut(query, layout.query),
-            "options": [cut(options[drawn], layout.option) for drawn in order],
+            "query": query,
+            "options": [options[drawn] for drawn in order],
             "answer": order.index(0),
+            "limits": {"query": layout.query, "options": layout.option},
         }
 
 

@@ -5,7 +5,7 @@ import pytest
 from ptrun.task.ppt.construction import MAKERS, Construction
 from ptrun.task.ppt.labelled import Labelled
 from ptrun.task.ppt.selection import SIX, UNIFIED
-from ptrun.task.ppt.words import cut, has_words
+from ptrun.task.ppt.words import has_words
 from tests.task.ppt.corpora import write
 
 MANY = dict.fromkeys(("train", "validation", "test"), 2_000)
@@ -17,7 +17,7 @@ def told(document, line):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Return documents of seven lines, one of more characters than any option may have."""
+    """Return documents of seven lines, one of them long."""
     folder = tmp_path_factory.mktemp("zh")
     documents = [[*(told(d, i) for i in range(6)), told(d, 6) * 30] for d in range(80)]
     return str(write(folder, documents))
@@ -28,7 +28,7 @@ def rows(corpus, make):
 
 
 def check(make, made):
-    """Check what holds in any script: labels in thirds, options as long and as many as laid out."""
+    """Check what holds in any script: labels in thirds, options and limits as laid out."""
     if make == "nsp":
         counts = [sum(row["label"] == label for row in made) for label in ("no", "maybe", "yes")]
         assert max(counts) - min(counts) < 6 * len(made) ** 0.5, "thirds, to six deviations"
@@ -36,8 +36,7 @@ def check(make, made):
     for row in made:
         layout = UNIFIED[len(row["options"])] if make == "unified" else SIX
         assert len(row["options"]) == layout.options and row["answer"] < layout.options
-        assert row["query"] == cut(row["query"], layout.query)
-        assert row["options"] == [cut(option, layout.option) for option in row["options"]]
+        assert row["limits"] == {"query": layout.query, "options": layout.option}
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -45,9 +44,6 @@ def test_all_kinds_are_made(corpus, make):
     made = rows(corpus, make)
     assert len(made) > 400
     check(make, made)
-    if make == "nss":
-        longest = max(len(option) for row in made for option in row["options"])
-        assert longest < SIX.option + 10, "cut after as many characters, digits together one"
 
 
 @pytest.mark.parametrize("make", MAKERS)

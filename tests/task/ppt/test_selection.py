@@ -1,15 +1,24 @@
 """Options come from where the layout says, the right one is a neighbour."""
 
 from collections import Counter
+from itertools import islice
 
 import pytest
 
+from ptrun.config.build import build
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.prompt.encoding import Encoder
+from ptrun.prompt.pvp import read_pvps
 from ptrun.task.ppt.blocks import cases
 from ptrun.task.ppt.selection import SIX, UNIFIED, rows, unified_rows
+from ptrun.task.source import Row
+from tests.prompt.tokenizers import real
 from tests.task.ppt.corpora import document, origin
 
 DOCUMENTS = [document(number, 6 + number % 3) for number in range(1_500)]
-# options, words of a query, of an option, lines of the same document, of each other: PPT's code
+LONG = [[f"{number} " + "unbelievably long words " * 300 for _ in range(6)] for number in range(6)]
+# options, tokens of a query, of an option, lines of the same document, of each other: PPT's code
 OFFICIAL = """
 2 400 50 1 0000 | 3 400 50 1 1000 | 4 400 50 1 1100 | 5 400 40 1 1110 | 6 300 40 1 1111
 7 250 30 2 1111 | 8 200 30 2 2111 | 9 200 30 2 2211 | 10 150 20 2 2221 | 11 150 20 3 2221
@@ -66,8 +75,35 @@ def test_each_place_is_right_equally_often():
     assert all(abs(c / answers.total() - 1 / 6) < 0.015 for c in answers.values())
 
 
-def test_long_lines_are_cut():
-    long = [[f"{number} " + "word " * 500 for _ in range(6)] for number in range(6)]
-    row = next(iter(rows(next(iter(cases(long, 4, "s"))))))
-    assert len(row["query"].split()) == SIX.query
-    assert {len(option.split()) for option in row["options"]} == {SIX.option}
+# PPT's code: the ids of A to P, '.', '?', "The correct one is" and the sentinel in T5's vocabulary
+LETTERS = [188, 279, 254, 308, 427, 371, 517, 566, 196, 683, 439, 434, 329, 567, 667, 345]
+POINT, ASKS, BEFORE, SENTINEL = 5, 58, [37, 2024, 80, 19], 32099
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["nss", "unified"])
+def test_long_lines_are_cut_to_the_tokens_of_the_official_code(shared, name):
+    tokenizer = real(shared, "t5")
+    task = build("task", compose_run([f"task=ppt_{name}"]).config["task"], None)
+    make = {"nss": rows, "unified": unified_rows}[name]
+    for case in islice(cases(LONG, 4, "s"), 6):
+        row = next(iter(make(case)))
+        layout = SIX if name == "nss" else UNIFIED[len(row["options"])]
+        official = [*ids(tokenizer, row["query"])[: layout.query], ASKS]
+        for letter, option in zip(LETTERS, row["options"], strict=False):
+            official += [letter, POINT, *ids(tokenizer, option)[: layout.option], POINT]
+        fields = task.example("1", Row("", row)).fields
+        encoded = Encoder(tokenizer).encode(read_pvps(task.pvps)["ppt_pt"].render(fields), 10_000)
+        assert encoded.ids == [*official, ASKS, *BEFORE, SENTINEL]
+
+
+def ids(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_a_local_row_may_have_no_limits_but_no_wrong_ones():
+    task = build("task", compose_run(["task=ppt_nss"]).config["task"], None)
+    row = {"query": "a", "options": ["b", "c"], "answer": 0}
+    assert "limits" not in task.example("1", Row("here", row)).fields
+    with pytest.raises(UserError, match=r"here: limits is .* expected tokens by field"):
+        task.example("1", Row("here", {**row, "limits": {"query": 0}}))
