@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.experiment import Cell, Experiment
+from ptrun.ledger.requested import Request, Requests
 
 RESULT = Path(__file__).parent / "results" / "report_speed.json"
 RUNS, EVALUATIONS = 2000, 20
@@ -52,7 +53,7 @@ def main() -> None:
 def measured(folder: Path) -> tuple[float, float]:
     """Return seconds and MiB of one report in a new process."""
     command = [sys.executable, "-c", PEAK, "report", "--paper", "all"]
-    command += [f"outputs={folder / 'outputs'}", f"to={folder / 'report'}"]
+    command += ["--outputs", str(folder / "outputs"), "--to", str(folder / "report")]
     start = time.perf_counter()
     root = str(Path(__file__).parents[1])
     done = subprocess.run(
@@ -66,11 +67,14 @@ def fill(outputs: Path) -> int:
     """Write RUNS runs, the same ones each time; return their number."""
     dice, written = random.Random(8), 0
     loaded = [experiments.load(name) for name in experiments.names()]
+    requests = Requests(outputs)
     runnable = {(own.name, c.key): (own, c) for own in loaded for c in own.cells if _run(own, c)}
     while written < RUNS:  # all cells once, then again with other configurations
         for own, cell in dice.sample(list(runnable.values()), k=len(runnable)):
             if written < RUNS:
-                written += add(outputs, own, cell, dice)
+                written += add(outputs, own, cell, requests.of(own, cell), dice)
+    outputs.mkdir(exist_ok=True)
+    requests.save()  # as `ptrun experiment=` does
     return written
 
 
@@ -78,7 +82,7 @@ def _run(own: Experiment, cell: Cell) -> bool:
     return own.reason(cell) is None and not any(rule.holds(cell.at) for rule in own.of)
 
 
-def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
+def add(outputs: Path, own: Experiment, cell: Cell, request: Request, dice: random.Random) -> int:
     """Write most seeds of a cell under one protocol."""
     protocol = dice.choice(("paper", "paper", "paper", "honest"))
     middle = min(float(cell.value or 80) + dice.gauss(-0.4, 0.8), 99.5)
@@ -90,6 +94,9 @@ def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
         folder = outputs / own.name / cell.key / run_id
         folder.mkdir(parents=True, exist_ok=True)
         content = made(own, cell, protocol, seed, score, dice) | {"run_id": run_id, "group": form}
+        grid = {key: values[form % len(values)] for key, values in own.searched(cell).items()}
+        content["config"] = {**request.settings, **grid, "seed": seed}
+        content["names"] = {**request.names, "protocol": protocol}
         (folder / "result.json").write_text(json.dumps(content), encoding="utf-8")
     return len(kept)
 
@@ -97,25 +104,21 @@ def add(outputs: Path, own: Experiment, cell: Cell, dice: random.Random) -> int:
 def made(
     own: Experiment, cell: Cell, protocol: str, seed: int, score: float, dice: random.Random
 ) -> dict[str, object]:
-    """Return a result in the form of a run's, with a manifest and configuration of usual size."""
+    """Return a result in the form of a run's, with a manifest of usual size."""
     known = {name: key.rpartition(".")[2] for name, key in own.metrics.items()}
     metric = known.get(cell.metric, cell.metric)
     history = [
         {"step": 50 * n, metric: score - 8 * 0.7**n + dice.gauss(0, 0.4), "loss": 0.5}
         for n in range(1, EVALUATIONS + 1)
     ]
-    names = {**cell.at, "protocol": protocol, "hardware": "gpu"}
-    config = {f"group{n}": {f"key{m}": "a value" for m in range(12)} for n in range(8)}
     scores = dict.fromkeys((metric, *known.values()), score)
     return {
         "status": "finished",
-        "names": names,
         "seed": seed,
         "metric": metric,
         "metrics": {"dev": scores, "test": scores},
         "learned_parameters": {"total": 334_094_338 if "FT" in cell.at["method"] else 1_204_226},
         "manifest": {"seconds": 900 + 300 * dice.random(), "history": history},
-        "config": config,
         "schema": 1,
     }
 

@@ -80,6 +80,7 @@ class Requests:
         if not self.new:
             return
         try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.file, json.dumps({"stamp": self._stamp, "cells": self._kept}))
         except OSError as error:
             _LOG.info("%s: not written (%s)", self.file, error.strerror)

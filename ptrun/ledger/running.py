@@ -17,6 +17,7 @@ from ptrun.config.explain import composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.ledger.experiment import Experiment, load
 from ptrun.ledger.jobs import Job, Options, jobs, parse
+from ptrun.ledger.requested import Requests
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan
 
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
         )
     cost = "" if options.scale else f"; GPU hours of the whole table: {experiment.hours}"
     print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{cost}")
-    _check(todo) if options.check else _run(todo, _next_step(experiment, options))
+    if options.check:
+        _check(todo)
+    else:
+        _keep_requests(experiment, todo)
+        _run(todo, _next_step(experiment, options))
 
 
 def _check_backbone(experiment: Experiment, options: Options, *, as_variant: bool) -> None:
@@ -134,6 +139,15 @@ def _next_step(experiment: Experiment, options: Options) -> str:
     if options.scale:
         return "runs at a scale are not part of the report"
     return f"to compare with the paper, type: ptrun report --paper {experiment.paper}"
+
+
+def _keep_requests(experiment: Experiment, todo: Sequence[Job]) -> None:
+    """Compose what the cells request, so that the report need not."""
+    requests, keys = Requests(composed(todo[0].overrides).outputs), {job.key for job in todo}
+    for cell in experiment.cells:
+        if cell.key in keys:
+            requests.of(experiment, cell)
+    requests.save()
 
 
 def _check(todo: Sequence[Job]) -> None:
