@@ -102,8 +102,8 @@ IDPG = (
 )
 DEPTH = (
     "NER: both halves of this model of four layers are level. Opinions: the upper half is 17 "
-    "points better in the mean, and the lower half is unstable. The interval of five seeds still "
-    "contains 0. More seeds were not run."
+    "points better in the mean, and the lower half is unstable: the verdict rests on few seeds. "
+    "More seeds were not run."
 )
 HEADLINES = (
     Headline(PTV2, "above prompt tuning on tagging", "NER", "PT", "P-tuning v2", done=NER),
@@ -202,7 +202,7 @@ def page(stored: list[dict]) -> str:
         f"seeds each take {minutes:.0f} minutes on one core.",
         "",
         "The difference is the second row minus the first, seed by seed, with the 95 % interval of",
-        "its mean (bootstrap over seeds, widened for few; Student's t below five). A claim holds",
+        "its mean (Student's t). A claim holds",
         f"if the interval is above 0, or above -{NEAR:g} for `close to`. For `less variance` the",
         "difference is the reduction of a seed's distance to its row's median. p is from a",
         "two-sided sign-flip test. It is at least 0.062 for five seeds and not given for three. If",
