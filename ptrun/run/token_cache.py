@@ -24,7 +24,7 @@ from ptrun.types import Example
 TOKENS = ".tokens"
 """The folder of the files, below `outputs`."""
 
-_PACKAGES = ("readout", "prompt", "backbone")
+_PACKAGES = ("readout", "prompt", "backbone", "tokenizer")
 _LEAST = 500  # examples; fewer are tokenized faster than they are read from the cache
 
 
