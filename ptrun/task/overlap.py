@@ -97,7 +97,8 @@ def _number(text: str) -> int:
 
 
 def _distinct(ordered: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    return ordered.compress(new[: len(ordered)])
 
 
 def _conflicts(prints: NDArray[np.void]) -> int:
