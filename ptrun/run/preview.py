@@ -1,5 +1,6 @@
 """The output of `ptrun check`: counts, lengths, labels and examples of a run."""
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -15,30 +16,28 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP, read_pvps
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, Readout, Row
 from ptrun.run.parts import usable
 from ptrun.run.plan import Plan, split_of
 from ptrun.training.member import check_select
 from ptrun.types import Example
 
-_SHOWN, _CLASSES = 3, 12
+_SHOWN, _CLASSES, _TOGETHER = 3, 12, 512
 
 
 @dataclass(frozen=True)
 class Part:
-    """Train, dev or test, as examples and as tokens."""
+    """Train, dev or test, as examples and as tokens.
+
+    `lengths` are of all rows, `cut` counts truncated examples, `features` are the first.
+    """
 
     name: str
     origin: str
     examples: Sequence[Example]
+    lengths: Sequence[int]
+    cut: int
     features: Sequence[Features]
-    whole: Sequence[Features]
-    """The features without a limit on length."""
-
-    def cut(self) -> int:
-        """Return how many examples are truncated."""
-        pairs = zip(self.features, self.whole, strict=True)
-        return sum(own.tokens < all_.tokens for own, all_ in pairs)
 
 
 def preview(planned: Plan) -> Group:
@@ -53,26 +52,37 @@ def preview(planned: Plan) -> Group:
     free = copy(planned.task)
     free.max_tokens = None
     unlimited = planned.method.build(planned.backbone, free).readout
-    parts = []
-    for name in ("train", "dev", "test"):
-        examples = getattr(split, name)
-        features = method.encode(examples) if examples else []
-        whole = unlimited.encode(examples, 10**6) if examples else []
-        parts.append(Part(name, split.origin.get(name, ""), examples, features, whole))
+    parts = [
+        _part(name, split.origin.get(name, ""), getattr(split, name), method, unlimited)
+        for name in ("train", "dev", "test")
+    ]
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
     part = parts[0] if parts[0].examples else parts[2]
     return Group(title, _counts(parts), *_rendered(method, part), *_patterns(method, part))
 
 
+def _part(
+    name: str, origin: str, examples: Sequence[Example], method: Method, unlimited: Readout
+) -> Part:
+    """Return a part; `unlimited` reads without a limit on length. Few examples are held at once."""
+    lengths, cut, first = array("i"), 0, method.encode(examples[:_SHOWN]) if examples else []
+    for start in range(0, len(examples), _TOGETHER):
+        some = examples[start : start + _TOGETHER]
+        features, whole = method.encode(some), unlimited.encode(some, 10**6)
+        lengths.extend(len(row.ids) for f in features for row in f.rows)
+        cut += sum(own.tokens < all_.tokens for own, all_ in zip(features, whole, strict=True))
+    return Part(name, origin, examples, lengths, cut, first)
+
+
 def _counts(parts: Sequence[Part]) -> Table:
     table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
     for part in parts:
-        lengths = [len(row.ids) for f in part.features for row in f.rows] or [0]
+        lengths = part.lengths or [0]
         table.add_row(
             part.name,
             f"{len(part.examples):,}",
             f"{median(lengths):.0f}, {max(lengths)}",
-            f"{part.cut():,}",
+            f"{part.cut:,}",
             _labels(part.examples),
             part.origin,
         )
@@ -81,9 +91,13 @@ def _counts(parts: Sequence[Part]) -> Table:
 
 def _labels(examples: Sequence[Example]) -> str:
     """Return the most frequent targets with their counts."""
-    targets = [e.target if isinstance(e.target, list) else [e.target] for e in examples]
-    counts = Counter(str(t) for own in targets for t in own if isinstance(t, str | int))
-    counts.update(["no answer"] * targets.count([]))
+    counts: Counter[str] = Counter()
+    none = 0
+    for target in (example.target for example in examples):
+        several = target if isinstance(target, list) else [target]
+        counts.update(str(t) for t in several if isinstance(t, str | int))
+        none += several == []
+    counts.update({"no answer": none} if none else {})
     shown = [f"{name} {count:,}" for name, count in counts.most_common(_CLASSES)]
     return escape(", ".join(shown)) + (" …" if len(counts) > _CLASSES else "")
 

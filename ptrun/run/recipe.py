@@ -153,7 +153,8 @@ def _member(
     task, dev = planned.task, part.split.dev
     return Member(
         method,
-        *features,
+        features[0],
+        features[1],
         lambda predictions: task.score(predictions, dev),
         task.metric,
         planned.train,
