@@ -68,7 +68,7 @@ def repeated(file: Path, times: int, folder: Path) -> Path:
 
 def spread_of(rows: list[dict[str, Any]], files: str) -> float:
     """Return how much more the largest peak is than the smallest, of runs that do the same."""
-    peaks = [row["peak_mib"] for row in rows if row["files"] == files]
+    peaks: list[int] = [row["peak_mib"] for row in rows if row["files"] == files]
     return round(max(peaks) / min(peaks) - 1, 3)
 
 
