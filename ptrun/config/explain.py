@@ -40,8 +40,9 @@ def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    errors = []
-    while error is not None:
+    """Return an error and what caused it; causes may go in a circle, as OmegaConf's sometimes do."""
+    errors: list[BaseException] = []
+    while error is not None and all(error is not own for own in errors):
         errors.append(error)
         error = error.__cause__ or error.__context__
     return errors

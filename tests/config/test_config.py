@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import identity
 from ptrun.config.build import check, problems
 from ptrun.config.components import component, shipped
 from ptrun.config.compose import compose_run
+from ptrun.config.explain import explain
 from ptrun.config.paths import conf_dir, describe, options
 from ptrun.config.schema import GROUPS
 from ptrun.config.typecheck import fits
@@ -177,3 +179,9 @@ def test_the_environment_names_the_data_folder(monkeypatch):
     monkeypatch.setenv("PTRUN_DATA", "/from/environment")
     assert compose_run().config["data_dir"] == "/from/environment"
     assert compose_run(["data_dir=/typed"]).config["data_dir"] == "/typed"
+
+
+def test_errors_that_cause_each_other_are_explained():
+    first, second = OmegaConfBaseException("first"), ValueError("second")
+    first.__cause__, second.__context__ = second, first
+    assert str(explain(first, [])) == "first"
