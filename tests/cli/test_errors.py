@@ -15,7 +15,7 @@ WRONG = {
         ["train.schedule=cosine"],
         ["'cosine'", "linear_to_warmup, constant, exponential"],
     ),
-    "wrong literal": (["method.pooler=mean"], ["'mean'", "'auto', 'frozen', 'trainable', 'none'"]),
+    "wrong literal": (["method.pooler=mean"], ["'mean'", "'frozen', 'trainable', 'classifier'"]),
     "value out of range": (["train.lr=-1"], ["train.lr is -1.0; use more than 0"]),
     "no such folder": (["task=sst2", "data_dir=/nowhere"], ["data_dir=/nowhere: no such folder"]),
     "no data": (["task=conll03"], ["conll03", "data_dir=DIR", "task=pocket_ner"]),

@@ -8,8 +8,12 @@ from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
 REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
 
 
+FAMILIES = [name for name in BACKBONES if name not in ("pocket_bert", "pocket_gpt2")]
+"""ELECTRA stands for BERT too, GLM for GPT-2."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", FAMILIES)
 def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_dir):
     """Word by word: SuperGLUE's two kinds have six made-up rows each, the others pocket tasks."""
     for name in ("record", "wsc"):

@@ -120,14 +120,11 @@ def test_a_cell_keeps_the_promises(tiny, data_dir, kind, name, task):
     assert same(answers(fresh, examples, 10_000), told)
 
 
+LEARNING = [cell for cell in CELLS if cell.values[1] != "manual_prompt"][::2]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "name", "task"),
-    tiered(
-        [c for c in CELLS if c.values[1] != "manual_prompt"],
-        lambda kind, name, task: kind == "bert" and name == "ptuning_v2",
-    ),
-)
+@pytest.mark.parametrize(("kind", "name", "task"), LEARNING)
 def test_a_cell_learns_four_examples(tiny, data_dir, kind, name, task):
     """The loss without dropout falls by a tenth; what a random frozen backbone allows is little."""
     data = task_of(data_dir, task)
