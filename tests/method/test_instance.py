@@ -84,7 +84,7 @@ def test_few_steps_look_at_their_own_examples_alone(tiny, data_dir):
     backbone = tiny()
     one = member(MAKES["S"], backbone, sst2(data_dir), max_steps=1, batch_size=2)
     one.dev = []
-    one.judge = lambda answers: None
+    one.judge = lambda answers, loss: None
     fitted(backbone, [one])
     assert len(one.reads()) == len(backbone.kept) == 2
 

@@ -37,6 +37,7 @@ def test_contexts_have_three_to_six_sentences(task):
     assert set(lengths) <= {3, 4, 5, 6} and len(lengths) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_an_answer_is_not_in_its_question(task):
     told = 0

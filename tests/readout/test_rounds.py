@@ -149,6 +149,7 @@ def test_choices_are_spelled_as_the_pattern_lists_them(tiny, data_dir):
     assert reads.backbone.tokenizer().decode(words) == "the wind blew"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pocket_gpt2", "pocket_t5"])
 def test_texts_are_scored_in_one_pass_where_words_follow_each_other(name):
     """Each token after those before it: the library's loss of the answer as labels."""

@@ -38,6 +38,7 @@ def prompt_of(composed):
     return load_file(plan(composed).folder / "prompt.safetensors")
 
 
+@pytest.mark.slow
 def test_a_run_begins_as_another_whichever_way_that_is_named(small, tmp_path):
     first = launch(small())
     followed = small(f"start=run:{first.run_id}", *STILL)

@@ -39,6 +39,7 @@ def test_low_resource_draws_as_the_released_code(share):
     assert Counter(e.target for e in chosen.train) == {c: int(share * sizes[c]) for c in sizes}
 
 
+@pytest.mark.slow
 def test_two_training_seeds_learn_from_the_same_tenth():
     """Dev and test too; where dev is cut from train, the data seed decides, not the seed."""
     parts = [

@@ -167,6 +167,7 @@ def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "counts"),
     [(conll03, (14041, 3250, 3453)), (sst2, (6920, 872, 1821))],
