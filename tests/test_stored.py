@@ -70,6 +70,7 @@ def _store(file, written):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
 def test_pages_that_were_read_do_not_stay_in_memory(tmp_path):
     """100,000 rows are 20 MB; those of 256 rows stay."""
     file = tmp_path / "rows.arrow"

@@ -40,6 +40,7 @@ def preset(name):
 
 
 @pytest.mark.parametrize("name", tiered(PRESETS, lambda name: "base" in name))
+@pytest.mark.slow
 def test_sizes_are_counted_without_weights_and_stated(name):
     node, backbone = preset(name)
     assert backbone.size() == node["parameters"] == PUBLISHED.get(name, node["parameters"])

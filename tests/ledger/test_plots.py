@@ -49,6 +49,7 @@ def test_a_file_is_well_formed_and_needs_nothing(tmp_path):
     assert text.count("http") == 1 and "url(" not in text and "var(--c)" in text
 
 
+@pytest.mark.slow
 def test_files_are_written(tmp_path):
     names = write([table(tmp_path)], tmp_path / "report")
     assert names == [

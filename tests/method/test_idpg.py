@@ -237,6 +237,7 @@ def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny
         ("compacter", 152_832),
     ],
 )
+@pytest.mark.slow
 def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, count):
     """Each row of the paper's Table 1 by the word a user types, and its recipe."""
     node = compose_run(["backbone=roberta_large", f"method={option}"]).config

@@ -47,6 +47,7 @@ def finished(loaded, kind, batch):
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.slow
 def test_vectors_of_a_word_are_the_discrete_pattern(tiny, tmp_path, kind):
     method, examples = plain(kind, tiny, tmp_path), facts(tmp_path).load("test")
     batch, word = asked(method, examples), 9
@@ -58,6 +59,7 @@ def test_vectors_of_a_word_are_the_discrete_pattern(tiny, tmp_path, kind):
 
 
 @pytest.mark.parametrize(("kind", "width"), [("bert", 32), ("albert", 12), ("gpt2", 32)])
+@pytest.mark.slow
 def test_rows_have_the_width_of_embeddings_and_land_in_order_whatever_the_padding(
     tiny, tmp_path, kind, width
 ):
@@ -101,6 +103,7 @@ def test_positions_of_a_subject_of_two_tokens_in_both_orders(tiny, tmp_path):
         ("albert_xxlarge_v2", "boolq", "mlp", 33_152),
     ],
 )
+@pytest.mark.slow
 def test_presets_learn_as_many_parameters_as_the_papers(name, task_name, encoder, parameters):
     hidden = "half" if task_name == "lama" else "full"
     with torch.device("meta"):

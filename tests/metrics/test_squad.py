@@ -27,6 +27,7 @@ def test_gold_scores_100():
 
 
 @pytest.mark.parametrize("scorer", [squad_scores, record_scores], ids=["squad", "record"])
+@pytest.mark.slow
 def test_version_1_and_record_equal_the_reference(scorer):
     for rng in rounds():
         guesses, golds = questions(rng, unanswerable=False)

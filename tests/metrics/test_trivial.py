@@ -43,6 +43,7 @@ def rows(shared):
         ("multirc", "right", {"f1a": 59.9}),
     ],
 )
+@pytest.mark.slow
 def test_one_label_for_all_scores_as_listed_and_gold_100(shared, name, answer, figures):
     task = build("task", compose_run([f"task={name}"]).config["task"], str(shared / "data"))
     examples = task.load("dev")
@@ -92,6 +93,7 @@ def test_squad_gold_scores_100_and_another_persons_answer_as_the_reference(rows)
 
 
 @pytest.mark.parametrize("part", ["train", "validation"])
+@pytest.mark.slow
 def test_quoref_gold_scores_100_and_the_first_span_as_the_reference(rows, part):
     golds = [row["answers"]["text"] for row in rows("quoref", part)]
     assert drop_scores(golds, golds) == {"em": 100.0, "f1": 100.0}

@@ -28,6 +28,7 @@ def test_there_are_one_and_a_half_to_three_million_words(sample):
     assert 1.5e6 <= tokens / len(sample) * DOCUMENTS["train"] <= 3e6
 
 
+@pytest.mark.slow
 def test_there_are_1500_different_words(sample):
     words = {w for document in sample for s in document for w in WORD.findall(s) if w.isalpha()}
     assert len(words) >= 1500

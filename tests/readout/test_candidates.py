@@ -58,6 +58,7 @@ def test_log_probabilities_equal_the_librarys_under_teacher_forcing(
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 @pytest.mark.parametrize("scored", ["sum", "mean"])
+@pytest.mark.slow
 def test_answers_of_left_to_right_reading_follow_the_score(
     tiny, tiny_folder, data_dir, kind, scored
 ):

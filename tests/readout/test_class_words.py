@@ -173,6 +173,7 @@ def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
 
 
 @pytest.mark.parametrize("name", [*CLASSED, "pocket_sentiment"])
+@pytest.mark.slow
 def test_the_paper_s_form_comes_first(name):
     made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
     backbone = build("backbone", compose_run(["backbone=electra_base"]).config["backbone"])

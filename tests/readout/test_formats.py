@@ -229,6 +229,7 @@ def test_superglue_rows_have_128_tokens_and_the_longer_text_loses_its_end(head):
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("name", ["squad", "squad_v2"])
+@pytest.mark.slow
 def test_squads_windows_have_384_tokens_and_share_128(head, kind, name):
     words = [f"word{i}" for i in range(400)]
     words[130] = "Oslo"

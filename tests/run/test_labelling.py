@@ -83,6 +83,7 @@ def asked(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_one_command_labels_and_learns(composed):
     done = launch(composed("method.readout=verbalizer"))
     assert done.status == "finished" and done.names["task"] == "ppt_cls"

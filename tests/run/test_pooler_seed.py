@@ -36,6 +36,7 @@ def of(backbone):
     return backbone.model.pooler.weight
 
 
+@pytest.mark.slow
 def test_each_seed_has_its_own_and_prediction_draws_it_again(composed):
     planned = [plan(composed(*FROZEN, f"seed={seed}")) for seed in (4, 5)]
     first, second = (of(own.backbone) for own in planned)

@@ -88,6 +88,7 @@ def test_the_tuned_backbone_is_taken_and_the_head_is_new(world, own, caplog):
     assert result.manifest["backbone"]["frozen_verified"] == (True if frozen else None)
 
 
+@pytest.mark.slow
 def test_what_stands_over_a_tuned_backbone_is_bound_to_it(world):
     composed, first, done = world
     own = [*METHODS["prompt_tuning"], "task=sst2", *STILL]

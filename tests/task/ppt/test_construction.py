@@ -125,6 +125,7 @@ def test_the_task_reads_what_is_made(corpus, make, name):
         assert pvp.render(train[0].fields)
 
 
+@pytest.mark.slow
 def test_examples_in_files_are_those_in_lists_and_each_setting_has_its_file(corpus, tmp_path):
     def loaded(*typed, store=tmp_path / "store"):
         config = compose_run(["task=ppt_nsp", f"task.source.corpus={corpus}", *typed]).config

@@ -52,6 +52,7 @@ def test_a_killed_run_goes_on_with_the_same_examples(composed, monkeypatch):
     same(*(plan(composed(name)).folder for name in ("whole", "cut")))
 
 
+@pytest.mark.slow
 def test_files_change_no_number(composed, monkeypatch):
     """Against lists of all examples and features, as a small task has them."""
     filed = launch(composed("filed"))

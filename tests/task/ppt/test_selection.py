@@ -48,6 +48,7 @@ def test_there_is_a_layout_for_2_to_16_options_and_the_plain_one_has_six():
 
 
 @pytest.mark.parametrize("make", [rows, unified_rows])
+@pytest.mark.slow
 def test_options_are_where_the_layout_says(make):
     for case in cases(DOCUMENTS, 4, "a seed"):
         for row in make(case):
@@ -82,6 +83,7 @@ POINT, ASKS, BEFORE, SENTINEL = 5, 58, [37, 2024, 80, 19], 32099
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["nss", "unified"])
+@pytest.mark.slow
 def test_long_lines_are_cut_to_the_tokens_of_the_official_code(shared, name):
     tokenizer = real(shared, "t5")
     task = build("task", compose_run([f"task=ppt_{name}"]).config["task"], None)
