@@ -40,7 +40,7 @@ def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """Return an error and what caused it; causes may go in a circle, as OmegaConf's sometimes do."""
+    """Return an error and its causes, which may go in a circle, as OmegaConf's sometimes do."""
     errors: list[BaseException] = []
     while error is not None and all(error is not own for own in errors):
         errors.append(error)
