@@ -20,15 +20,19 @@ class CellRuns:
 
 def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Requests) -> CellRuns:
     """Return the runs of a cell, from the folder of the experiment that runs it."""
+    home = outputs.joinpath(*experiment.home(cell))
+    folders = result.run_folders(home) if home.is_dir() else []
+    if not folders:
+        return CellRuns([], {})
     experiment, cell = _home(experiment, cell)
-    home, grid = outputs / experiment.name / cell.key, experiment.searched(cell)
+    wanted, grid = requests.of(experiment, cell), experiment.searched(cell)
     runs: list[RunResult] = []
     variants: dict[str, list[RunResult]] = {}
-    for folder in result.run_folders(home) if home.is_dir() else []:
+    for folder in folders:
         run = result.read(folder)
         if run is None:
             continue
-        differs = differences(requests.of(experiment, cell), run, folder, grid)
+        differs = differences(wanted, run, folder, grid)
         own = variants.setdefault(", ".join(differs), []) if differs else runs
         own.append(run)
     return CellRuns(runs, variants)

@@ -151,6 +151,10 @@ class Experiment:
             found |= rule.what if rule.holds(cell.at) else {}
         return found
 
+    def configurations(self, cell: Cell) -> int:
+        """Return the number of combinations of a cell's searched values."""
+        return math.prod(map(len, self.searched(cell).values()))
+
     def precision_of(self, cell: Cell) -> str:
         """Return the precision in which the authors computed a cell."""
         key = "hardware.precision="

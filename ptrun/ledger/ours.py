@@ -66,7 +66,7 @@ def by_protocol(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -
 def _over_grid(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
     """Return the mean over all configurations of a cell's grid, or None if one was not run."""
     groups = grouped(runs, lambda run: run.group)
-    if len(groups) < math.prod(map(len, experiment.searched(cell).values())):
+    if len(groups) < experiment.configurations(cell):
         return None
     whole = mean([_ours(experiment, cell, own) for own in groups.values()], list(groups))
     return whole and replace(whole, searched=1, planned=1)
@@ -80,6 +80,7 @@ def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
     seeds = sorted(set.intersection(*(set(own.scores) for own in ours)))
     if not seeds:
         return None
+    least = min(ours, key=lambda own: own.searched / own.planned)
     scores = {}
     for seed in seeds:
         by_place: dict[str, list[float]] = {}
@@ -90,19 +91,14 @@ def mean(parts: Sequence[Ours | None], places: Sequence[str]) -> Ours | None:
         scores=scores,
         missing=sorted({seed for own in ours for seed in own.missing}),
         failed=sorted({seed for own in ours for seed in own.failed}),
-        searched=min(ours, key=done).searched,
-        planned=min(ours, key=done).planned,
+        searched=least.searched,
+        planned=least.planned,
         value=statistics.fmean(scores.values()),
         learned=max(own.learned for own in ours),
         hours=0.0,
         history={},
         ddof=ours[0].ddof,
     )
-
-
-def done(ours: Ours) -> float:
-    """Return the share of the planned configurations that were run."""
-    return ours.searched / ours.planned
 
 
 def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours | None:
@@ -125,7 +121,7 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         missing=[seed for seed in experiment.seeds if seed not in scores],
         failed=[run.seed for run in groups[chosen] if run.status != "finished"],
         searched=len(complete),
-        planned=max(len(groups), math.prod(map(len, experiment.searched(cell).values()))),
+        planned=max(len(groups), experiment.configurations(cell)),
         value=statistic_of(experiment.statistic)(list(scores.values())),
         learned=done[chosen][0].learned_parameters["total"],
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ptrun.ledger.cell_runs import CellRuns, cell_runs
 from ptrun.ledger.experiment import GRID, Cell, Experiment, load
-from ptrun.ledger.ours import PROTOCOLS, ByProtocol, Ours, by_protocol, done, mean, number
+from ptrun.ledger.ours import PROTOCOLS, ByProtocol, Ours, by_protocol, mean, number
 from ptrun.ledger.requested import Requests
 from ptrun.ledger.statistics import CHOSEN, Interval, Verdict, interval, verdict
 from ptrun.types import RunResult
@@ -57,7 +57,8 @@ class Row:
 def rows(experiment: Experiment, outputs: Path) -> list[Row]:
     """Return a row for every printed number of an experiment."""
     cells, requests = experiment.cells, Requests(outputs)
-    found = {cell.key: cell_runs(experiment, cell, outputs, requests) for cell in cells}
+    by_key = {cell.key: cell for cell in cells}  # several metrics share the runs of a key
+    found = {key: cell_runs(experiment, cell, outputs, requests) for key, cell in by_key.items()}
     requests.save()
     own = [by_protocol(experiment, cell, found[cell.key].runs) for cell in cells]
     means = _means_elsewhere(experiment, outputs)
@@ -65,7 +66,7 @@ def rows(experiment: Experiment, outputs: Path) -> list[Row]:
         _row(
             experiment,
             cell,
-            means.get((cell.key, cell.metric)) or _own_ormean(experiment, index, own),
+            means.get((cell.key, cell.metric)) or _own_or_mean(experiment, index, own),
             found[cell.key],
         )
         for index, cell in enumerate(cells)
@@ -89,7 +90,7 @@ def _means_elsewhere(experiment: Experiment, outputs: Path) -> dict[tuple[str, s
     return found
 
 
-def _own_ormean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
+def _own_or_mean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -> ByProtocol:
     """Return the runs of a cell, or the mean of other cells."""
     cell = experiment.cells[index]
     axis = experiment.mean_over(cell)
@@ -100,9 +101,9 @@ def _own_ormean(experiment: Experiment, index: int, own: Sequence[ByProtocol]) -
     return {p: mean([own[i][p] for i in parts], places) for p in PROTOCOLS}
 
 
-def _part_of(experiment: Experiment, cell: Cell, mean: Cell, axis: str) -> bool:
+def _part_of(experiment: Experiment, cell: Cell, whole: Cell, axis: str) -> bool:
     """Return whether a mean over an axis includes a cell."""
-    same = all(cell.at[key] == place for key, place in mean.at.items() if key != axis)
+    same = all(cell.at[key] == place for key, place in whole.at.items() if key != axis)
     return same and experiment.mean_over(cell) in (None, GRID)
 
 
@@ -111,7 +112,7 @@ def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) 
     gap = _gap(experiment, cell, best) if best else None
     judged: Verdict
     why: str | None
-    if best and gap and done(best) < 1:
+    if best and gap and best.searched < best.planned:
         so_far = f"{best.searched} of {best.planned} configurations"
         judged, why = "not final", f"{verdict(gap)} with {so_far}; dev selects among all"
     elif best:

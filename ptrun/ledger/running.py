@@ -49,7 +49,8 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
     if options.check:
         _check(todo)
     else:
-        _keep_requests(experiment, todo)
+        if not options.scale:
+            _keep_requests(experiment, todo)
         _run(todo, _next_step(experiment, options))
 
 
