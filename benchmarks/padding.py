@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 import transformers
 
+from ptrun.backbone.packing.groups import cut, padding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
@@ -28,7 +29,6 @@ from ptrun.hardware import torch_engine
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training.member import Member
-from ptrun.training.microbatch import cut, padding
 
 
 class Silent:

@@ -12,7 +12,8 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.injection import link_of
+from ptrun.backbone.injection import Link, link_of
+from ptrun.backbone.packing.packed import Block
 
 NAME = "ptrun"
 
@@ -31,28 +32,55 @@ def attend(
     """Return attention over prefix and tokens, `[B, T, heads, d]`, and no weights.
 
     `attention_mask` is bool, `[B, 1, 1 or T, S]`; None means that every key is visible.
-    `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes.
+    `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Packed
+    tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
     """
-    link = link_of(module)
-    prefix = link.prefix()
+    link, packing = link_of(module), link_of(module).injection.packing
+    if packing is None:
+        out = _attend(link, query, key, value, attention_mask, scaling, dropout, position_bias)
+        return out.transpose(1, 2), None
+    sizes = [block.tokens for block in packing.blocks]
+    parts = zip(
+        packing.blocks, *(torch.split(t[0], sizes, dim=1) for t in (query, key, value)), strict=True
+    )
+    outs = []
+    for block, *three in parts:
+        q, k, v = (t.unflatten(1, (-1, block.width)).transpose(0, 1) for t in three)
+        out = _attend(link, q, k, v, block.visible, scaling, dropout, None, block)
+        outs.append(out.transpose(1, 2).flatten(0, 1))
+    return torch.cat(outs)[None], None
+
+
+def _attend(
+    link: Link,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scaling: float | None,
+    dropout: float,
+    position_bias: Tensor | None,
+    block: Block | None = None,
+) -> Tensor:
+    """Return attention `[B, heads, T, d]` of a batch, or of a block of one."""
+    prefix = link.prefix(block)
     length = 0
     if prefix is not None:
         length = prefix.key.shape[2]
-        attention_mask = extend(attention_mask, prefix, key)
+        mask = extend(mask, prefix, key)
         key, value = joined(prefix, key, value)
     if key.shape[1] != query.shape[1]:  # grouped queries share keys and values
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
-    mask = _biased(attention_mask, position_bias, length, query.dtype)
+    mask = _biased(mask, position_bias, length, query.dtype)
     if not dropout or link.injection.keys is None:
-        out = functional.scaled_dot_product_attention(
+        return functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, scale=scaling
         )
-    else:  # step by step, for our own dropout of the weights
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
-        out = torch.matmul(link.drop(scores.softmax(dim=-1), dropout, length), value)
-    return out.transpose(1, 2), None
+    # step by step, for our own dropout of the weights
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
+    return torch.matmul(link.drop(scores.softmax(dim=-1), dropout, length, block), value)
 
 
 def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

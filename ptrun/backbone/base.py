@@ -29,6 +29,11 @@ class Prefix:
     value: Tensor
     mask: Tensor | None = None
 
+    def of_rows(self, rows: Tensor | slice) -> "Prefix":
+        """Return the prefix of some rows."""
+        mask = None if self.mask is None else self.mask[rows]
+        return Prefix(self.key[rows], self.value[rows], mask)
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -91,6 +96,11 @@ class BackboneInput:
     pooled_at: Positions | None = None
     logits_at: Positions | None = None
     decoder: DecoderInput | None = None
+
+    @property
+    def requested(self) -> list[Positions]:
+        """The requested positions: of hidden states, pooled states and logits."""
+        return [at for at in (self.hidden_at, self.pooled_at, self.logits_at) if at is not None]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,25 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import Family, raw_words, read_order
+from ptrun.backbone.family import Family, raw_words, read, read_order
 from ptrun.backbone.injection import Injection, Paths
+from ptrun.backbone.packing.packed import Packing, Visible
 from ptrun.backbone.switches import GPT2, LLAMA, MEGATRON, Fields
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
 _MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
+
+
+def look_back(mask: Tensor) -> Tensor:
+    """Return which keys each token sees, `[B, T] -> [B, 1, T, T]`.
+
+    Padding sees itself: a softmax over no keys is NaN.
+    """
+    width = mask.shape[1]
+    before = torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
+    itself = torch.eye(width, dtype=torch.bool, device=mask.device)
+    return ((before & mask[:, None, :]) | itself)[:, None]
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,8 @@ class Decoder(Family):
     paths: Paths = _LLAMA
     name: str = "causal"
     fields: Fields = LLAMA
+    visible: Visible | None = look_back
+    causal: bool = True
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; a sliding window limits the length, since our masks have none."""
@@ -41,27 +55,16 @@ class Decoder(Family):
             dropout=getattr(config, "resid_pdrop", getattr(config, "dropout", 0.0)),
         )
 
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states `[B, T, H]`."""
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
+        # a mask with four axes is not changed by the library; attention ignores it if packed
+        mask = look_back(given.mask if packing is None else given.mask[:1, :1])
         hidden: Tensor = self.body(model)(
-            input_ids=given.ids,
-            inputs_embeds=given.embeddings,
-            attention_mask=look_back(given.mask),
-            position_ids=read_order(given.mask, given.shift),
+            **read(given, packing, read_order(given.mask, given.shift)),
+            attention_mask=mask,
             use_cache=False,
         ).last_hidden_state
         return hidden
-
-
-def look_back(mask: Tensor) -> Tensor:
-    """Return which keys each token sees, `[B, T] -> [B, 1, T, T]`.
-
-    Padding sees itself: a softmax over no keys is NaN.
-    """
-    width = mask.shape[1]
-    before = torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
-    itself = torch.eye(width, dtype=torch.bool, device=mask.device)
-    return ((before & mask[:, None, :]) | itself)[:, None]
 
 
 class Megatron(Decoder):
@@ -74,11 +77,11 @@ class Megatron(Decoder):
         super().prepare(model, injection)
         megatron.connect(self.body(model), injection)
 
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states `[B, T, H]`."""
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         scale = model.config.d_model**0.5 if model.config.scale_embedding else 1.0
         scaled = raw_words(model, given) * scale
-        return super().hidden(model, replace(given, ids=None, embeddings=scaled))
+        return super().hidden(model, replace(given, ids=None, embeddings=scaled), packing)
 
 
 KINDS = {

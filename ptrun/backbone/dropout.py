@@ -38,14 +38,35 @@ def keep(
     `origin` is subtracted from the index along the last axis, so cells keep their mask behind a
     prefix of any length. `start`, the first head of a rank, is added along the first axis.
     """
-    low = (keys & 0x7FFFFFFF).to(torch.int32)
-    high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
-    cells = _mix(_mix(low * _GOLDEN + high) + site)
+    cells = _of_rows(keys, site)
     for axis, size in enumerate(shape[:-1]):
         index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
         index *= _PRIMES[axis]
         cells = _mix(cells.unsqueeze(-1) + index)
-    last = torch.arange(-origin, shape[-1] - origin, dtype=torch.int32, device=keys.device)
+    return _kept(cells, shape[-1], p, origin)
+
+
+def keep_tokens(
+    keys: Tensor, columns: Tensor, site: int, size: int, p: float, origin: int = 0
+) -> Tensor:
+    """Return the mask `[N, size]` of tokens in the `columns [N]` of rows with `keys [N]`.
+
+    It is `keep` with the shape `[T, size]`, at these tokens alone.
+    """
+    index = columns.to(torch.int32) * _PRIMES[0]
+    return _kept(_mix(_of_rows(keys, site) + index), size, p, origin)
+
+
+def _of_rows(keys: Tensor, site: int) -> Tensor:
+    """Return an int32 for each row at a site."""
+    low = (keys & 0x7FFFFFFF).to(torch.int32)
+    high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
+    return _mix(_mix(low * _GOLDEN + high) + site)
+
+
+def _kept(cells: Tensor, size: int, p: float, origin: int) -> Tensor:
+    """Return the mask `[..., size]` of the cells along the last axis."""
+    last = torch.arange(-origin, size - origin, dtype=torch.int32, device=cells.device)
     cells = cells.unsqueeze(-1) ^ _mix(last * _GOLDEN)
     cells *= _MIX1
     cells ^= cells >> 15
@@ -62,4 +83,15 @@ def drop(
     """
     if keys is None or p == 0.0:
         return x
-    return x * keep(keys, site, x.shape[1:], p, origin, start).to(x.dtype).mul_(1.0 / (1.0 - p))
+    return _scaled(x, keep(keys, site, x.shape[1:], p, origin, start), p)
+
+
+def drop_tokens(
+    x: Tensor, keys: Tensor, columns: Tensor, site: int, p: float, origin: int = 0
+) -> Tensor:
+    """Return tokens `[N, H]` after dropout; see `keep_tokens`."""
+    return _scaled(x, keep_tokens(keys, columns, site, x.shape[1], p, origin), p)
+
+
+def _scaled(x: Tensor, kept: Tensor, p: float) -> Tensor:
+    return x * kept.to(x.dtype).mul_(1.0 / (1.0 - p))

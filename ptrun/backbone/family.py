@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.packing.packed import BLOCK, Packing, Visible, packing_of
 from ptrun.backbone.switches import NO_FIELDS, Fields
 from ptrun.errors import UserError
 
@@ -38,6 +39,8 @@ class Family(ABC):
         pooler: whether the model can have a pooler.
         attention: the library's attention to use where ours cannot be registered.
         fields: what the configuration calls its dropouts and its epsilon.
+        visible: the keys that each token sees, if the model can read packed tokens.
+        causal: whether `visible` hides real tokens too.
     """
 
     library: str
@@ -50,6 +53,8 @@ class Family(ABC):
     pooler: bool = False
     attention: str | None = None
     fields: Fields = NO_FIELDS
+    visible: Visible | None = None
+    causal: bool = False
 
     @abstractmethod
     def shape(self, config: Any) -> Shape:
@@ -63,9 +68,18 @@ class Family(ABC):
         """Return the model without output head and pooler."""
         return model.base_model
 
+    def packing(self, given: BackboneInput) -> Packing | None:
+        """Return the packing of an input; None if the model reads padded rows."""
+        if self.visible is None:
+            return None
+        return packing_of(given.mask, self.visible, BLOCK, always=self.causal)
+
     @abstractmethod
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states: `[B, S, H]` with a decoder input, else `[B, T, H]`."""
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states: `[B, S, H]` with a decoder input, else `[B, T, H]`.
+
+        With a packing, those of its tokens `[1, N, H]`, or of the requested ones alone.
+        """
 
     def logits(self, model: Any, hidden: Tensor) -> Tensor:
         """Return the output of the head, `[K, H] -> [K, V]`."""
@@ -99,6 +113,16 @@ def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
         return given.embeddings
     words: Tensor = model.get_input_embeddings()(given.ids)
     return words
+
+
+def read(given: BackboneInput, packing: Packing | None, positions: Tensor) -> dict[str, Any]:
+    """Return what a model reads, as transformers names it: a batch, or its packed tokens."""
+    tokens = {
+        "input_ids": given.ids,
+        "inputs_embeds": given.embeddings,
+        "position_ids": positions,
+    }
+    return tokens if packing is None else {k: packing.pack(grid) for k, grid in tokens.items()}
 
 
 def read_order(mask: Tensor, shift: Tensor | None) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
 from ptrun.backbone.family import raw_words, read_order
+from ptrun.backbone.packing.packed import Packing
 from ptrun.backbone.switches import GPT2
 
 
@@ -28,7 +29,7 @@ class Infiller(Decoder):
         """Return the sizes; the last row of the position table serves an unused objective."""
         return replace(super().shape(config), positions=config.n_positions - 1)
 
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states of the answer `[B, S, H]`, or of the text alone."""
         places, words = read_order(given.mask, given.shift), raw_words(model, given)
         inside, answer, width = torch.zeros_like(places), given.decoder, given.mask.shape[1]
@@ -77,6 +78,11 @@ def _blank(given: BackboneInput, places: Tensor) -> Tensor:
 
 KINDS = {
     "blocklm": Infiller(
-        "BlockLM", GPT2_PATHS, name="infilling", package="ptrun.backbone.blocklm", fields=GPT2
+        "BlockLM",
+        GPT2_PATHS,
+        name="infilling",
+        package="ptrun.backbone.blocklm",
+        fields=GPT2,
+        visible=None,
     )
 }

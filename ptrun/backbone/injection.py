@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix, Site
+from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.division import Division
-from ptrun.backbone.dropout import drop
+from ptrun.backbone.dropout import drop, drop_tokens
+from ptrun.backbone.packing.packed import Block, Packing
 
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
@@ -19,11 +20,15 @@ _HEADS = 1  # the axis of heads in a prefix and in attention weights
 class Injection:
     """The input of the current pass and its dropout keys, for attention, dropout and hooks.
 
-    `unit` is the divisor of the backbone's residual stream (`ptrun.backbone.residual`).
+    `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
+    module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
+    of the backbone's residual stream (`ptrun.backbone.residual`).
     """
 
     given: BackboneInput | None = None
     keys: Tensor | None = None
+    packing: Packing | None = None
+    tokens: Packing | None = None
     unit: float = 1.0
 
     def __init__(self, division: Division | None = None):
@@ -33,31 +38,60 @@ class Injection:
         """Return the half of the input that a stack reads."""
         return self.given.decoder if self.given and reader == "decoder" else self.given
 
+    @property
+    def edits(self) -> bool:
+        """Whether the current pass edits hidden states."""
+        return bool(self.given and self.given.edits)
+
     def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
         """Return hidden states after the edit of a site, if there is one."""
         half = self.read_by(reader)
         edits = half.edits if half else None
         if not edits or site not in edits:
             return hidden
+        if self.packing is not None:
+            changed = self._changed(edits[site], self.packing.unpack(hidden))
+            return cast(Tensor, self.packing.pack(changed))
+        return self._changed(edits[site], hidden)
+
+    def _changed(self, edit: Edit, hidden: Tensor) -> Tensor:
         if self.unit == 1.0:
-            return edits[site](hidden)
-        whole = edits[site](hidden.float() * self.unit)  # fp16 may not hold it
+            return edit(hidden)
+        whole = edit(hidden.float() * self.unit)  # fp16 may not hold it
         return (whole / self.unit).to(hidden.dtype)
 
+    def drop(self, x: Tensor, site: int, p: float, origin: int = 0) -> Tensor:
+        """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
+        if self.tokens is None or self.keys is None or p == 0.0:
+            return drop(x, self.keys, site, p, origin)
+        keys, columns = self.keys[self.tokens.rows], self.tokens.columns
+        return drop_tokens(x[0], keys, columns, site, p, origin)[None]
+
+    def narrow(self, *states: Tensor) -> tuple[Tensor, ...]:
+        """Return the states `[1, K, H]` of requested tokens, if the model reads packed tokens.
+
+        The last layer may do so before its feed-forward layer; edits need all tokens until its end.
+        """
+        if self.packing is None or self.given is None or self.tokens is not self.packing:
+            return states
+        wanted = self.packing.places(self.given.requested)
+        self.tokens = self.packing.only(wanted)
+        return tuple(state.index_select(1, wanted) for state in states)
+
     @contextmanager
-    def of(self, given: BackboneInput) -> Iterator[None]:
+    def of(self, given: BackboneInput, packing: Packing | None = None) -> Iterator[None]:
         """Make `given` the current input for one pass."""
-        before = self.given
-        self.given, self.keys = given, given.keys
+        before = self.given, self.keys, self.packing, self.tokens
+        self.given, self.keys, self.packing, self.tokens = given, given.keys, packing, packing
         try:
             yield
         finally:
-            self.given = before
-            self.keys = before.keys if before else None
+            self.given, self.keys, self.packing, self.tokens = before
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts for a checkpointed forward pass and for its recomputation."""
-        return nullcontext(), self.of(self.given) if self.given else nullcontext()
+        again = self.of(self.given, self.packing) if self.given else nullcontext()
+        return nullcontext(), again
 
 
 @dataclass(frozen=True)
@@ -68,26 +102,31 @@ class Link:
     reader: Reader
     site: Site
 
-    def prefix(self) -> Prefix | None:
-        """Return the prefix of this layer in the current pass, for the heads of this rank."""
+    def prefix(self, block: Block | None = None) -> Prefix | None:
+        """Return the prefix of this layer for the heads of this rank, and the rows of a block."""
         half = self.injection.read_by(self.reader)
         kind, layer = self.site
         prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
         prefix: Prefix | None = prefixes[layer] if prefixes else None
         division = self.injection.division
+        if prefix is not None and block is not None:
+            prefix = prefix.of_rows(block.rows)
         if prefix is None or division is None:
             return prefix
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
         return Prefix(key, value, prefix.mask)
 
-    def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
+    def drop(self, weights: Tensor, p: float, origin: int, block: Block | None = None) -> Tensor:
         """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""
         kind, layer = self.site
         stack = 2 * (self.reader == "decoder") + (kind == "cross")
         site = _DROPOUT_SITE + 1000 * stack + layer
         division = self.injection.division
         start = division.first(weights.shape[_HEADS]) if division else 0
-        return drop(weights, self.injection.keys, site, p, origin, start)
+        keys = self.injection.keys
+        if block is not None and keys is not None:
+            keys = keys[block.rows]
+        return drop(weights, keys, site, p, origin, start)
 
 
 def link_of(module: nn.Module) -> Link:

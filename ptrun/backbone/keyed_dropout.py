@@ -2,7 +2,6 @@
 
 from torch import Tensor, nn
 
-from ptrun.backbone.dropout import drop
 from ptrun.backbone.injection import Injection
 
 
@@ -19,10 +18,10 @@ class KeyedDropout(nn.Module):
         self.p, self.site, self.injection = p, site, injection
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x [B, ...]` with this site's cells dropped."""
+        """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with this site's cells dropped."""
         division = self.injection.division if self.cut else None
         origin = -division.first(x.shape[-1]) if division else 0
-        return drop(x, self.injection.keys, self.site, self.p, origin)
+        return self.injection.drop(x, self.site, self.p, origin)
 
 
 def install(model: nn.Module, injection: Injection) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import Family, read_order
+from ptrun.backbone.family import Family, read, read_order
 from ptrun.backbone.injection import Injection, Paths
+from ptrun.backbone.packing.packed import Packing, Visible
 from ptrun.backbone.switches import ENCODER, Fields
 from ptrun.errors import UserError
 
@@ -23,6 +24,11 @@ _ALBERT = Paths(
     "albert_layers.0.attention.dense",
     "albert_layers.0.ffn_output",
 )
+
+
+def every_real(mask: Tensor) -> Tensor:
+    """Return which keys each token sees, `[B, T] -> [B, 1, 1, T]`."""
+    return mask[:, None, None, :]
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Encoder(Family):
     pooler: bool = True
     fields: Fields = ENCODER
     counts: str | None = "pooler"
+    visible: Visible | None = every_real
     numbers_from_pad: bool = False
 
     def shape(self, config: Any) -> Shape:
@@ -53,16 +60,23 @@ class Encoder(Family):
             dropout=config.hidden_dropout_prob,
         )
 
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
-        """Return the last hidden states `[B, T, H]`."""
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect the layers; after its attention, the last one computes requested tokens only."""
+        super().prepare(model, injection)
+        if self.paths is _BERT and self.visible is not None:
+            last = self.body(model).encoder.layer[-1]
+            last.attention.output.register_forward_pre_hook(
+                lambda _, states: None if injection.edits else injection.narrow(*states)
+            )
+
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         # DeBERTa's eager attention needs integers: it also multiplies embeddings by the mask
         eager = self.attention == "eager"
         hidden: Tensor = self.body(model)(
-            input_ids=given.ids,
-            inputs_embeds=given.embeddings,
+            **read(given, packing, self.positions(model, given)),
             attention_mask=given.mask.long() if eager else given.mask[:, None, None, :],
-            token_type_ids=given.types,
-            position_ids=self.positions(model, given),
+            token_type_ids=given.types if packing is None else packing.pack(given.types),
         ).last_hidden_state
         return hidden
 
@@ -126,7 +140,12 @@ class Deberta(Encoder):
 
 
 _ELECTRA = "discriminator_predictions"
-_DEBERTA: dict[str, Any] = {"other_head": "lm_predictions", "counts": None, "attention": "eager"}
+_DEBERTA: dict[str, Any] = {
+    "other_head": "lm_predictions",
+    "counts": None,
+    "attention": "eager",
+    "visible": None,
+}
 KINDS: dict[str, Encoder] = {
     "bert": Encoder("BertForMaskedLM", head="cls", has_pooler=True),
     "roberta": Encoder("RobertaForMaskedLM", numbers_from_pad=True),

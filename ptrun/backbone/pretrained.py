@@ -9,19 +9,20 @@ prefixes through our attention, and edits through hooks.
 import hashlib
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import divided, files, library, switches, weights
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape, picked
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
 from ptrun.backbone.family import family_of
 from ptrun.backbone.fingerprint import fingerprint
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.keyed_dropout import install
+from ptrun.backbone.packing.packed import requested
 from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
@@ -208,19 +209,15 @@ class PretrainedBackbone:
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return raw word embeddings, `[B, T] -> [B, T, E]`."""
-        embedded: Tensor = self.model.get_input_embeddings()(ids) * self.injection.unit
-        return embedded
+        return cast(Tensor, self.model.get_input_embeddings()(ids) * self.injection.unit)
 
     def embed_whole(self, given: BackboneInput) -> Tensor:
-        """Return the output of a BERT-like encoder's embedding layer, `[B, T, E]`.
-
-        It includes positions, types, LayerNorm and dropout.
-        """
+        """Return a BERT-like encoder's whole embedding `[B, T, E]`: with positions, types, norm."""
         layer = self.architecture.body(self.model).embeddings
         positions = self.architecture.positions(self.model, given)  # type: ignore[attr-defined]
         with self.injection.of(given):
-            whole: Tensor = layer(given.ids, token_type_ids=given.types, position_ids=positions)
-        return whole
+            whole = layer(given.ids, token_type_ids=given.types, position_ids=positions)
+        return cast(Tensor, whole)
 
     def checkpoint(self, active: bool) -> None:
         """Switch activation checkpointing on or off: less memory for one more forward pass."""
@@ -236,11 +233,12 @@ class PretrainedBackbone:
         replayed = self._replayed and torch.is_grad_enabled()  # works only in training mode
         if self.model.training is not (replayed or given.keys is not None):
             self.model.train(not self.model.training)
-        with self.injection.of(given):
-            hidden = self.architecture.hidden(self.model, given)
-        pooled, predicted = picked(hidden, given.pooled_at), picked(hidden, given.logits_at)
+        packing = self.architecture.packing(given)
+        with self.injection.of(given, packing):
+            (hidden,) = self.injection.narrow(self.architecture.hidden(self.model, given, packing))
+        whole, pooled, predicted = requested(hidden, given, packing)
         return BackboneOutput(
-            hidden=picked(hidden, given.hidden_at),
+            hidden=whole,
             pooled=None if pooled is None else self.model.pooler(pooled).tanh(),
             logits=None if predicted is None else self._logits(predicted),
         )

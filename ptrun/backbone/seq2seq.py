@@ -13,6 +13,7 @@ from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import look_back
 from ptrun.backbone.family import Family
 from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.packing.packed import Packing
 from ptrun.backbone.switches import T5, Fields
 
 _POSITIONS = 1024  # relative positions have no limit; this is PPT's longest input
@@ -58,7 +59,7 @@ class EncoderDecoder(Family):
         """Return the whole model: encoder, decoder and head are its children."""
         return model
 
-    def hidden(self, model: Any, given: BackboneInput) -> Tensor:
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states of the decoder `[B, S, H]`, or of the encoder alone."""
         seen = given.mask[:, None, None, :]
         encoded: Tensor = model.encoder(

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class Speed:
-    """Totals of training: seconds, real (not padded) tokens, and steps."""
+    """Totals of training steps: seconds without evaluation, real (not padded) tokens, and steps."""
 
     seconds: float = 0.0
     tokens: int = 0
@@ -149,18 +149,18 @@ class TorchEngine(Passes):
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 losses, tokens = self._guard.accumulate(active)
-                self._step(active, losses, tokens)
+                for member, loss, count in zip(active, losses, tokens, strict=True):
+                    member.update(loss, count)
                 self.speed.seconds += time.monotonic() - started
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
+                self._judge(active)
                 done, first = sum(member.step for member in members), active[0]
                 best = first.best_value if first.best else None
                 bar.show(done, losses[0], first.metric, best, sum(tokens))
 
-    def _step(self, active: Sequence[Member], losses: list[float], tokens: list[int]) -> None:
-        """Update the members, then evaluate and save those that are due."""
-        for member, loss, count in zip(active, losses, tokens, strict=True):
-            member.update(loss, count)
+    def _judge(self, active: Sequence[Member]) -> None:
+        """Evaluate and save the members that are due."""
         self._evaluate([member for member in active if member.due])
         late = self.world.broadcast([member.late for member in active])
         for member, overdue in zip(active, late, strict=True):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import torch
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput
+from ptrun.backbone.packing.groups import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.training.join import join
-from ptrun.training.microbatch import cut, overhead
 from ptrun.training.progress import track
 from ptrun.training.world import World
 from ptrun.types import Prediction
@@ -116,11 +116,15 @@ class Passes:
         return again
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
-        shape = self.backbone.shape
-        price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
-        lengths = [item.features.tokens for item in items]
-        parts = cut(lengths, self.token_budget, price)
-        self.largest = max((len(p) * max(lengths[index] for index in p) for p in parts), default=0)
+        shape, lengths = self.backbone.shape, [item.features.tokens for item in items]
+        if self.backbone.architecture.visible is not None:  # it reads packed tokens
+            parts = fill(lengths, self.token_budget)
+            sizes = [sum(lengths[index] for index in part) for part in parts]
+        else:
+            price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
+            parts = cut(lengths, self.token_budget, price)
+            sizes = [len(part) * max(lengths[index] for index in part) for part in parts]
+        self.largest = max(sizes, default=0)
         return [[items[index] for index in part] for part in parts]
 
     def _collate(self, features: Sequence[Features], keys: torch.Tensor | None = None) -> Batch:

@@ -62,7 +62,11 @@ def activations(backbone, given):
     seen = {name: [] for name in stacks(backbone)}
 
     def keep(name):
-        return lambda _m, _a, out: seen[name].append(out[0] if isinstance(out, tuple) else out)
+        def see(_module, _arguments, out):
+            tokens, states = backbone.injection.tokens, out[0] if isinstance(out, tuple) else out
+            seen[name].append(states if tokens is None else tokens.unpack(states))
+
+        return see
 
     handles = [
         layer.register_forward_hook(keep(name))

@@ -58,12 +58,16 @@ def test_without_dropout_a_training_pass_equals_evaluation(switched, kind):
 def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
     kept = {"dropout": [], "attention_dropout": []}
 
-    def seen(keys, site, *rest, real=dropout.keep, **named):
-        mask = real(keys, site, *rest, **named)
-        kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(mask.flatten())
-        return mask
+    def watched(real, place):
+        def seen(*arguments):
+            mask, site = real(*arguments), arguments[place]
+            kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(mask.flatten())
+            return mask
 
-    monkeypatch.setattr(dropout, "keep", seen)
+        return seen
+
+    monkeypatch.setattr(dropout, "keep", watched(dropout.keep, 1))
+    monkeypatch.setattr(dropout, "keep_tokens", watched(dropout.keep_tokens, 2))
     backbone = switched(kind, **taken(kind))
     for step in range(8):
         backbone.forward(replace(text(backbone), keys=torch.arange(len(LENGTHS)) + 50 * step))

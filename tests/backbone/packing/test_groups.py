@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ptrun.training.microbatch import OVERHEAD, cut, padding
+from ptrun.backbone.packing.groups import OVERHEAD, cut, padding
 
 
 def price(lengths, parts):

@@ -30,6 +30,24 @@ def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list
     return [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
 
 
+def fill(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Return row indices in micro-batches of at most `budget` real tokens, longest rows last.
+
+    The micro-batches have about the same number of tokens. A row longer than the budget gets its
+    own.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    share = sum(lengths) / max(1, -(-sum(lengths) // budget))
+    parts: list[list[int]] = []
+    held, done = 0, 0  # tokens of the last micro-batch, and of all before it
+    for row in order:
+        if not parts or held + lengths[row] > budget or done + held >= share * len(parts):
+            parts, done, held = [*parts, []], done + held, 0
+        parts[-1].append(row)
+        held += lengths[row]
+    return parts
+
+
 def _cuts(sorted_lengths: Sequence[int], budget: int, price: int) -> list[int]:
     """Return the starts of the cheapest micro-batches among all cuts at `_edges`."""
     edges = _edges(sorted_lengths, budget)

@@ -1,0 +1,138 @@
+"""One training run with HF Trainer and PEFT, as a user would write it, for `benchmarks/peers.py`.
+
+    python benchmarks/peer_trainer.py CASE.json
+
+Loads a model with a classification head, tokenizes, trains with dynamic padding, evaluates and
+saves four times, scores dev with the best weights, and prints one JSON object. Rows are read in
+the order of the file, which is ptrun's order.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import datasets
+import numpy as np
+import peft
+import torch
+import transformers
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+COMMON = {"task_type": "SEQ_CLS"}
+CONFIGS = {
+    "prefix": lambda length: peft.PrefixTuningConfig(num_virtual_tokens=length, **COMMON),
+    "prompt": lambda length: peft.PromptTuningConfig(num_virtual_tokens=length, **COMMON),
+    "lora": lambda _: peft.LoraConfig(r=8, target_modules=["query", "value"], **COMMON),
+}
+
+
+class Clock(TrainerCallback):
+    """Adds up the seconds of training steps, without evaluation and data loading."""
+
+    def __init__(self):
+        self.seconds, self.first, self.began = [], 0.0, 0.0
+
+    def on_step_begin(self, *_, **__):
+        """Start the clock."""
+        self.began = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        """Stop the clock."""
+        self.seconds.append(time.perf_counter() - self.began)
+        self.first = self.first or time.time()
+
+
+class InOrder(Trainer):
+    """Reads the training rows in the order of the file."""
+
+    def _get_train_sampler(self, *_):
+        return torch.utils.data.SequentialSampler(self.train_dataset)
+
+
+def accuracy(evaluated):
+    """Return the accuracy of predictions."""
+    logits = evaluated.predictions
+    logits = logits[0] if isinstance(logits, tuple) else logits
+    return {"accuracy": float((np.argmax(logits, -1) == evaluated.label_ids).mean())}
+
+
+def main() -> None:
+    """Train, and print what was measured."""
+    case = json.loads(Path(sys.argv[1]).read_text())
+    torch.set_num_threads(case["threads"])
+    datasets.disable_progress_bars()
+    transformers.logging.set_verbosity_error()
+    transformers.set_seed(1)
+    tokenizer = AutoTokenizer.from_pretrained(case["model"])
+
+    def rows(name):
+        table = datasets.load_dataset("json", data_files=case[name], split="train")
+        return table.map(
+            lambda r: tokenizer(r["text"], truncation=True, max_length=256), batched=True
+        )
+
+    train, dev = rows("train"), rows("dev")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        case["model"], num_labels=2, dtype=torch.float32
+    )
+    if case["method"] in CONFIGS:
+        model = peft.get_peft_model(model, CONFIGS[case["method"]](case["length"]))
+    every, clock = case["eval_every"], Clock()
+    options = TrainingArguments(
+        case["out"],
+        per_device_train_batch_size=case["batch"],
+        per_device_eval_batch_size=32,
+        max_steps=case["steps"],
+        learning_rate=case["lr"],
+        bf16=case["precision"] == "bf16",
+        use_cpu=True,
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="accuracy",
+        logging_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    trainer = InOrder(
+        model=model,
+        args=options,
+        train_dataset=train,
+        eval_dataset=dev,
+        processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        compute_metrics=accuracy,
+        callbacks=[clock],
+    )
+    trainer.train()
+    score = trainer.evaluate()["eval_accuracy"]
+    count = case["batch"] * case["steps"]
+    lengths = [len(ids) for ids in train["input_ids"]]
+    tokens = sum(lengths[index % len(lengths)] for index in range(count))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(
+        json.dumps(
+            {
+                "first_step_at": clock.first,
+                "tokens_per_second": tokens / sum(clock.seconds),
+                "peak_mib": peak,
+                "accuracy": 100 * score,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

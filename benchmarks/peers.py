@@ -1,0 +1,255 @@
+"""Compare a run of ptrun with the same run of HF Trainer and PEFT: speed, memory and start.
+
+    python benchmarks/peers.py --minilm FOLDER --data DIR --tokenizer FOLDER [--repeats 3]
+        [--shapes minilm,bert_base,roberta_large] [--methods prefix,prompt,lora,full]
+        [--precision fp32] [--jobs sst2,few_shot]
+
+Both sides have the same weights, rows, order, batch size, steps, evaluations and precision. Each
+pair runs one after the other, in turns, and the ratio is theirs / ours of each pair. MiniLM has
+real weights; BERT-base and RoBERTa-large are shapes with random weights. DIR has
+glue_sst2/train.jsonl[.gz]. FOLDER has a tokenizer with BERT's vocabulary. Writes
+results/peers_PRECISION.{json,md,svg}.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+
+from peers_page import ratios, spread, write_page
+
+HERE = Path(__file__).parent
+LENGTH = 20
+DEV = 200
+METHODS = {
+    "prefix": ("ptuning_v2", 1e-2, [f"method.length={LENGTH}"]),
+    "prompt": ("prompt_tuning", 1e-2, [f"method.length={LENGTH}"]),
+    "lora": ("lora", 1e-3, []),
+    "full": ("fine_tuning", 5e-5, []),
+}
+SHAPES = {
+    "minilm": (6, 384, 12, 1536),
+    "bert_base": (12, 768, 12, 3072),
+    "roberta_large": (24, 1024, 16, 4096),
+}
+STEPS = {"minilm": 48, "bert_base": 16, "roberta_large": 8}
+
+
+@dataclass
+class Job:
+    """A batch size with its training rows and steps."""
+
+    name: str
+    batch: int
+    rows: int
+    steps: int
+
+
+@dataclass
+class Pairs:
+    """The measured pairs of one case; entry i of both lists ran one after the other."""
+
+    shape: str
+    method: str
+    job: str
+    precision: str
+    peak_gflops: list[float] = field(default_factory=list)
+    ours: list[dict] = field(default_factory=list)
+    theirs: list[dict] = field(default_factory=list)
+
+
+def peak(precision: str) -> float:
+    """Return the matrix products of this machine, in GFLOP/s, measured now."""
+    code = f"""if True:
+    import time, torch
+    torch.set_num_threads({os.cpu_count()})
+    kind = torch.{"bfloat16" if precision == "bf16" else "float32"}
+    a, b = torch.randn(1536, 1536).to(kind), torch.randn(1536, 1536).to(kind)
+    best = 9e9
+    for _ in range(8):
+        began = time.perf_counter(); a @ b; best = min(best, time.perf_counter() - began)
+    print(2 * 1536 ** 3 / best / 1e9)"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -> Path:
+    """Return the folder of a model; shapes get random weights."""
+    if shape == "minilm" and minilm:
+        return minilm
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    layers, hidden, heads, wide = SHAPES[shape]
+    torch.manual_seed(0)
+    config = BertConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+        intermediate_size=wide,
+    )  # fmt: skip
+    folder = into / shape
+    BertModel(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
+    return folder
+
+
+def write_rows(data: Path, job: Job, into: Path) -> dict[str, str]:
+    """Write train, dev and test; the rows are shuffled once, so the file's order is random."""
+    import gzip
+    import random
+
+    file = sorted((data / "glue_sst2").glob("train.jsonl*"))[0]
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    rows = [json.loads(line) for line in text.splitlines()]
+    random.Random(0).shuffle(rows)
+    rows = [{"text": row["sentence"], "label": int(row["label"])} for row in rows]
+    parts = {"train": rows[2 * DEV :][: job.rows], "dev": rows[:DEV], "test": rows[DEV : 2 * DEV]}
+    written = {}
+    for name, part in parts.items():
+        file = into / f"{job.name}_{name}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in part))
+        written[name] = str(file)
+    return written
+
+
+def in_order(files: dict[str, str], job: Job, into: Path) -> str:
+    """Write the training rows in the order in which ptrun reads them, and return the file."""
+    from ptrun.training.order import shuffled
+
+    rows = Path(files["train"]).read_text().splitlines(keepends=True)
+    epochs = -(-job.steps * job.batch // len(rows))
+    order = [index for e in range(epochs) for index in shuffled(len(rows), 1, e).tolist()]
+    file = into / f"{job.name}_ordered.jsonl"
+    file.write_text("".join(rows[index] for index in order))
+    return str(file)
+
+
+def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
+    """Run ptrun and return what was measured."""
+    name, lr, options = METHODS[case["method"]]
+    with tempfile.TemporaryDirectory() as out:
+        command = [str(Path(sys.executable).parent / "ptrun"), f"method={name}", *options, *extra]
+        command += ["task=csv", *(f"task.{part}={file}" for part, file in files.items())]
+        command += ["task.text=text", "task.label=label", f"backbone.path={case['model']}"]
+        command += [f"outputs={out}", f"train.lr={lr}", f"train.batch_size={case['batch']}"]
+        command += [f"train.max_steps={case['steps']}", f"train.eval_every={case['eval_every']}"]
+        command += [f"hardware.precision={case['precision']}"]
+        began = time.time()
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        first = _first_step(Path(out), process)
+        _, errors = process.communicate()
+        ended = time.time()
+        if process.returncode:
+            sys.exit(f"{' '.join(command)}\n{errors}")
+        done = json.loads(next(Path(out).rglob("result.json")).read_text())
+    return {
+        "first_step_s": first - began,
+        "run_s": ended - began,
+        "tokens_per_second": done["manifest"]["tokens_per_second"],
+        "peak_mib": done["manifest"]["peak_memory_mib"],
+        "accuracy": done["metrics"]["test"]["accuracy"],
+    }
+
+
+def _first_step(out: Path, process: subprocess.Popen) -> float:
+    """Return when the first step was written."""
+    while process.poll() is None:
+        files = list(out.glob("runs/*/metrics.jsonl"))
+        if files and '"step"' in files[0].read_text():
+            return time.time()
+        time.sleep(0.02)
+    return time.time()
+
+
+def theirs(case: dict, ordered: str, files: dict[str, str]) -> dict:
+    """Run HF Trainer and PEFT and return what was measured."""
+    with tempfile.TemporaryDirectory() as out:
+        file = Path(out) / "case.json"
+        lr = METHODS[case["method"]][1]
+        file.write_text(
+            json.dumps({**case, "train": ordered, "dev": files["dev"], "lr": lr, "out": out})
+        )
+        began = time.time()
+        done = subprocess.run(
+            [sys.executable, str(HERE / "peer_trainer.py"), str(file)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        ended = time.time()
+    if done.returncode:
+        sys.exit(done.stderr)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    first = measured.pop("first_step_at") - began
+    return {"first_step_s": first, "run_s": ended - began, **measured}
+
+
+def measure(arguments: argparse.Namespace) -> list[Pairs]:
+    """Return all pairs."""
+    found = []
+    with tempfile.TemporaryDirectory() as kept:
+        for shape in arguments.shapes.split(","):
+            model = model_folder(shape, arguments.minilm, arguments.tokenizer, Path(kept))
+            for job in _jobs(arguments.jobs, shape):
+                files = write_rows(arguments.data, job, Path(kept))
+                ordered = in_order(files, job, Path(kept))
+                for method in arguments.methods.split(","):
+                    pairs = Pairs(shape, method, job.name, arguments.precision)
+                    case = {"model": str(model), "method": method, "length": LENGTH}
+                    case |= {"batch": job.batch, "steps": job.steps, "threads": os.cpu_count()}
+                    case |= {"eval_every": job.steps // 4, "precision": arguments.precision}
+                    for _ in range(arguments.repeats):
+                        pairs.peak_gflops.append(peak(arguments.precision))
+                        pairs.ours.append(ours(case, files, arguments.set))
+                        pairs.theirs.append(theirs(case, ordered, files))
+                    found.append(pairs)
+                    print(line(pairs), flush=True)
+    return found
+
+
+def _jobs(names: str, shape: str) -> list[Job]:
+    every = {
+        "sst2": Job("sst2", 32, 2000, STEPS[shape]),
+        "few_shot": Job("few_shot", 16, 32, 40),
+    }
+    return [every[name] for name in names.split(",")]
+
+
+def line(pairs: Pairs) -> str:
+    """Return a line with the median ratios."""
+    speeds, times = (ratios(asdict(pairs), key) for key in ("tokens_per_second", "run_s"))
+    return (
+        f"{pairs.shape} {pairs.method} {pairs.job} {pairs.precision}: "
+        f"tokens/s {spread(speeds)}, command to result {spread(times)}"
+    )
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minilm", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--shapes", default="minilm,bert_base,roberta_large")
+    parser.add_argument("--methods", default="prefix,prompt,lora,full")
+    parser.add_argument("--jobs", default="sst2,few_shot")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--set", action="append", default=[], help="an override for ptrun")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
+    pairs = [asdict(one) for one in measure(arguments)]
+    content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}
+    name = arguments.out / f"peers_{arguments.precision}"
+    name.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+    write_page(name, content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Pack the real tokens of a batch into one long row, so that linear maps compute no padding.
+
+Rows of similar length form a block. Attention runs block by block, and everything else on all
+tokens at once. Rows are padded to the longest row of their block only.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import BackboneInput, Positions, picked
+from ptrun.backbone.packing.groups import cut
+
+BLOCK = 8
+"""The cost of one more block, in tokens."""
+
+Visible = Callable[[Tensor], Tensor]
+"""The keys that each token sees: from a mask `[b, t]` to bool `[b, 1, 1 or t, t]`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of a batch that are padded to one width.
+
+    Args:
+        rows: `[b]` indices of the rows; a slice, which copies nothing, if they are neighbours.
+        width: t, the tokens of each row.
+        tokens: b * t, with padding.
+        visible: bool `[b, 1, 1 or t, t]`; None if each token sees all tokens of its row.
+    """
+
+    rows: Tensor | slice
+    width: int
+    tokens: int
+    visible: Tensor | None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the N tokens of a packed row come from.
+
+    Args:
+        blocks: in the order of the tokens.
+        rows, columns: `[N]` cells of the batch `[B, T]`.
+        starts: `[B]` index of the first token of each row.
+        size: B and T.
+    """
+
+    blocks: Sequence[Block]
+    rows: Tensor
+    columns: Tensor
+    starts: Tensor
+    size: tuple[int, int]
+
+    @cached_property
+    def cells(self) -> Tensor:
+        """Indices `[N]` into the flattened batch `[B * T]`."""
+        return self.rows * self.size[1] + self.columns
+
+    def pack(self, grid: Tensor | None) -> Tensor | None:
+        """Return the tokens `[1, N, ...]` of a batch `[B, T, ...]`."""
+        return None if grid is None else grid.flatten(0, 1).index_select(0, self.cells)[None]
+
+    def unpack(self, tokens: Tensor) -> Tensor:
+        """Return the batch `[B, T, ...]` of tokens `[1, N, ...]`, with zeros at padding."""
+        grid = tokens.new_zeros(self.size[0] * self.size[1], *tokens.shape[2:])
+        return grid.index_copy(0, self.cells, tokens[0]).view(*self.size, *tokens.shape[2:])
+
+    def places(self, wanted: Sequence[Positions]) -> Tensor:
+        """Return the indices `[K]` of positions among the tokens, one list after another."""
+        return torch.cat([self.starts[at.rows] + at.columns for at in wanted])
+
+    def only(self, places: Tensor) -> "Packing":
+        """Return the origin of the tokens at some places alone; it has no blocks."""
+        return replace(self, blocks=(), rows=self.rows[places], columns=self.columns[places])
+
+
+def packing_of(mask: Tensor, visible: Visible, price: int, *, always: bool = False) -> Packing:
+    """Return the packing of a batch.
+
+    Args:
+        mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
+        visible: the keys that each token sees.
+        price: the cost of one more block, in tokens.
+        always: whether `visible` also hides real tokens.
+    """
+    size, device = (mask.shape[0], mask.shape[1]), mask.device
+    ends = torch.arange(1, size[1] + 1, device=device)
+    lengths = [size[1]] * size[0]  # full rows: memory is planned without their values
+    if not mask.is_meta:
+        lengths = (mask * ends).amax(dim=1).clamp(min=1).tolist()
+    groups = cut(lengths, size[0] * size[1], price)
+    widths = [lengths[group[-1]] for group in groups]
+    order = torch.tensor([row for group in groups for row in group], device=device)
+    repeats = [width for group, width in zip(groups, widths, strict=True) for _ in group]
+    wide = torch.tensor(repeats, device=device)
+    total = sum(repeats)
+    rows = order.repeat_interleave(wide, output_size=total)
+    starts = torch.empty_like(order).index_copy(0, order, wide.cumsum(0) - wide)
+    columns = torch.arange(total, device=device) - starts[rows]
+    blocks = []
+    for group, width in zip(groups, widths, strict=True):
+        own = _indices(group, device)
+        seen = mask[own, :width]
+        hides = always or not (mask.is_meta or bool(seen.all()))
+        blocks.append(Block(own, width, len(group) * width, visible(seen) if hides else None))
+    return Packing(blocks, rows, columns, starts, size)
+
+
+def _indices(rows: list[int], device: torch.device) -> Tensor | slice:
+    if rows == list(range(rows[0], rows[0] + len(rows))):
+        return slice(rows[0], rows[0] + len(rows))
+    return torch.tensor(rows, device=device)
+
+
+def requested(hidden: Tensor, given: BackboneInput, packing: Packing | None) -> list[Tensor | None]:
+    """Return the hidden states `[K, H]` for hidden, pooled and logits; None if not requested."""
+    wanted = (given.hidden_at, given.pooled_at, given.logits_at)
+    if packing is None:
+        return [picked(hidden, at) for at in wanted]
+    parts = torch.split(hidden[0], [0 if at is None else len(at.rows) for at in wanted])
+    return [None if at is None else part for at, part in zip(wanted, parts, strict=True)]

@@ -1,0 +1,72 @@
+"""Packed tokens give what padded rows give: outputs, gradients and dropout."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ptrun.backbone import dropout
+from ptrun.backbone.base import Positions, Prefix
+from ptrun.backbone.masked import every_real
+from ptrun.backbone.packing.packed import packing_of
+from ptrun.backbone.pretrained import PretrainedBackbone
+from tests.backbone.inputs import LENGTHS, text
+
+PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama", "megatron")
+PROMPT = 3
+
+
+def passes(backbone, edits):
+    """Return the outputs, and the gradients of embeddings and prefixes, of a keyed pass."""
+    given, shape = text(backbone), backbone.shape
+    generator = torch.Generator().manual_seed(0)
+    size = (shape.layers, 2, len(LENGTHS), shape.heads, PROMPT, shape.head_size)
+    prefix = torch.randn(size, generator=generator, requires_grad=True)
+    words = backbone.embed(given.ids).detach().requires_grad_(True)
+    prefixes = tuple(Prefix(key, value) for key, value in prefix)
+    whole = replace(given, ids=None, embeddings=words, prefixes=prefixes, edits=edits)
+    output = backbone.forward(replace(whole, keys=torch.arange(len(LENGTHS)) + 7))
+    tensors = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
+    torch.cat([t.flatten() for t in tensors]).square().sum().backward()
+    return *(t.detach() for t in tensors), words.grad, prefix.grad
+
+
+@pytest.mark.parametrize("edits", [None, {("layer", 1): lambda hidden: hidden * 1.5}])
+@pytest.mark.parametrize("kind", PACKED)
+def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
+    backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
+    backbone.load()
+    packed = passes(backbone, edits)
+    assert backbone.architecture.visible is not None
+    backbone.architecture = replace(backbone.architecture, visible=None)
+    for own, padded in zip(packed, passes(backbone, edits), strict=True):
+        assert torch.allclose(own, padded, rtol=1e-4, atol=1e-5 * float(padded.abs().max()))
+
+
+def test_tokens_are_dropped_as_in_their_rows():
+    keys, lengths = dropout.row_keys(1, 2, range(4)), [5, 2, 7, 2]
+    mask = torch.arange(7) < torch.tensor(lengths)[:, None]
+    packing = packing_of(mask, every_real, price=0)
+    rows = torch.randn(4, 7, 16)
+    tokens = dropout.drop_tokens(packing.pack(rows)[0], keys[packing.rows], packing.columns, 9, 0.3)
+    whole = dropout.drop(rows, keys, 9, 0.3)
+    assert torch.equal(packing.unpack(tokens[None])[mask], whole[mask])
+
+
+@pytest.mark.parametrize("price", [0, 2, 1000])
+def test_every_real_token_is_packed_once(price):
+    mask = torch.zeros(5, 9, dtype=torch.bool)
+    for row, (first, last) in enumerate([(0, 4), (2, 9), (0, 1), (0, 4), (3, 6)]):  # any side
+        mask[row, first:last] = True
+    packing = packing_of(mask, every_real, price)
+    ids = torch.arange(45).view(5, 9)
+    kept = packing.pack(ids)[0].tolist()
+    assert set(ids[mask].tolist()) <= set(kept) and len(set(kept)) == len(kept)
+    at = Positions(torch.tensor([1, 4]), torch.tensor([8, 3]))
+    assert packing.pack(ids)[0, packing.places([at])].tolist() == [17, 39]
+    assert sum(block.tokens for block in packing.blocks) == len(kept)
+    for block in packing.blocks:
+        seen = mask[block.rows, : block.width]
+        assert (
+            bool(seen.all()) if block.visible is None else torch.equal(block.visible[:, 0, 0], seen)
+        )
