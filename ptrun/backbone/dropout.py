@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ptrun.backbone import fused
+
 _GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
 _PRIMES = (73856093, 19349663, 83492791)
 
@@ -38,40 +40,8 @@ def keep(
     `origin` is subtracted from the index along the last axis, so cells keep their mask behind a
     prefix of any length. `start`, the first head of a rank, is added along the first axis.
     """
-    cells = _of_rows(keys, site)
-    for axis, size in enumerate(shape[:-1]):
-        index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
-        index *= _PRIMES[axis]
-        cells = _mix(cells.unsqueeze(-1) + index)
-    return _kept(cells, shape[-1], p, origin)
-
-
-def keep_tokens(
-    keys: Tensor, columns: Tensor, site: int, size: int, p: float, origin: int = 0
-) -> Tensor:
-    """Return the mask `[N, size]` of tokens in the `columns [N]` of rows with `keys [N]`.
-
-    It is `keep` with the shape `[T, size]`, at these tokens alone.
-    """
-    index = columns.to(torch.int32) * _PRIMES[0]
-    return _kept(_mix(_of_rows(keys, site) + index), size, p, origin)
-
-
-def _of_rows(keys: Tensor, site: int) -> Tensor:
-    """Return an int32 for each row at a site."""
-    low = (keys & 0x7FFFFFFF).to(torch.int32)
-    high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
-    return _mix(_mix(low * _GOLDEN + high) + site)
-
-
-def _kept(cells: Tensor, size: int, p: float, origin: int) -> Tensor:
-    """Return the mask `[..., size]` of the cells along the last axis."""
-    last = torch.arange(-origin, size - origin, dtype=torch.int32, device=cells.device)
-    cells = cells.unsqueeze(-1) ^ _mix(last * _GOLDEN)
-    cells *= _MIX1
-    cells ^= cells >> 15
-    cells *= _MIX2
-    return cells >= int(p * 2**32) - 2**31
+    lines = _lines(keys, site, shape[:-1], start)
+    return _kept(lines.flatten(), shape[-1], _limit(p), origin).view(len(keys), *shape)
 
 
 def drop(
@@ -83,15 +53,57 @@ def drop(
     """
     if keys is None or p == 0.0:
         return x
-    return _scaled(x, keep(keys, site, x.shape[1:], p, origin, start), p)
+    lines = _lines(keys, site, x.shape[1:-1], start)
+    flat = x.reshape(-1, x.shape[-1])
+    return _dropped(flat, lines.flatten(), p, origin).view(x.shape)
 
 
 def drop_tokens(
     x: Tensor, keys: Tensor, columns: Tensor, site: int, p: float, origin: int = 0
 ) -> Tensor:
-    """Return tokens `[N, H]` after dropout; see `keep_tokens`."""
-    return _scaled(x, keep_tokens(keys, columns, site, x.shape[1], p, origin), p)
+    """Return tokens `[N, H]` of the `columns [N]` of rows with `keys [N]`, after dropout.
+
+    It is `drop` of rows `[B, T, H]`, at these tokens alone.
+    """
+    lines = _mix(_of_rows(keys, site) + columns.to(torch.int32) * _PRIMES[0])
+    return _dropped(x, lines, p, origin)
 
 
-def _scaled(x: Tensor, kept: Tensor, p: float) -> Tensor:
-    return x * kept.to(x.dtype).mul_(1.0 / (1.0 - p))
+def _dropped(x: Tensor, lines: Tensor, p: float, origin: int) -> Tensor:
+    return fused.call(_drop, x, lines, _limit(p), 1.0 / (1.0 - p), origin)
+
+
+def _drop(x: Tensor, lines: Tensor, limit: int, scale: float, origin: int) -> Tensor:
+    """Return `x [n, size]` with cells dropped; compiled, these passes over memory are one."""
+    return torch.where(_kept(lines, x.shape[1], limit, origin), x * scale, 0.0)
+
+
+def _limit(p: float) -> int:
+    """Return the int32 below which a cell's hash drops it."""
+    return int(p * 2**32) - 2**31
+
+
+def _lines(keys: Tensor, site: int, shape: Sequence[int], start: int) -> Tensor:
+    """Return int32 hashes `[B, *shape]` of everything but the last axis."""
+    lines = _of_rows(keys, site)
+    for axis, size in enumerate(shape):
+        index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
+        index *= _PRIMES[axis]
+        lines = _mix(lines.unsqueeze(-1) + index)
+    return lines
+
+
+def _of_rows(keys: Tensor, site: int) -> Tensor:
+    low = (keys & 0x7FFFFFFF).to(torch.int32)
+    high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
+    return _mix(_mix(low * _GOLDEN + high) + site)
+
+
+def _kept(lines: Tensor, size: int, limit: int, origin: int) -> Tensor:
+    """Return the mask `[n, size]` of lines `[n]`."""
+    last = torch.arange(size, dtype=torch.int32, device=lines.device) - origin
+    cells = lines.unsqueeze(-1) ^ _mix(last * _GOLDEN)
+    cells *= _MIX1
+    cells ^= cells >> 15
+    cells *= _MIX2
+    return cells >= limit

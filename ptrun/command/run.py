@@ -93,10 +93,14 @@ def _one(overrides: Sequence[str]) -> None:
 
 def _do(composed: "Composed") -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
-    from ptrun.run.launch import launch
+    from ptrun.run.recognition import finished
     from ptrun.run.summary import summary
 
-    done = launch(composed)
+    done = finished(composed)
+    if done is None:  # only now import torch
+        from ptrun.run.launch import launch
+
+        done = launch(composed)
     if is_main_rank():
         print(summary(done, composed.outputs / composed.name))
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from ptrun.backbone.low_rank import detach
 from ptrun.config.schema import Select
 from ptrun.errors import UserError
+from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.ranks import ALONE, Ranks
@@ -55,12 +56,15 @@ class TorchEngine(Passes):
         token_budget: most padded tokens in a micro-batch; bounds memory.
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
+        compile: compile dropout into one pass over memory; the results are the same bits. `auto`
+            does so if the training left takes more than 5 minutes and there is a compiler.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
             rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
     """
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
     population: int = field(kw_only=True, default=8)
+    compile: Compile = field(kw_only=True, default="auto")
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
     speed: Speed = field(default_factory=Speed, init=False)
@@ -78,6 +82,7 @@ class TorchEngine(Passes):
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         check_bf16(self.precision, self.device)
+        self._compilation = Compilation(self.compile, self.device)
         self._guard = Guard(self, lambda members: self._accumulate(members))
 
     def connect(self) -> Ranks:
@@ -154,6 +159,8 @@ class TorchEngine(Passes):
                 self.speed.seconds += time.monotonic() - started
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
+                left = sum(member.total - member.step for member in members)
+                self._compilation.consider(self.speed.seconds / self.speed.steps * left)
                 self._judge(active)
                 done, first = sum(member.step for member in members), active[0]
                 best = first.best_value if first.best else None

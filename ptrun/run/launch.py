@@ -13,7 +13,7 @@ from ptrun.errors import RankLost
 from ptrun.hardware.launcher import environment
 from ptrun.hardware.rank_count import check_world, local_ranks
 from ptrun.hardware.start_ranks import COMMAND, start
-from ptrun.run import result
+from ptrun.run import recognition, result
 from ptrun.run.plan import Plan, plan
 from ptrun.run.prerequisite import with_prerequisite
 from ptrun.run.recipe import checked_result, run
@@ -34,10 +34,14 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
-    planned = plan(composed)
-    if launched is not None or not planned.hardware.divides:
-        return run(planned)
-    return _start_ranks(planned, command)
+    with recognition.opened_files() as opened:
+        planned = plan(composed)
+    files = recognition.states(opened, planned.backbone.folder, planned.outputs)
+    alone = launched is None and not planned.hardware.divides
+    done = run(planned) if alone or launched is not None else _start_ranks(planned, command)
+    if launched is None:
+        recognition.remember(composed, planned.folder, files)
+    return done
 
 
 def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:

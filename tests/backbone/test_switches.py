@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from ptrun.backbone import dropout
+from ptrun.backbone import dropout, injection
 from ptrun.backbone.injection import _DROPOUT_SITE
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
@@ -59,15 +59,17 @@ def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
     kept = {"dropout": [], "attention_dropout": []}
 
     def watched(real, place):
-        def seen(*arguments):
-            mask, site = real(*arguments), arguments[place]
-            kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(mask.flatten())
-            return mask
+        def seen(x, *arguments):
+            site, p, out = *arguments[place : place + 2], real(x, *arguments)
+            if p:
+                cells = (out != 0)[x != 0]
+                kept["attention_dropout" if site >= _DROPOUT_SITE else "dropout"].append(cells)
+            return out
 
         return seen
 
-    monkeypatch.setattr(dropout, "keep", watched(dropout.keep, 1))
-    monkeypatch.setattr(dropout, "keep_tokens", watched(dropout.keep_tokens, 2))
+    monkeypatch.setattr(injection, "drop", watched(dropout.drop, 1))
+    monkeypatch.setattr(injection, "drop_tokens", watched(dropout.drop_tokens, 2))
     backbone = switched(kind, **taken(kind))
     for step in range(8):
         backbone.forward(replace(text(backbone), keys=torch.arange(len(LENGTHS)) + 50 * step))

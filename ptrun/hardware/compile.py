@@ -1,0 +1,44 @@
+"""`hardware.compile`: whether element-wise functions are compiled, and when."""
+
+import logging
+from typing import Literal
+
+from ptrun.backbone import fused
+from ptrun.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+Compile = Literal["auto"] | bool
+WORTH = 300.0
+"""Seconds of training left from which `auto` compiles: on a new machine it takes about 20 s."""
+
+
+class Compilation:
+    """Compiles at the start, or under `auto` once long training is certain; never twice.
+
+    Compiled functions return the same bits, so the moment changes no result.
+
+    Raises:
+        UserError: `true`, and there is no compiler.
+    """
+
+    def __init__(self, requested: Compile, device: str):
+        self.pending = requested == "auto"
+        missing = requested is not False and fused.compiler(device) is None
+        if missing and requested is True:
+            raise UserError(
+                f"hardware.compile=true: torch finds no compiler for {device}; install g++ (on a "
+                "GPU triton), or type hardware.compile=auto."
+            )
+        self._missing = missing
+        fused.activate(requested is True)
+
+    def consider(self, seconds_left: float) -> None:
+        """Compile from the next step on, if the training left takes long enough."""
+        if not self.pending or seconds_left < WORTH:
+            return
+        self.pending = False
+        if self._missing:
+            _LOG.info("torch finds no compiler (g++ or triton): dropout is not compiled")
+            return
+        fused.activate(True)
+        _LOG.info("compiling dropout; hardware.compile=false leaves it out")

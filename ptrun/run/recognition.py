@@ -1,0 +1,122 @@
+"""Recognise a finished run in half a second, before torch is imported.
+
+The id of a run depends on the content of files: data, weights, own code. `<outputs>/.planned` keeps
+for a composed configuration which run it was, and the state of every file that its plan opened. If
+nothing has changed since, the result is read at once. Otherwise the run is planned as usual.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ptrun
+from ptrun import __version__
+from ptrun.config.compose import Composed
+from ptrun.config.paths import conf_dir
+from ptrun.errors import UserError
+from ptrun.run import result
+from ptrun.types import RunResult
+
+_LOG = logging.getLogger(__name__)
+_FOLDER = ".planned"
+_OTHERS = (
+    sys.prefix,
+    sys.base_prefix,
+    str(Path(ptrun.__file__).parent),
+    str(conf_dir()),
+    "/proc",
+    "/sys",
+)
+"""Folders of code and options: the composed configuration has what matters of them."""
+_opened: set[str] | None = None
+_hooked = False
+
+
+def finished(composed: Composed) -> RunResult | None:
+    """Return the result of a run that is known to be finished; None if it has to be planned."""
+    try:
+        kept = json.loads(_file(composed).read_text("utf-8"))
+        folder, files = Path(kept["folder"]), dict(kept["files"])
+        if composed.rerun or files != _states(files, composed.outputs):
+            return None
+        done = result.read(folder) if (folder / result.FINISHED).is_file() else None
+    except (OSError, ValueError, TypeError, KeyError, UserError):
+        return None  # planning the run reports what is wrong
+    if done is not None:
+        _LOG.info("already finished; rerun=true repeats it")
+    return done
+
+
+@contextmanager
+def opened_files() -> Iterator[set[str]]:
+    """Collect the files that Python opens, without those of Python and its packages."""
+    global _opened, _hooked
+    if not _hooked:
+        sys.addaudithook(_see)  # stays for the life of the process
+        _hooked = True
+    before, _opened = _opened, set()
+    try:
+        yield _opened
+    finally:
+        _opened = before
+
+
+def remember(composed: Composed, folder: Path, files: Mapping[str, str]) -> None:
+    """Keep which run a configuration is; where that is not possible it is planned again."""
+    file = _file(composed)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = {"folder": str(folder.absolute()), "files": dict(files)}
+        result.write_text(file, json.dumps(content))
+    except OSError as error:
+        _LOG.info("%s: not written (%s)", file, error.strerror)
+
+
+def states(opened: Iterable[str], model: Path | None, outputs: Path) -> dict[str, str]:
+    """Return the state of opened files, of a model's folder, and of the folders around them.
+
+    The hash of large weights is kept elsewhere, so their file is not opened each time.
+    """
+    files = {str(Path(path).absolute()) for path in opened}
+    if model is not None:
+        files |= {str(path.absolute()) for path in model.iterdir()}
+    folders = {str(Path(path).parent) for path in files}
+    return _states(sorted(files | folders), outputs)
+
+
+def _see(event: str, arguments: tuple[Any, ...]) -> None:
+    if _opened is None or event != "open" or not isinstance(arguments[0], str | os.PathLike):
+        return
+    path = os.path.abspath(os.fspath(arguments[0]))
+    if isinstance(path, str) and not path.startswith(_OTHERS):
+        _opened.add(path)
+
+
+def _states(paths: Iterable[str], outputs: Path) -> dict[str, str]:
+    return {path: _state(Path(path), outputs) for path in paths}
+
+
+def _state(path: Path, outputs: Path) -> str:
+    """Return size and time of a file, or a hash of the names in a folder."""
+    if path.is_dir():
+        names = sorted(name for name in os.listdir(path) if name != outputs.name)
+        return hashlib.sha256("/".join(names).encode()).hexdigest()[:16]
+    if not path.exists():
+        return "missing"
+    state = path.stat()
+    return f"{state.st_size} {state.st_mtime_ns}"
+
+
+def _file(composed: Composed) -> Path:
+    """Return the file of a configuration, typed here, in this version of the code."""
+    root = Path(ptrun.__file__).parent
+    code = [(str(p), p.stat().st_mtime_ns) for p in sorted(root.rglob("*.py"))]
+    typed = [composed.names, composed.config, str(Path.cwd()), __version__, code]
+    text = json.dumps(typed, sort_keys=True, default=str)
+    return composed.outputs / _FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
