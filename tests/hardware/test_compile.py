@@ -1,0 +1,76 @@
+"""`hardware.compile`: the same bits, and only where it pays."""
+
+import pytest
+import torch
+
+from ptrun.backbone import dropout, fused
+from ptrun.errors import UserError
+from ptrun.hardware.compile import WORTH, Compilation
+
+
+@pytest.fixture(autouse=True)
+def eager_after():
+    yield
+    fused.activate(False)
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Return a function that says which compiler there is."""
+    return lambda name: monkeypatch.setattr(fused, "compiler", lambda _device: name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(fused.compiler("cpu") is None, reason="torch finds no C++ compiler")
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch looks at it while compiling
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_dropout_has_the_same_bits(dtype, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    keys = dropout.row_keys(1, 3, range(4))
+    found = {}
+    for compiled in (False, True):
+        fused.activate(compiled)
+        values = []
+        for rows, width, p, origin in ((4, 9, 0.1, 0), (3, 7, 0.25, 2), (1, 12, 0.1, 3)):
+            x = torch.randn(rows, 2, 5, width, generator=torch.Generator().manual_seed(0))
+            x = x.to(dtype).requires_grad_(True)
+            out = dropout.drop(x, keys[:rows], 7, p, origin)
+            out.float().square().sum().backward()
+            values += [out.detach(), x.grad]
+        found[compiled] = values
+    assert all(torch.equal(a, b) for a, b in zip(*found.values(), strict=True))
+
+
+def test_auto_compiles_once_training_is_long(compiler):
+    compiler("g++")
+    auto = Compilation("auto", "cpu")
+    auto.consider(WORTH - 1)
+    assert not fused._active
+    auto.consider(WORTH)
+    assert fused._active and not auto.pending
+
+
+def test_auto_without_a_compiler_says_so_once(compiler, caplog):
+    compiler(None)
+    auto = Compilation("auto", "cpu")
+    with caplog.at_level("INFO"):
+        auto.consider(WORTH)
+        auto.consider(WORTH)
+    assert not fused._active and len(caplog.records) == 1
+    assert "no compiler" in caplog.text
+
+
+def test_false_never_compiles(compiler):
+    compiler("g++")
+    never = Compilation(False, "cpu")
+    never.consider(10 * WORTH)
+    assert not fused._active
+
+
+def test_true_compiles_at_once_and_needs_a_compiler(compiler):
+    compiler("g++")
+    Compilation(True, "cpu")
+    assert fused._active
+    compiler(None)
+    with pytest.raises(UserError, match=r"install g\+\+"):
+        Compilation(True, "cpu")
