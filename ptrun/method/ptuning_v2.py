@@ -134,6 +134,7 @@ class PTuningV2(Folded):
         prompt = self.prompt()
         rows = prompt.expand(len(batch), *prompt.shape).flatten(2)
         dropped = drop(rows, batch.keys, _PREFIX_SITE, self.dropout).view(len(batch), *prompt.shape)
+        dropped = dropped.to(self.backbone.model.get_input_embeddings().weight.dtype)
         slices = dropped.permute(2, 0, 3, 1, 4).unbind()  # 2n of [B, heads, P, d]
         pairs = zip(self.places, slices[::2], slices[1::2], strict=True)
         by_place = {place: Prefix(key, value) for place, key, value in pairs}
