@@ -14,6 +14,7 @@ from ptrun import __version__
 from ptrun.config.components import without_permission
 from ptrun.config.suggest import unknown
 from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.hardware.cpu import prepare
 from ptrun.hardware.launcher import environment, without_local_rank
 from ptrun.hardware.messages import log_to_stderr, print_error
 
@@ -34,9 +35,7 @@ The same command again skips a finished run and resumes an interrupted one.
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 a mistake or failure, 130 interrupted."""
-    # Threads that spin while they wait make a step 100 times slower as soon as another process
-    # wants a core; OpenMP reads this when torch is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    prepare()
     try:
         os.environ.update(environment(os.environ) or {})
         log_to_stderr()

@@ -3,7 +3,7 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: see ptrun/cli.py
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: see ptrun/hardware/cpu.py
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: a second thread only waits
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed tells it on standard output
 os.environ.pop("PTRUN_DATA", None)

@@ -5,6 +5,9 @@ families and is silently dropped by activation checkpointing (5.23). A registere
 avoids all of this: it concatenates the prefix of the current pass with keys and values.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +15,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ptrun.backbone.base import Prefix
+from ptrun.backbone.dropout import drop_lines
 from ptrun.backbone.injection import Link, link_of
 from ptrun.backbone.packing.packed import Block
 
@@ -36,17 +40,22 @@ def attend(
     tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
     """
     link, packing = link_of(module), link_of(module).injection.packing
+    drops = dropout > 0 and link.injection.keys is not None
     if packing is None:
-        out = _attend(link, query, key, value, attention_mask, scaling, dropout, position_bias)
+        drop = partial(link.drop, p=dropout) if drops else None
+        out = _attend(link, query, key, value, attention_mask, scaling, drop, position_bias)
         return out.transpose(1, 2), None
     sizes = [block.tokens for block in packing.blocks]
-    parts = zip(
-        packing.blocks, *(torch.split(t[0], sizes, dim=1) for t in (query, key, value)), strict=True
-    )
+    lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
+    parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))
     outs = []
-    for block, *three in parts:
+    for block, own, *three in zip(packing.blocks, lines, *parts, strict=True):
         q, k, v = (t.unflatten(1, (-1, block.width)).transpose(0, 1) for t in three)
-        out = _attend(link, q, k, v, block.visible, scaling, dropout, None, block)
+        drop = None
+        if own is not None:
+            cells = own.unflatten(0, (-1, block.width)).transpose(1, 2)
+            drop = partial(drop_lines, lines=cells, p=dropout)
+        out = _attend(link, q, k, v, block.visible, scaling, drop, None, block)
         outs.append(out.transpose(1, 2).flatten(0, 1))
     return torch.cat(outs)[None], None
 
@@ -58,11 +67,14 @@ def _attend(
     value: Tensor,
     mask: Tensor | None,
     scaling: float | None,
-    dropout: float,
+    drop: Callable[..., Tensor] | None,
     position_bias: Tensor | None,
     block: Block | None = None,
 ) -> Tensor:
-    """Return attention `[B, heads, T, d]` of a batch, or of a block of one."""
+    """Return attention `[B, heads, T, d]` of a batch, or of a block of one.
+
+    `drop` applies our own dropout to the weights; None is evaluation.
+    """
     prefix = link.prefix(block)
     length = 0
     if prefix is not None:
@@ -73,14 +85,13 @@ def _attend(
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
     mask = _biased(mask, position_bias, length, query.dtype)
-    if not dropout or link.injection.keys is None:
+    if drop is None:
         return functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, scale=scaling
         )
-    # step by step, for our own dropout of the weights
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
-    return torch.matmul(link.drop(scores.softmax(dim=-1), dropout, length, block), value)
+    return torch.matmul(drop(scores.softmax(dim=-1), origin=length), value)
 
 
 def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ So micro-batches, populations, resumed runs and engines all get the same dropout
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -53,9 +54,7 @@ def drop(
     """
     if keys is None or p == 0.0:
         return x
-    lines = _lines(keys, site, x.shape[1:-1], start)
-    flat = x.reshape(-1, x.shape[-1])
-    return _dropped(flat, lines.flatten(), p, origin).view(x.shape)
+    return drop_lines(x, _lines(keys, site, x.shape[1:-1], start), p, origin)
 
 
 def drop_tokens(
@@ -66,16 +65,35 @@ def drop_tokens(
     It is `drop` of rows `[B, T, H]`, at these tokens alone.
     """
     lines = _mix(_of_rows(keys, site) + columns.to(torch.int32) * _PRIMES[0])
-    return _dropped(x, lines, p, origin)
+    return drop_lines(x, lines, p, origin)
 
 
-def _dropped(x: Tensor, lines: Tensor, p: float, origin: int) -> Tensor:
-    return fused.call(_drop, x, lines, _limit(p), 1.0 / (1.0 - p), origin)
+def token_lines(
+    keys: Tensor, rows: Tensor, columns: Tensor, site: int, heads: int, start: int = 0
+) -> Tensor:
+    """Return the hashes `[N, heads]` of the attention weights of tokens, for `drop_lines`.
+
+    They are those that `drop` computes for rows with `keys [B]` and weights `[B, heads, T, S]`.
+    """
+    by_row = _lines(keys, site, [heads], start)
+    return _mix(by_row[rows] + (columns.to(torch.int32) * _PRIMES[1])[:, None])
+
+
+def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
+    """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
+    flat, scale = x.reshape(-1, x.shape[-1]), _scale(p, x.dtype)
+    return fused.call(_drop, flat, lines.flatten(), _limit(p), scale, origin).view(x.shape)
 
 
 def _drop(x: Tensor, lines: Tensor, limit: int, scale: float, origin: int) -> Tensor:
     """Return `x [n, size]` with cells dropped; compiled, these passes over memory are one."""
-    return torch.where(_kept(lines, x.shape[1], limit, origin), x * scale, 0.0)
+    return x * _kept(lines, x.shape[1], limit, origin).to(x.dtype).mul(scale)
+
+
+@cache
+def _scale(p: float, dtype: torch.dtype) -> float:
+    """Return `1 / (1 - p)` in a precision; compiled code would not round it."""
+    return torch.tensor(1.0 / (1.0 - p), dtype=dtype).item()
 
 
 def _limit(p: float) -> int:

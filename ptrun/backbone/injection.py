@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.division import Division
-from ptrun.backbone.dropout import drop, drop_tokens
+from ptrun.backbone.dropout import drop, drop_tokens, token_lines
 from ptrun.backbone.packing.packed import Block, Packing
 
 Reader = Literal["text", "decoder"]
@@ -116,17 +116,28 @@ class Link:
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
         return Prefix(key, value, prefix.mask)
 
-    def drop(self, weights: Tensor, p: float, origin: int, block: Block | None = None) -> Tensor:
+    def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
         """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""
+        start = self._first(weights.shape[_HEADS])
+        return drop(weights, self.injection.keys, self._dropout_site, p, origin, start)
+
+    def lines(self, heads: int) -> Tensor:
+        """Return the dropout hashes `[N, heads]` of packed tokens."""
+        packing, keys = self.injection.packing, self.injection.keys
+        assert packing is not None and keys is not None
+        origin = packing.rows, packing.columns
+        return token_lines(keys, *origin, self._dropout_site, heads, self._first(heads))
+
+    @property
+    def _dropout_site(self) -> int:
         kind, layer = self.site
         stack = 2 * (self.reader == "decoder") + (kind == "cross")
-        site = _DROPOUT_SITE + 1000 * stack + layer
+        return _DROPOUT_SITE + 1000 * stack + layer
+
+    def _first(self, heads: int) -> int:
+        """Return the first head of this rank, which holds `heads` of them."""
         division = self.injection.division
-        start = division.first(weights.shape[_HEADS]) if division else 0
-        keys = self.injection.keys
-        if block is not None and keys is not None:
-            keys = keys[block.rows]
-        return drop(weights, keys, site, p, origin, start)
+        return division.first(heads) if division else 0
 
 
 def link_of(module: nn.Module) -> Link:

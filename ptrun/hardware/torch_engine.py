@@ -57,7 +57,7 @@ class TorchEngine(Passes):
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
         compile: compile dropout into one pass over memory; the results are the same bits. `auto`
-            does so if the training left takes more than 5 minutes and there is a compiler.
+            does so on a GPU if the training left takes more than 5 minutes and triton is there.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
             rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
     """

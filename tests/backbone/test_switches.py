@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from ptrun.backbone import dropout, injection
+from ptrun.backbone import attention, dropout, injection
 from ptrun.backbone.injection import _DROPOUT_SITE
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
@@ -68,6 +68,12 @@ def test_the_share_of_dropped_cells_is_the_value(switched, kind, monkeypatch):
 
         return seen
 
+    def attended(x, lines, p, origin):
+        out = dropout.drop_lines(x, lines, p, origin)
+        kept["attention_dropout"].append((out != 0)[x != 0])
+        return out
+
+    monkeypatch.setattr(attention, "drop_lines", attended)
     monkeypatch.setattr(injection, "drop", watched(dropout.drop, 1))
     monkeypatch.setattr(injection, "drop_tokens", watched(dropout.drop_tokens, 2))
     backbone = switched(kind, **taken(kind))

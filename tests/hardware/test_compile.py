@@ -43,7 +43,7 @@ def test_compiled_dropout_has_the_same_bits(dtype, tmp_path, monkeypatch):
 
 def test_auto_compiles_once_training_is_long(compiler):
     compiler("g++")
-    auto = Compilation("auto", "cpu")
+    auto = Compilation("auto", "cuda")
     auto.consider(WORTH - 1)
     assert not fused._active
     auto.consider(WORTH)
@@ -52,7 +52,7 @@ def test_auto_compiles_once_training_is_long(compiler):
 
 def test_auto_without_a_compiler_says_so_once(compiler, caplog):
     compiler(None)
-    auto = Compilation("auto", "cpu")
+    auto = Compilation("auto", "cuda")
     with caplog.at_level("INFO"):
         auto.consider(WORTH)
         auto.consider(WORTH)
@@ -60,9 +60,10 @@ def test_auto_without_a_compiler_says_so_once(compiler, caplog):
     assert "no compiler" in caplog.text
 
 
-def test_false_never_compiles(compiler):
+@pytest.mark.parametrize(("requested", "device"), [(False, "cuda"), ("auto", "cpu")])
+def test_false_and_auto_on_a_cpu_never_compile(compiler, requested, device):
     compiler("g++")
-    never = Compilation(False, "cpu")
+    never = Compilation(requested, device)
     never.consider(10 * WORTH)
     assert not fused._active
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneInput, Positions, picked
 from ptrun.backbone.packing.groups import cut
 
-BLOCK = 8
-"""The cost of one more block, in tokens."""
+BLOCK = 16
+"""The cost of one more block, in tokens. On two cores, with MiniLM and BERT-base, any value from 8
+to 64 is as fast within 9 %. A constant gives the same cuts, and so the same bits, each time."""
 
 Visible = Callable[[Tensor], Tensor]
 """The keys that each token sees: from a mask `[b, t]` to bool `[b, 1, 1 or t, t]`."""
