@@ -1,6 +1,6 @@
 """Settings of a process that make a step on the CPU faster; they change no number.
 
-Measured on two cores, P-tuning v2, batches of 32 sentences of SST-2, tokens a second. Spin counts 0,
+Measured on two cores, P-tuning v2, 32 sentences of SST-2 a batch, tokens a second. Spin counts 0,
 1000 and 10,000, MiniLM: 1,070, 2,150 and 2,110 alone; 1,320, 1,130 and 500 beside a second run.
 Kept memory, BERT-base with prompt tuning: 210 before, 246 with it.
 """

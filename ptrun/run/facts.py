@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptrun.config.schema import Select
+from ptrun.protocol.overlap import Overlaps
 from ptrun.run import manifest
-from ptrun.run.overlap import Overlaps
 from ptrun.run.parts import Trained
 from ptrun.run.plan import Plan
 from ptrun.run.saved_prompt import fingerprint_of
