@@ -16,8 +16,8 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop_lines
-from ptrun.backbone.injection import Link, link_of
-from ptrun.backbone.packing.packed import Block
+from ptrun.backbone.injection import link_of
+from ptrun.backbone.packing.packed import Packing
 
 NAME = "ptrun"
 
@@ -43,39 +43,38 @@ def attend(
     drops = dropout > 0 and link.injection.keys is not None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None
-        out = _attend(link, query, key, value, attention_mask, scaling, drop, position_bias)
+        prefix = link.prefix()
+        out = _attend(prefix, query, key, value, attention_mask, scaling, drop, position_bias)
         return out.transpose(1, 2), None
     sizes = [block.tokens for block in packing.blocks]
     lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
     parts = (torch.split(t[0], sizes, dim=1) for t in (query, key, value))
-    outs = []
-    for block, own, *three in zip(packing.blocks, lines, *parts, strict=True):
+    prefixes, outs = _by_block(link.prefix(), packing), []
+    for block, prefix, own, *three in zip(packing.blocks, prefixes, lines, *parts, strict=True):
         q, k, v = (t.unflatten(1, (-1, block.width)).transpose(0, 1) for t in three)
         drop = None
         if own is not None:
             cells = own.unflatten(0, (-1, block.width)).transpose(1, 2)
             drop = partial(drop_lines, lines=cells, p=dropout)
-        out = _attend(link, q, k, v, block.visible, scaling, drop, None, block)
+        out = _attend(prefix, q, k, v, block.visible, scaling, drop)
         outs.append(out.transpose(1, 2).flatten(0, 1))
     return torch.cat(outs)[None], None
 
 
 def _attend(
-    link: Link,
+    prefix: Prefix | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
     scaling: float | None,
     drop: Callable[..., Tensor] | None,
-    position_bias: Tensor | None,
-    block: Block | None = None,
+    position_bias: Tensor | None = None,
 ) -> Tensor:
     """Return attention `[B, heads, T, d]` of a batch, or of a block of one.
 
     `drop` applies our own dropout to the weights; None is evaluation.
     """
-    prefix = link.prefix(block)
     length = 0
     if prefix is not None:
         length = prefix.key.shape[2]
@@ -92,6 +91,15 @@ def _attend(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
     return torch.matmul(drop(scores.softmax(dim=-1), origin=length), value)
+
+
+def _by_block(prefix: Prefix | None, packing: Packing) -> list[Prefix | None]:
+    """Return the prefix of the rows of each block."""
+    if prefix is None:
+        return [None] * len(packing.blocks)
+    keys, values = packing.by_block(prefix.key), packing.by_block(prefix.value)
+    masks = [None] * len(keys) if prefix.mask is None else packing.by_block(prefix.mask)
+    return [Prefix(*three) for three in zip(keys, values, masks, strict=True)]
 
 
 def joined(prefix: Prefix, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

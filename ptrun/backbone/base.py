@@ -29,11 +29,6 @@ class Prefix:
     value: Tensor
     mask: Tensor | None = None
 
-    def of_rows(self, rows: Tensor | slice) -> "Prefix":
-        """Return the prefix of some rows."""
-        mask = None if self.mask is None else self.mask[rows]
-        return Prefix(self.key[rows], self.value[rows], mask)
-
 
 @dataclass(frozen=True)
 class Positions:

@@ -119,9 +119,14 @@ def _of_rows(keys: Tensor, site: int) -> Tensor:
 
 def _kept(lines: Tensor, size: int, limit: int, origin: int) -> Tensor:
     """Return the mask `[n, size]` of lines `[n]`."""
-    last = torch.arange(size, dtype=torch.int32, device=lines.device) - origin
-    cells = lines.unsqueeze(-1) ^ _mix(last * _GOLDEN)
+    cells = lines.unsqueeze(-1) ^ _last(size, origin, lines.device)
     cells *= _MIX1
     cells ^= cells >> 15
     cells *= _MIX2
     return cells >= limit
+
+
+def _last(size: int, origin: int, device: torch.device) -> Tensor:
+    """Return the hashes `[size]` of the last axis."""
+    last = torch.arange(size, dtype=torch.int32, device=device) - origin
+    return _mix(last * _GOLDEN)

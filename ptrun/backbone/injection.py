@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
-from ptrun.backbone.packing.packed import Block, Packing
+from ptrun.backbone.packing.packed import Packing
 
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
@@ -102,15 +102,13 @@ class Link:
     reader: Reader
     site: Site
 
-    def prefix(self, block: Block | None = None) -> Prefix | None:
-        """Return the prefix of this layer for the heads of this rank, and the rows of a block."""
+    def prefix(self) -> Prefix | None:
+        """Return the prefix of this layer in the current pass, for the heads of this rank."""
         half = self.injection.read_by(self.reader)
         kind, layer = self.site
         prefixes: Any = getattr(half, "cross" if kind == "cross" else "prefixes", None)
         prefix: Prefix | None = prefixes[layer] if prefixes else None
         division = self.injection.division
-        if prefix is not None and block is not None:
-            prefix = prefix.of_rows(block.rows)
         if prefix is None or division is None:
             return prefix
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))

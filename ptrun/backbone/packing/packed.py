@@ -27,16 +27,19 @@ class Block:
     """Rows of a batch that are padded to one width.
 
     Args:
-        rows: `[b]` indices of the rows; a slice, which copies nothing, if they are neighbours.
+        rows: b, the number of rows.
         width: t, the tokens of each row.
-        tokens: b * t, with padding.
         visible: bool `[b, 1, 1 or t, t]`; None if each token sees all tokens of its row.
     """
 
-    rows: Tensor | slice
+    rows: int
     width: int
-    tokens: int
     visible: Tensor | None
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens, with padding."""
+        return self.rows * self.width
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Packing:
         blocks: in the order of the tokens.
         rows, columns: `[N]` cells of the batch `[B, T]`.
         starts: `[B]` index of the first token of each row.
+        order: `[B]` rows in the order of the tokens; None if they keep their order.
         size: B and T.
     """
 
@@ -54,6 +58,7 @@ class Packing:
     rows: Tensor
     columns: Tensor
     starts: Tensor
+    order: Tensor | None
     size: tuple[int, int]
 
     @cached_property
@@ -69,6 +74,11 @@ class Packing:
         """Return the batch `[B, T, ...]` of tokens `[1, N, ...]`, with zeros at padding."""
         grid = tokens.new_zeros(self.size[0] * self.size[1], *tokens.shape[2:])
         return grid.index_copy(0, self.cells, tokens[0]).view(*self.size, *tokens.shape[2:])
+
+    def by_block(self, rows: Tensor) -> Sequence[Tensor]:
+        """Return the rows `[b, ...]` of each block from those of the batch, `[B, ...]`."""
+        ordered = rows if self.order is None else rows[self.order]
+        return torch.split(ordered, [block.rows for block in self.blocks])
 
     def places(self, wanted: Sequence[Positions]) -> Tensor:
         """Return the indices `[K]` of positions among the tokens, one list after another."""
@@ -104,17 +114,11 @@ def packing_of(mask: Tensor, visible: Visible, price: int, *, always: bool = Fal
     columns = torch.arange(total, device=device) - starts[rows]
     blocks = []
     for group, width in zip(groups, widths, strict=True):
-        own = _indices(group, device)
-        seen = mask[own, :width]
+        seen = mask[group, :width]
         hides = always or not (mask.is_meta or bool(seen.all()))
-        blocks.append(Block(own, width, len(group) * width, visible(seen) if hides else None))
-    return Packing(blocks, rows, columns, starts, size)
-
-
-def _indices(rows: list[int], device: torch.device) -> Tensor | slice:
-    if rows == list(range(rows[0], rows[0] + len(rows))):
-        return slice(rows[0], rows[0] + len(rows))
-    return torch.tensor(rows, device=device)
+        blocks.append(Block(len(group), width, visible(seen) if hides else None))
+    kept = [row for group in groups for row in group] == list(range(size[0]))
+    return Packing(blocks, rows, columns, starts, None if kept else order, size)
 
 
 def requested(hidden: Tensor, given: BackboneInput, packing: Packing | None) -> list[Tensor | None]:

@@ -65,8 +65,8 @@ def test_every_real_token_is_packed_once(price):
     at = Positions(torch.tensor([1, 4]), torch.tensor([8, 3]))
     assert packing.pack(ids)[0, packing.places([at])].tolist() == [17, 39]
     assert sum(block.tokens for block in packing.blocks) == len(kept)
-    for block in packing.blocks:
-        seen = mask[block.rows, : block.width]
+    for block, seen in zip(packing.blocks, packing.by_block(mask), strict=True):
+        seen = seen[:, : block.width]
         assert (
             bool(seen.all()) if block.visible is None else torch.equal(block.visible[:, 0, 0], seen)
         )
