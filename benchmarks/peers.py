@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py --minilm FOLDER --data DIR --tokenizer FOLDER [--repeats 3]
         [--shapes minilm,bert_base,roberta_large] [--methods prefix,prompt,lora,full]
-        [--precision fp32] [--jobs sst2,few_shot]
+        [--precision fp32] [--jobs sst2,few_shot] [--keep]
 
 Both sides have the same weights, rows, order, batch size, steps, evaluations and precision. Each
 pair runs one after the other, in turns, and the ratio is theirs / ours of each pair. MiniLM has
@@ -242,11 +242,15 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--set", action="append", default=[], help="an override for ptrun")
     parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--keep", action="store_true", help="keep other cases of the page")
     arguments = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
-    pairs = [asdict(one) for one in measure(arguments)]
-    content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}
     name = arguments.out / f"peers_{arguments.precision}"
+    kept = json.loads(name.with_suffix(".json").read_text())["pairs"] if arguments.keep else []
+    pairs = [asdict(one) for one in measure(arguments)]
+    fresh = {(one["shape"], one["method"], one["job"]) for one in pairs}
+    pairs = [p for p in kept if (p["shape"], p["method"], p["job"]) not in fresh] + pairs
+    content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}
     name.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
     write_page(name, content)
 
