@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ptrun.backbone.packing.groups import OVERHEAD, cut, padding
+from ptrun.backbone.packing.groups import OVERHEAD, cut, fill, padding
 
 
 def price(lengths, parts):
@@ -49,3 +49,21 @@ def _parts(count, starts):
 
 def test_no_rows_make_no_part():
     assert cut([], 100) == []
+    assert fill([], 100) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_packed_micro_batches_are_within_the_budget_and_about_equal(seed):
+    rng = random.Random(seed)
+    lengths = [rng.randint(1, 60) for _ in range(rng.randint(1, 80))]
+    budget = rng.choice([1, 70, 300, 10_000])
+    parts = fill(lengths, budget)
+    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    ordered = [lengths[row] for part in parts for row in part]
+    assert ordered == sorted(lengths)
+    sizes = [sum(lengths[row] for row in part) for part in parts]
+    assert all(size <= budget for size, part in zip(sizes, parts, strict=True) if len(part) > 1)
+    if budget > sum(lengths):
+        assert len(parts) == 1
+    if budget == 300:
+        assert len(parts) <= -(-sum(lengths) // budget) + 1
