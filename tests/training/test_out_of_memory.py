@@ -39,7 +39,7 @@ class Scarce:
         return output
 
 
-def fitted(backbone, own, budget=60):
+def fitted(backbone, own, budget=30):
     fit = engine(backbone, budget)
     fit.place([one.method for one in own])
     fit.fit(own)
@@ -63,16 +63,16 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
     """Dropout is on, and the step fails after some of its passes have left gradients."""
     backbone = tiny()
     own = members(backbone, data_dir)
-    Scarce(backbone, room=20, start=8, error=error)
+    Scarce(backbone, room=20, start=4, error=error)
     with caplog.at_level(logging.WARNING):
         fit = fitted(backbone, own)
     (line,) = [r.getMessage() for r in caplog.records if "out of memory" in r.getMessage()]
-    assert f"{fit.token_budget} tokens at most, not 60" in line and fit.token_budget <= 20
+    assert f"{fit.token_budget} tokens at most, not 30" in line and fit.token_budget <= 20
     step = int(line.split("step ")[1].split(":")[0])
     assert step > 1
     backbone = tiny()
     reference = members(backbone, data_dir)
-    plain = engine(backbone, 60)
+    plain = engine(backbone, 30)
     accumulate = plain._accumulate
 
     def smaller(active):
@@ -94,8 +94,8 @@ def test_a_step_done_again_in_halves_is_that_of_a_run_with_the_smaller_budget(
 def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(tiny, data_dir):
     backbone, journals = tiny(), (Memory(), Memory())
     own = members(backbone, data_dir, journals=journals)
-    scarce = Scarce(backbone, room=20, start=8)
-    fit = engine(backbone, 60)
+    scarce = Scarce(backbone, room=20, start=4)
+    fit = engine(backbone, 30)
     fit.place([one.method for one in own])
     accumulate = fit._accumulate
 
@@ -116,7 +116,7 @@ def test_a_second_end_of_memory_says_what_to_type_and_the_run_goes_on_bit_equal(
     assert fitted(backbone, again).token_budget == fit.token_budget  # saved, so as before
     backbone = tiny()
     whole = members(backbone, data_dir)
-    Scarce(backbone, room=20, start=8)
+    Scarce(backbone, room=20, start=4)
     fitted(backbone, whole)
     for one, other in zip(again, whole, strict=True):
         assert one.journal.losses() == other.journal.losses()[5:]
