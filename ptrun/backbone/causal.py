@@ -91,6 +91,10 @@ KINDS = {
     "qwen2": Decoder("Qwen2ForCausalLM"),
     "qwen3": Decoder("Qwen3ForCausalLM"),
     "megatron": Megatron(
-        "MegatronLM", _MEGATRON, package="ptrun.backbone.megatron", fields=MEGATRON
+        "MegatronLM",
+        _MEGATRON,
+        package="ptrun.backbone.megatron",
+        fields=MEGATRON,
+        visible=None,  # XGLM enlarges its position table to the length of the packed row
     ),
 }

@@ -12,7 +12,7 @@ from ptrun.backbone.packing.packed import packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import LENGTHS, text
 
-PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama", "megatron")
+PACKED = ("bert", "roberta", "electra", "albert", "gpt2", "llama")
 PROMPT = 3
 
 
