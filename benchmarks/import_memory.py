@@ -10,7 +10,6 @@ the parent process, so the parent does not import torch.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -99,7 +98,6 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--make", type=Path, help="only write a checkpoint to this folder")
     given = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if given.make:
         for rank in range(given.ranks):
             write_rank(given.make, sizes_of(given.gigabytes), rank, given.ranks)

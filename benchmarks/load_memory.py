@@ -6,7 +6,6 @@ Writes results/load_memory.json.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -41,8 +40,7 @@ model.save_pretrained(sys.argv[1], max_shard_size="200MB")
 def python(code: str, *arguments: str) -> str:
     """Return the output of a new process."""
     command = [sys.executable, "-c", code, *arguments]
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

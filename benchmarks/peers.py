@@ -53,12 +53,16 @@ class Job:
 
 @dataclass
 class Pairs:
-    """The measured pairs of one case; entry i of both lists ran one after the other."""
+    """The measured pairs of one case; entry i of both lists ran one after the other.
+
+    `weights` counts those of the layers' linear maps.
+    """
 
     shape: str
     method: str
     job: str
     precision: str
+    weights: int
     peak_gflops: list[float] = field(default_factory=list)
     ours: list[dict] = field(default_factory=list)
     theirs: list[dict] = field(default_factory=list)
@@ -96,6 +100,12 @@ def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -
     BertModel(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
     return folder
+
+
+def weights(shape: str) -> int:
+    """Return the number of weights of the layers' linear maps."""
+    layers, hidden, _, wide = SHAPES[shape]
+    return layers * (4 * hidden**2 + 2 * hidden * wide)
 
 
 def write_rows(data: Path, job: Job, into: Path) -> dict[str, str]:
@@ -199,7 +209,7 @@ def measure(arguments: argparse.Namespace) -> list[Pairs]:
                 files = write_rows(arguments.data, job, Path(kept))
                 ordered = in_order(files, job, Path(kept))
                 for method in arguments.methods.split(","):
-                    pairs = Pairs(shape, method, job.name, arguments.precision)
+                    pairs = Pairs(shape, method, job.name, arguments.precision, weights(shape))
                     case = {"model": str(model), "method": method, "length": LENGTH}
                     case |= {"batch": job.batch, "steps": job.steps, "threads": os.cpu_count()}
                     case |= {"eval_every": job.steps // 4, "precision": arguments.precision}

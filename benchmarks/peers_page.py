@@ -7,16 +7,14 @@ from ptrun.drawing import svg
 from ptrun.drawing.canvas import Box, Canvas, Words
 from ptrun.drawing.canvas import Path as Line
 
-PER_TOKEN = {"minilm": 10.6e6, "bert_base": 85.1e6, "roberta_large": 302.3e6}
-"""Weights of the layers' linear maps, which each token multiplies."""
-
 
 def share(pair: dict, index: int) -> float:
     """Return the share of the matrix peak that real tokens reach, in percent.
 
-    A token costs 2 operations a weight forward and 2 backward, and 2 more where weights learn.
+    Each weight of a linear map costs a token 2 operations forward and 2 backward, and 2 more where
+    it learns.
     """
-    operations = (6 if pair["method"] == "full" else 4) * PER_TOKEN[pair["shape"]]
+    operations = (6 if pair["method"] == "full" else 4) * pair["weights"]
     rate = pair["ours"][index]["tokens_per_second"] * operations
     return 100 * rate / 1e9 / pair["peak_gflops"][index]
 

@@ -91,6 +91,8 @@ model.save_pretrained(folder)
 """
 MEASURE = """
 import json, sys, time
+from ptrun.hardware.cpu import prepare
+prepare()
 import torch, transformers
 from ptrun.training.member import Member
 from ptrun.run.plan import plan
@@ -145,7 +147,7 @@ print(json.dumps({**vars(found), "peak": found.peak}))
 def python(code: str, *arguments: str) -> str:
     """Return the last line of a new process's output."""
     command = [sys.executable, "-c", code, *arguments]
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
     return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
 

@@ -39,7 +39,8 @@ def attend(
     `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Packed
     tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
     """
-    link, packing = link_of(module), link_of(module).injection.packing
+    link = link_of(module)
+    packing = link.injection.packing
     drops = dropout > 0 and link.injection.keys is not None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None

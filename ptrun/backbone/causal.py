@@ -39,7 +39,6 @@ class Decoder(Family):
     name: str = "causal"
     fields: Fields = LLAMA
     visible: Visible | None = look_back
-    causal: bool = True
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; a sliding window limits the length, since our masks have none."""
@@ -60,7 +59,7 @@ class Decoder(Family):
         # a mask with four axes is not changed by the library; attention ignores it if packed
         mask = look_back(given.mask if packing is None else given.mask[:1, :1])
         hidden: Tensor = self.body(model)(
-            **read(given, packing, read_order(given.mask, given.shift)),
+            **read(given, packing, position_ids=read_order(given.mask, given.shift)),
             attention_mask=mask,
             use_cache=False,
         ).last_hidden_state

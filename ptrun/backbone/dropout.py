@@ -33,24 +33,14 @@ def row_keys(seed: int, step: int, slots: Sequence[int]) -> Tensor:
     return torch.tensor([base + slot for slot in slots], dtype=torch.int64)
 
 
-def keep(
-    keys: Tensor, site: int, shape: Sequence[int], p: float, origin: int = 0, start: int = 0
-) -> Tensor:
-    """Return a bool mask `[B, *shape]`, False with probability `p`, for up to three axes.
-
-    `origin` is subtracted from the index along the last axis, so cells keep their mask behind a
-    prefix of any length. `start`, the first head of a rank, is added along the first axis.
-    """
-    lines = _lines(keys, site, shape[:-1], start)
-    return _kept(lines.flatten(), shape[-1], _limit(p), origin).view(len(keys), *shape)
-
-
 def drop(
     x: Tensor, keys: Tensor | None, site: int, p: float, origin: int = 0, start: int = 0
 ) -> Tensor:
-    """Return `x [B, ...]` with cells dropped and the rest scaled by `1 / (1 - p)`.
+    """Return `x [B, ...]`, of up to four axes, with cells dropped with probability `p`.
 
-    Without keys, in evaluation, return `x` unchanged.
+    The rest is scaled by `1 / (1 - p)`. `origin` is subtracted from the index along the last axis,
+    so cells keep their mask behind a prefix of any length. `start`, the first head of a rank, is
+    added along the second axis. Without keys, in evaluation, return `x` unchanged.
     """
     if keys is None or p == 0.0:
         return x

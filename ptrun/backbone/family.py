@@ -40,7 +40,6 @@ class Family(ABC):
         attention: the library's attention to use where ours cannot be registered.
         fields: what the configuration calls its dropouts and its epsilon.
         visible: the keys that each token sees, if the model can read packed tokens.
-        causal: whether `visible` hides real tokens too.
     """
 
     library: str
@@ -54,7 +53,6 @@ class Family(ABC):
     attention: str | None = None
     fields: Fields = NO_FIELDS
     visible: Visible | None = None
-    causal: bool = False
 
     @abstractmethod
     def shape(self, config: Any) -> Shape:
@@ -72,7 +70,7 @@ class Family(ABC):
         """Return the packing of an input; None if the model reads padded rows."""
         if self.visible is None:
             return None
-        return packing_of(given.mask, self.visible, BLOCK, always=self.causal)
+        return packing_of(given.mask, self.visible, BLOCK)
 
     @abstractmethod
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
@@ -115,13 +113,9 @@ def raw_words(model: Any, given: BackboneInput | DecoderInput) -> Tensor:
     return words
 
 
-def read(given: BackboneInput, packing: Packing | None, positions: Tensor) -> dict[str, Any]:
-    """Return what a model reads, as transformers names it: a batch, or its packed tokens."""
-    tokens = {
-        "input_ids": given.ids,
-        "inputs_embeds": given.embeddings,
-        "position_ids": positions,
-    }
+def read(given: BackboneInput, packing: Packing | None, **grids: Tensor | None) -> dict[str, Any]:
+    """Return the words and other `grids [B, T]` that a model reads, packed if it reads so."""
+    tokens = {"input_ids": given.ids, "inputs_embeds": given.embeddings, **grids}
     return tokens if packing is None else {k: packing.pack(grid) for k, grid in tokens.items()}
 
 

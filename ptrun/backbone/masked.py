@@ -26,9 +26,10 @@ _ALBERT = Paths(
 )
 
 
-def every_real(mask: Tensor) -> Tensor:
-    """Return which keys each token sees, `[B, T] -> [B, 1, 1, T]`."""
-    return mask[:, None, None, :]
+def every_real(mask: Tensor) -> Tensor | None:
+    """Return which keys each token sees, `[B, T] -> [B, 1, 1, T]`; None if it sees all."""
+    full = mask.is_meta or bool(mask.all())  # memory is planned without values, for full rows
+    return None if full else mask[:, None, None, :]
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,13 @@ class Encoder(Family):
         # DeBERTa's eager attention needs integers: it also multiplies embeddings by the mask
         eager = self.attention == "eager"
         hidden: Tensor = self.body(model)(
-            **read(given, packing, self.positions(model, given)),
+            **read(
+                given,
+                packing,
+                position_ids=self.positions(model, given),
+                token_type_ids=given.types,
+            ),
             attention_mask=given.mask.long() if eager else given.mask[:, None, None, :],
-            token_type_ids=given.types if packing is None else packing.pack(given.types),
         ).last_hidden_state
         return hidden
 

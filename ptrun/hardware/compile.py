@@ -24,14 +24,13 @@ class Compilation:
     """
 
     def __init__(self, requested: Compile, device: str):
+        self.device = device
         self.pending = requested == "auto" and device != _SLOWER
-        missing = requested is not False and fused.compiler(device) is None
-        if missing and requested is True:
+        if requested is True and fused.compiler(device) is None:
             raise UserError(
                 f"hardware.compile=true: torch finds no compiler for {device}; install g++ (on a "
                 "GPU triton), or type hardware.compile=auto."
             )
-        self._missing = missing
         fused.activate(requested is True)
 
     def consider(self, seconds_left: float) -> None:
@@ -39,7 +38,7 @@ class Compilation:
         if not self.pending or seconds_left < WORTH:
             return
         self.pending = False
-        if self._missing:
+        if fused.compiler(self.device) is None:
             _LOG.info("torch finds no compiler (g++ or triton): dropout is not compiled")
             return
         fused.activate(True)

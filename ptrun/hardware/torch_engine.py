@@ -53,7 +53,8 @@ class TorchEngine(Passes):
         precision: `bf16` runs a frozen backbone in bf16, a tuned one under autocast; learned
             tensors and the head stay fp32. `fp16` has loss scaling. `auto` is fp32 on the CPU and
             the backbone's own `dtype` on a GPU.
-        token_budget: most padded tokens in a micro-batch; bounds memory.
+        token_budget: most tokens in a micro-batch, with padding where a family computes it;
+            bounds memory.
         checkpointing: recompute activations in the backward pass; less memory, more time.
         population: most members that are trained together.
         compile: compile dropout into one pass over memory; the results are the same bits. `auto`

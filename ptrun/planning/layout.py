@@ -19,7 +19,7 @@ class Layout:
         option: its name.
         device: `cpu` or `cuda`.
         precision: the precision of a frozen backbone's weights and of computation.
-        token_budget: the most padded tokens in a micro-batch.
+        token_budget: the most computed tokens in a micro-batch.
         checkpointing: whether activations are recomputed.
         zero: whether data-parallel ranks divide the optimizer state (ZeRO-1).
         model_parallel: the number of ranks that divide the matrices of the layers.

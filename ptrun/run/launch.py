@@ -37,8 +37,8 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
     with recognition.opened_files() as opened:
         planned = plan(composed)
     files = recognition.states(opened, planned.backbone.folder, planned.outputs)
-    alone = launched is None and not planned.hardware.divides
-    done = run(planned) if alone or launched is not None else _start_ranks(planned, command)
+    starts = launched is None and planned.hardware.divides
+    done = _start_ranks(planned, command) if starts else run(planned)
     if launched is None:
         recognition.remember(composed, planned.folder, files)
     return done

@@ -2,7 +2,12 @@
 
 import torch
 
-from ptrun.backbone.dropout import drop, keep, row_keys
+from ptrun.backbone.dropout import drop, row_keys
+
+
+def keep(keys, site, shape, p, origin=0):
+    """Return which cells `[B, *shape]` are kept."""
+    return drop(torch.ones(len(keys), *shape), keys, site, p, origin) != 0
 
 
 def test_the_share_of_dropped_cells_is_p_for_every_row_and_site():

@@ -18,8 +18,8 @@ BLOCK = 16
 """The cost of one more block, in tokens. On two cores, with MiniLM and BERT-base, any value from 8
 to 64 is as fast within 9 %. A constant gives the same cuts, and so the same bits, each time."""
 
-Visible = Callable[[Tensor], Tensor]
-"""The keys that each token sees: from a mask `[b, t]` to bool `[b, 1, 1 or t, t]`."""
+Visible = Callable[[Tensor], Tensor | None]
+"""The keys that each token sees: a mask `[b, t]` -> bool `[b, 1, 1 or t, t]`, or None for all."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,13 @@ class Packing:
         return replace(self, blocks=(), rows=self.rows[places], columns=self.columns[places])
 
 
-def packing_of(mask: Tensor, visible: Visible, price: int, *, always: bool = False) -> Packing:
+def packing_of(mask: Tensor, visible: Visible, price: int) -> Packing:
     """Return the packing of a batch.
 
     Args:
         mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
         visible: the keys that each token sees.
         price: the cost of one more block, in tokens.
-        always: whether `visible` also hides real tokens.
     """
     size, device = (mask.shape[0], mask.shape[1]), mask.device
     ends = torch.arange(1, size[1] + 1, device=device)
@@ -112,11 +111,10 @@ def packing_of(mask: Tensor, visible: Visible, price: int, *, always: bool = Fal
     rows = order.repeat_interleave(wide, output_size=total)
     starts = torch.empty_like(order).index_copy(0, order, wide.cumsum(0) - wide)
     columns = torch.arange(total, device=device) - starts[rows]
-    blocks = []
-    for group, width in zip(groups, widths, strict=True):
-        seen = mask[group, :width]
-        hides = always or not (mask.is_meta or bool(seen.all()))
-        blocks.append(Block(len(group), width, visible(seen) if hides else None))
+    blocks = [
+        Block(len(group), width, visible(mask[group, :width]))
+        for group, width in zip(groups, widths, strict=True)
+    ]
     kept = [row for group in groups for row in group] == list(range(size[0]))
     return Packing(blocks, rows, columns, starts, None if kept else order, size)
 

@@ -12,13 +12,19 @@ def price(lengths, parts):
     return sum(len(p) * max(lengths[r] for r in p) + OVERHEAD for p in parts)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_row_comes_once_and_no_part_breaks_the_budget(seed):
+def random_parts(seed, group):
+    """Return random lengths, a budget and the parts, after checking that every row comes once."""
     rng = random.Random(seed)
     lengths = [rng.randint(1, 60) for _ in range(rng.randint(1, 80))]
-    budget = rng.choice([1, 50, 300, 10_000])
-    parts = cut(lengths, budget)
+    budget = rng.choice([1, 50, 70, 300, 10_000])
+    parts = group(lengths, budget)
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    return lengths, budget, parts
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_comes_once_and_no_part_breaks_the_budget(seed):
+    lengths, budget, parts = random_parts(seed, cut)
     for part in parts:
         assert len(part) == 1 or len(part) * max(lengths[row] for row in part) <= budget
 
@@ -54,11 +60,7 @@ def test_no_rows_make_no_part():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_packed_micro_batches_are_within_the_budget_and_about_equal(seed):
-    rng = random.Random(seed)
-    lengths = [rng.randint(1, 60) for _ in range(rng.randint(1, 80))]
-    budget = rng.choice([1, 70, 300, 10_000])
-    parts = fill(lengths, budget)
-    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    lengths, budget, parts = random_parts(seed, fill)
     ordered = [lengths[row] for part in parts for row in part]
     assert ordered == sorted(lengths)
     sizes = [sum(lengths[row] for row in part) for part in parts]
