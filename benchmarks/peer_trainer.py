@@ -1,10 +1,11 @@
-"""One training run with HF Trainer and PEFT, as a user would write it, for `benchmarks/peers.py`.
+"""Training runs with HF Trainer and PEFT, as a user would write them, for other benchmarks.
 
     python benchmarks/peer_trainer.py CASE.json
 
-Loads a model with a classification head, tokenizes, trains with dynamic padding, evaluates and
-saves four times, scores dev with the best weights, and prints one JSON object. Rows are read in
-the order of the file, which is ptrun's order.
+Tokenizes once. For each of `runs` (a seed and a learning rate) loads a model with a classification
+head, trains with dynamic padding, evaluates and saves four times, and scores dev with the best
+weights. Prints a JSON object for each run. Rows are read in the order of the file, which is ptrun's
+order.
 """
 
 import json
@@ -66,12 +67,11 @@ def accuracy(evaluated):
 
 
 def main() -> None:
-    """Train, and print what was measured."""
+    """Do the runs, and print what was measured."""
     case = json.loads(Path(sys.argv[1]).read_text())
     torch.set_num_threads(case["threads"])
     datasets.disable_progress_bars()
     transformers.logging.set_verbosity_error()
-    transformers.set_seed(1)
     tokenizer = AutoTokenizer.from_pretrained(case["model"])
 
     def rows(name):
@@ -81,6 +81,13 @@ def main() -> None:
         )
 
     train, dev = rows("train"), rows("dev")
+    for run in case["runs"]:
+        print(json.dumps(trained(case, run, tokenizer, train, dev)), flush=True)
+
+
+def trained(case, run, tokenizer, train, dev) -> dict:
+    """Do one run and return what was measured."""
+    transformers.set_seed(run["seed"])
     model = AutoModelForSequenceClassification.from_pretrained(
         case["model"], num_labels=2, dtype=torch.float32
     )
@@ -92,7 +99,8 @@ def main() -> None:
         per_device_train_batch_size=case["batch"],
         per_device_eval_batch_size=32,
         max_steps=case["steps"],
-        learning_rate=case["lr"],
+        learning_rate=run["lr"],
+        seed=run["seed"],
         bf16=case["precision"] == "bf16",
         use_cpu=True,
         eval_strategy="steps",
@@ -122,16 +130,12 @@ def main() -> None:
     lengths = [len(ids) for ids in train["input_ids"]]
     tokens = sum(lengths[index % len(lengths)] for index in range(count))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(
-        json.dumps(
-            {
-                "first_step_at": clock.first,
-                "tokens_per_second": tokens / sum(clock.seconds),
-                "peak_mib": peak,
-                "accuracy": 100 * score,
-            }
-        )
-    )
+    return {
+        "first_step_at": clock.first,
+        "tokens_per_second": tokens / sum(clock.seconds),
+        "peak_mib": peak,
+        "accuracy": 100 * score,
+    }
 
 
 if __name__ == "__main__":

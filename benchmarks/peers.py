@@ -182,9 +182,9 @@ def theirs(case: dict, ordered: str, files: dict[str, str]) -> dict:
     """Run HF Trainer and PEFT and return what was measured."""
     with tempfile.TemporaryDirectory() as out:
         file = Path(out) / "case.json"
-        lr = METHODS[case["method"]][1]
+        runs = [{"seed": 1, "lr": METHODS[case["method"]][1]}]
         file.write_text(
-            json.dumps({**case, "train": ordered, "dev": files["dev"], "lr": lr, "out": out})
+            json.dumps({**case, "train": ordered, "dev": files["dev"], "runs": runs, "out": out})
         )
         began = time.time()
         done = subprocess.run(

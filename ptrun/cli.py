@@ -17,6 +17,7 @@ from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.launcher import environment, without_local_rank
 from ptrun.hardware.messages import log_to_stderr, print_error
+from ptrun.training import stopping
 
 _HELP = """\
 ptrun: config-driven experiments in prompt tuning of pretrained language models
@@ -34,8 +35,9 @@ The same command again skips a finished run and resumes an interrupted one.
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 a mistake or failure, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 mistake or failure, 128 + N stopped by signal N."""
     prepare()
+    stopping.install()
     try:
         os.environ.update(environment(os.environ) or {})
         log_to_stderr()
@@ -47,9 +49,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader of `ptrun ... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("interrupted; the same command resumes from the last save", file=sys.stderr)
-        sys.exit(130)
+    except stopping.Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        sys.exit(128 + stopped.number)
 
 
 def commands() -> list[str]:

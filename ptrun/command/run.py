@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
-from ptrun.errors import RankLost, RunFailed, UserError
-from ptrun.hardware.messages import is_main_rank, print_error
+from ptrun.errors import UserError
+from ptrun.hardware.messages import is_main_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str]) -> None:
     given = parser().parse(arguments)
     if given.cfg and given.info:
         raise UserError(f"run: --cfg {given.cfg} and --info {given.info} exclude each other.")
+    if given.config_dir:
+        os.environ["PTRUN_CONFIG_DIR"] = given.config_dir
     if any(override.startswith("experiment=") for override in given.overrides):
         from ptrun.ledger.running import main as run_table
 
@@ -68,8 +70,10 @@ def main(arguments: Sequence[str]) -> None:
         run_table(given.overrides, as_variant=given.as_variant)
     elif given.as_variant:
         raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
-    elif any(argument.startswith("-") for argument in arguments):
-        _hydra(arguments)
+    elif given.cfg or given.info:
+        _print(arguments)
+    elif given.multirun:
+        _sweep(given.overrides)
     else:
         _one(given.overrides)
 
@@ -101,41 +105,38 @@ def _do(composed: "Composed") -> None:
         from ptrun.run.launch import launch
 
         done = launch(composed)
+    else:
+        print("already finished; rerun=true repeats it", file=sys.stderr)
     if is_main_rank():
         print(summary(done, composed.outputs / composed.name))
 
 
-def _hydra(arguments: Sequence[str]) -> None:
-    """Run Hydra for sweeps, launchers, `--cfg` and `--info`."""
+def _sweep(overrides: Sequence[str]) -> None:
+    """Do the runs of `-m`; exit with 1 if some are not finished."""
+    from ptrun.sweep.sweep import do, of_line, options_of
+
+    options = options_of(overrides)
+    if not do(of_line(overrides), options):
+        sys.exit(1)
+
+
+def _unused(_: object) -> None:
+    """Do nothing: Hydra prints and does not call it."""
+
+
+def _print(arguments: Sequence[str]) -> None:
+    """Print the configuration, or how it is composed, by Hydra's `--cfg` and `--info`."""
     import hydra
-    from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
-    from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from ptrun.config.compose import loosen, resolve
+    from ptrun.config.compose import loosen
     from ptrun.config.explain import explain
     from ptrun.config.paths import conf_dir
-
-    printed: set[int] = set()
-
-    def job(config: DictConfig) -> None:
-        choices = OmegaConf.to_container(HydraConfig.get().runtime.choices)
-        assert isinstance(choices, dict)
-        try:
-            _do(resolve(config, {str(key): value for key, value in choices.items()}))
-        except (UserError, RunFailed, RankLost) as error:  # the sweep continues with the next run
-            print_error(error)
-            printed.add(id(error))
-            raise
 
     sys.argv = [sys.argv[0], *map(loosen, arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
     try:
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(job)()
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(_unused)()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, arguments) from error
-    except (UserError, RunFailed, RankLost) as error:
-        if id(error) not in printed:
-            raise
-        sys.exit(1)

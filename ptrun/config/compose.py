@@ -75,6 +75,16 @@ class Composed:
         return bool(self.config["rerun"])
 
     @property
+    def keep(self) -> schema.Keep:
+        """The large files that the finished run keeps."""
+        return schema.Keep(self.config.get("keep") or "weights")
+
+    @property
+    def sweep(self) -> schema.SweepConfig:
+        """How the runs of the command are done."""
+        return schema.sweep_config(self.config.get("sweep", {}))
+
+    @property
     def hardware(self) -> schema.HardwareConfig:
         """The devices and processes that are requested.
 

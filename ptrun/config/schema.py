@@ -148,6 +148,61 @@ class PretrainingConfig:
     train: dict[str, Any] = field(default_factory=dict)
 
 
+class Retry(StrEnum):
+    """Which runs of a sweep are tried again: failed ones start anew, and keep the old folder."""
+
+    none = "none"
+    failed = "failed"
+
+
+class Share(StrEnum):
+    """Whether the runs of a sweep share passes of a frozen backbone where they can."""
+
+    auto = "auto"
+    none = "none"
+
+
+@dataclass
+class SweepConfig:
+    """How the runs of a command are done. It changes no result and is in no run id."""
+
+    retry: Retry = Retry.none
+    fail_fast: bool = False
+    """Start no other run after a failure, and stop those that are running at their next step."""
+    dry_run: bool = False
+    """List the runs, their states and their groups, and do nothing."""
+    wait: bool = False
+    """Wait for runs that another process does, and do them if it leaves them."""
+    share: Share = Share.auto
+    devices: Any = "auto"
+    """Groups of runs at a time: `auto` is one on each visible GPU, or one on the CPU."""
+
+
+def sweep_config(node: Mapping[str, Any]) -> SweepConfig:
+    """Return the typed form of a plain node."""
+    kinds: dict[str, Any] = {"retry": Retry, "share": Share}
+    return SweepConfig(**{k: kinds[k](v) if k in kinds else v for k, v in node.items()})
+
+
+class Keep(StrEnum):
+    """The large files that a finished run keeps: none, its state, its tuned model, or both."""
+
+    none = "none"
+    state = "state"
+    weights = "weights"
+    all = "all"
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the state stays."""
+        return self in (Keep.state, Keep.all)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a tuned model is written."""
+        return self in (Keep.weights, Keep.all)
+
+
 @dataclass
 class RunConfig:
     """The root: the component groups, the optimization, and where and how results are kept."""
@@ -161,6 +216,10 @@ class RunConfig:
     """Folder of `<task>/<split>.jsonl[.gz]`; used before the hub. Default: `$PTRUN_DATA`."""
     outputs: str = "outputs"
     rerun: bool = False
+    keep: Keep | None = None
+    """The large files that a finished run keeps, beside metrics, predictions and prompt: null is
+    `weights` for a single run, and `none` in a sweep."""
+    sweep: SweepConfig = field(default_factory=SweepConfig)
     start: str | None = None
     """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING

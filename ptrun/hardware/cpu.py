@@ -30,3 +30,9 @@ def _keep_memory() -> None:
     if mallopt is not None:  # glibc alone has it
         mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
         mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def cores() -> int:
+    """Return the cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -12,8 +12,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ptrun.training.stopping import Stopped
+
 _SETTLE = 1.0  # seconds to wait for other ranks that fail for the same reason
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_STEP = 3600.0  # the same for ranks that finish a step and save
 
 Process = subprocess.Popen[bytes]
 
@@ -42,9 +45,12 @@ def work(
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
             threading.Thread(target=_report, args=[rank, processes[-1], ends], daemon=True).start()
         return _wait(ends, len(processes))
+    except Stopped:
+        _end(processes, _STEP)
+        raise
     finally:
         if any(process.poll() != 0 for process in processes):
-            _end(processes)
+            _end(processes, _GRACE)
 
 
 def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) -> Process:
@@ -72,11 +78,11 @@ def _wait(ends: "SimpleQueue[End]", count: int) -> list[End]:
     return ended
 
 
-def _end(processes: Sequence[Process]) -> None:
-    """End running processes and their children, by SIGTERM and then by SIGKILL."""
+def _end(processes: Sequence[Process], grace: float) -> None:
+    """End running processes and their children, by SIGTERM and after `grace` s by SIGKILL."""
     running = [process for process in processes if process.poll() is None]
     _signal(running, signal.SIGTERM)
-    until = time.monotonic() + _GRACE
+    until = time.monotonic() + grace
     for process in running:
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=max(0.0, until - time.monotonic()))

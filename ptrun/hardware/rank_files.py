@@ -7,10 +7,14 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from ptrun.config.compose import Composed
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the faster ones
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,24 @@ class RankError:
     at: float
 
 
+def text_of(composed: Composed) -> str:
+    """Return a configuration as text."""
+    return yaml.dump(asdict(composed), Dumper=_DUMPER, allow_unicode=True)
+
+
+def read_text(text: str) -> Composed:
+    """Return the configuration of a text."""
+    return Composed(**yaml.load(text, Loader=_LOADER))
+
+
 def write(file: Path, composed: Composed) -> None:
     """Write a configuration for ranks."""
-    file.write_text(yaml.safe_dump(asdict(composed), allow_unicode=True), encoding="utf-8")
+    file.write_text(text_of(composed), encoding="utf-8")
 
 
 def read(file: Path) -> Composed:
     """Return the configuration that a launcher wrote."""
-    return Composed(**yaml.safe_load(file.read_text(encoding="utf-8")))
+    return read_text(file.read_text(encoding="utf-8"))
 
 
 def write_error(folder: Path, rank: int, error: BaseException) -> None:

@@ -21,6 +21,7 @@ from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
+from ptrun.training import stopping
 from ptrun.training.loss_scale import ScaledStepper
 from ptrun.training.member import Member
 from ptrun.training.out_of_memory import Guard
@@ -64,7 +65,7 @@ class TorchEngine(Passes):
     """
 
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
-    population: int = field(kw_only=True, default=8)
+    population: int = field(kw_only=True, default=32)
     compile: Compile = field(kw_only=True, default="auto")
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
@@ -151,7 +152,7 @@ class TorchEngine(Passes):
         self._evaluate([member for member in members if member.due_first])
         total = sum(member.total for member in members)
         done = sum(member.step for member in members)
-        with meter(total, done, quiet=not self.world.main) as bar:
+        with meter(total, done, quiet=not self.world.main) as bar, stopping.training():
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
                 losses, tokens = self._guard.accumulate(active)
@@ -168,12 +169,19 @@ class TorchEngine(Passes):
                 bar.show(done, losses[0], first.metric, best, sum(tokens))
 
     def _judge(self, active: Sequence[Member]) -> None:
-        """Evaluate and save the members that are due."""
+        """Evaluate and save the members that are due; save all and stop after a signal.
+
+        Raises:
+            Stopped: a signal arrived.
+        """
         self._evaluate([member for member in active if member.due])
-        late = self.world.broadcast([member.late for member in active])
+        own = [member.late for member in active], stopping.received()
+        late, signal = self.world.broadcast(own)
         for member, overdue in zip(active, late, strict=True):
-            if member.due or overdue:
+            if member.due or overdue or signal is not None:
                 member.save()
+        if signal is not None:
+            raise stopping.Stopped(signal, max(member.step for member in active))
 
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:

@@ -28,10 +28,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its cell's key and its overrides."""
+    """One run: its cell's key, its overrides, and the title in the sweep."""
 
     key: str
     overrides: Sequence[str]
+    title: str = ""
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -109,7 +110,8 @@ def _jobs_of(experiment: Experiment, cell: Cell, options: Options) -> Iterator[J
     last = [o for o in options.overrides if not o.startswith("seed=")]
     for searched in _searched(experiment, cell, options):
         for seed in _seeds(experiment, options):
-            yield Job(cell.key, [*first, *searched, f"seed={seed}", *last, name])
+            title = " ".join([cell.key, *searched, f"seed={seed}"])
+            yield Job(cell.key, [*first, *searched, f"seed={seed}", *last, name], title)
 
 
 def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list[str]]:

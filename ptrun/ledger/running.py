@@ -1,11 +1,10 @@
 """`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
 
-This command runs all runs of a table, one after another. It skips finished runs, resumes
-interrupted ones, and continues after a failure. It leaves out cells whose backbone or data are on
+This command does all runs of a table (`ptrun.sweep`). It skips finished runs, resumes interrupted
+ones, and continues after a failure. It leaves out cells whose backbone or data are on
 no hub and were not imported.
 """
 
-import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,14 +13,12 @@ from functools import cache
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
-from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.errors import UserError
 from ptrun.ledger.experiment import Experiment, load
 from ptrun.ledger.jobs import Job, Options, jobs, parse
 from ptrun.ledger.requested import Requests
-from ptrun.run.launch import launch
-from ptrun.run.plan import plan
-
-_LOG = logging.getLogger(__name__)
+from ptrun.sweep import job as sweep_job
+from ptrun.sweep import sweep
 
 
 def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
@@ -51,7 +48,7 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
     else:
         if not options.scale:
             _keep_requests(experiment, todo)
-        _run(todo, _next_step(experiment, options))
+        _run(todo, options.overrides, _next_step(experiment, options))
 
 
 def _check_backbone(experiment: Experiment, options: Options, *, as_variant: bool) -> None:
@@ -153,6 +150,8 @@ def _keep_requests(experiment: Experiment, todo: Sequence[Job]) -> None:
 
 def _check(todo: Sequence[Job]) -> None:
     """Plan one run of each cell and report all problems together."""
+    from ptrun.run.plan import plan
+
     first = {job.key: job for job in reversed(todo)}
     wrong = {}
     for key, job in first.items():
@@ -167,22 +166,16 @@ def _check(todo: Sequence[Job]) -> None:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
 
 
-def _run(todo: Sequence[Job], next_step: str) -> None:
-    ends: Counter[str] = Counter()
-    for number, job in enumerate(todo, start=1):
-        _LOG.info("run %d of %d: %s", number, len(todo), job.key)
-        ends[_end(job)] += 1
-    counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-    print(f"  {counts}; {next_step}")
-    if set(ends) != {"finished"}:
-        raise UserError(f"of {len(todo)} runs: {counts}; type the same command to try them again.")
+def _run(todo: Sequence[Job], overrides: Sequence[str], next_step: str) -> None:
+    """Do the runs that are left.
 
-
-def _end(job: Job) -> str:
-    """Run a job and return how it ended."""
-    try:
-        launch(composed(job.overrides))
-    except (UserError, RunFailed, RankLost) as error:
-        print(f"ptrun: {job.key}: {error}", file=sys.stderr)
-        return "refused" if isinstance(error, UserError) else "failed"
-    return "finished"
+    Raises:
+        UserError: some runs are not finished.
+    """
+    runs = [sweep_job.Job(n, job.title, job.overrides) for n, job in enumerate(todo)]
+    done = sweep.do(runs, sweep.options_of(overrides))
+    print(f"  {next_step}")
+    if not done:
+        counts = Counter(run.stage for run in runs)
+        told = ", ".join(f"{count} {stage}" for stage, count in counts.items())
+        raise UserError(f"of {len(runs)} runs: {told}; type the same command to go on.")

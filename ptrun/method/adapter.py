@@ -50,6 +50,8 @@ class Adapter(Method):
         UserError: a value is out of range.
     """
 
+    may_differ = ("dropout", "head_dropout")
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

@@ -37,6 +37,8 @@ class Method(nn.Module):
     readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
     tunes_backbone: bool = False
+    may_differ: ClassVar[Sequence[str]] = ()
+    """Options in which runs that share passes may differ."""
 
     def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
         super().__init__()
@@ -95,6 +97,13 @@ class Method(nn.Module):
         Only those can start from words.
         """
         return False
+
+    @classmethod
+    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what runs must have in common to share passes; None if each runs alone."""
+        if cls.tunes_backbone:
+            return None
+        return {key: value for key, value in node.items() if key not in cls.may_differ}
 
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
         """Return the learned tensors that reproduce an exported prompt, to resume training from.

@@ -62,6 +62,7 @@ class IDPG(Method):
     """
 
     families = ("masked",)
+    may_differ = ("dropout", "head_dropout")
 
     def __init__(
         self,

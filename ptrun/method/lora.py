@@ -4,6 +4,7 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts; it needs `pip install 'ptrun[peft]'`.
 """
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from torch import nn
@@ -64,6 +65,11 @@ class LoRA(Method):
         self.lora = nn.ModuleDict(
             {_key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
         )
+
+    @classmethod
+    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return None: the method changes the backbone's modules."""
+        return None
 
     @property
     def alone(self) -> bool:

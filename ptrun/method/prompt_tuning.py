@@ -46,6 +46,8 @@ class PromptTuning(Method):
         UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
     """
 
+    may_differ = ("length", "rescale", "head_dropout")
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

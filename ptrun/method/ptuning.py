@@ -55,6 +55,12 @@ class PTuning(Folded):
     finished, paper = "prompt.vectors", "P-tuning"
     readouts = ("verbalizer",)
 
+    @classmethod
+    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the options, or None if the backbone is tuned or a loss needs all rows at once."""
+        together = node["tune_backbone"] or node["objective"] == "batch_margin"
+        return None if together else super().shares(node)
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

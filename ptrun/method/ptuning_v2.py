@@ -67,6 +67,8 @@ class PTuningV2(Folded):
 
     finished, paper = "prompt.prefix", "P-tuning v2"
 
+    may_differ = ("length", "dropout", "reparameterization", "hidden", "head_dropout")
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

@@ -14,10 +14,11 @@ from ptrun.errors import UserError
 from ptrun.planning import table
 from ptrun.planning.costs import Costs, costs
 from ptrun.planning.devices import visible
-from ptrun.planning.jobs import Job, expanded, job
+from ptrun.planning.jobs import Job, job
 from ptrun.planning.layout import Layout, layout_of
 from ptrun.planning.probe import probe
 from ptrun.planning.texts import Texts, steps, texts
+from ptrun.sweep.expand import expanded
 
 _BESIDE_MEMORY = ("seed", "data_seed", "start")
 

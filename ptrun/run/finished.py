@@ -98,8 +98,13 @@ def learned(
     """Return the learned tensors and `found_by` of the task; None if an older run lacks it.
 
     Raises:
-        UserError: the file is damaged, or was made with other weights.
+        UserError: the file is missing, damaged, or was made with other weights.
     """
+    if not (folder / FILE).is_file():
+        raise UserError(
+            f"{folder}: the run kept no {FILE}, as runs of sweeps that tune their backbone. Type "
+            "its command again with keep=weights rerun=true."
+        )
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / FILE, bound)
     return tensors, json.loads(header.get("task", "null")) or None

@@ -1,25 +1,38 @@
-"""One run from the command line, in as many processes as its hardware requests.
+"""Runs from the command line, in as many processes as their hardware requests.
 
 A process that torchrun, deepspeed or srun started is one rank of the run. Otherwise this process
 starts the ranks on this machine, if the hardware has several, and waits for them.
 """
 
+import gc
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from ptrun.config.compose import Composed
-from ptrun.errors import RankLost
+from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware.launcher import environment
 from ptrun.hardware.rank_count import check_world, local_ranks
 from ptrun.hardware.start_ranks import COMMAND, start
-from ptrun.run import recognition, result
+from ptrun.run import lease, recognition, result
 from ptrun.run.plan import Plan, plan
 from ptrun.run.prerequisite import with_prerequisite
-from ptrun.run.recipe import checked_result, run
+from ptrun.run.recipe import checked_result, together
+from ptrun.run.work import Ended
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A planned run with what it was planned from: its configuration and its files."""
+
+    composed: Composed
+    plan: Plan
+    files: Mapping[str, str]
 
 
 def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
@@ -34,14 +47,73 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
     if launched is not None:
         check_world(composed.hardware, int(launched["WORLD_SIZE"]))
         os.environ.update(launched)
+    (ended,) = launch_together([planned(composed)], command)
+    if isinstance(ended, Exception):
+        raise ended
+    return ended
+
+
+def planned(composed: Composed) -> Planned:
+    """Return a planned run.
+
+    Raises:
+        UserError: the configuration is wrong.
+    """
     with recognition.opened_files() as opened:
-        planned = plan(composed)
-    files = recognition.states(opened, planned.backbone.folder, planned.outputs)
-    starts = launched is None and planned.hardware.divides
-    done = _start_ranks(planned, command) if starts else run(planned)
-    if launched is None:
-        recognition.remember(composed, planned.folder, files)
-    return done
+        made = plan(composed)
+    files = recognition.states(opened, made.backbone.folder, made.outputs)
+    return Planned(composed, made, files)
+
+
+def launch_together(runs: Sequence[Planned], command: Sequence[str] = COMMAND) -> list[Ended]:
+    """Do runs in shared passes, each under its lease; return a result or an error of each.
+
+    Raises:
+        RankLost: a rank died; nothing is recorded.
+    """
+    ends: dict[int, Ended] = {}
+    with ExitStack() as leases:
+        for place, own in enumerate(runs):
+            try:
+                leases.enter_context(_lease(own))
+            except UserError as error:
+                ends[place] = error
+        left = [place for place in range(len(runs)) if place not in ends]
+        ended = _do([runs[place].plan for place in left], command) if left else []
+    for place, end in zip(left, ended, strict=True):
+        ends[place] = end
+        if isinstance(end, RunResult) and _rank() is None:
+            recognition.remember(runs[place].composed, runs[place].plan.folder, runs[place].files)
+    return [ends[place] for place in range(len(runs))]
+
+
+def _rank() -> int | None:
+    """Return the rank that a launcher gave this process."""
+    launched = environment(os.environ)
+    return None if launched is None else int(launched["RANK"])
+
+
+def _lease(own: Planned) -> ExitStack:
+    """Return the lease of a run folder; of several ranks the first holds it."""
+    leases = ExitStack()
+    if not _rank():
+        leases.enter_context(lease.held(own.plan.folder, wait=own.composed.sweep.wait))
+    return leases
+
+
+def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:
+    """Do runs together; after an error that ends all of them, do each half again on its own."""
+    try:
+        if plans[0].hardware.divides and _rank() is None:
+            return [_start_ranks(one, command) for one in plans]
+        return together(plans)
+    except (UserError, RunFailed) as error:
+        if len(plans) == 1:
+            return [error]
+        _LOG.warning("%s\nthe %d runs are done in two groups", error, len(plans))
+    gc.collect()
+    half = len(plans) // 2
+    return [*_do(plans[:half], command), *_do(plans[half:], command)]
 
 
 def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:

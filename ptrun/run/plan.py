@@ -44,6 +44,7 @@ class Plan:
     Args:
         names: the option of each group; for local files, `task` and `backbone` have their name.
         seed, data_seed, rerun, train: as configured.
+        keep: the large files that the finished run keeps.
         content, run_id: the configuration that can change a number, and the id made from it.
         outputs, folder: the folder of all runs, and the folder of this run.
         task, protocol, setting, backbone, engine: built.
@@ -64,6 +65,7 @@ class Plan:
     seed: int
     data_seed: int
     rerun: bool
+    keep: schema.Keep
     outputs: Path
     train: schema.TrainConfig
     task: Task
@@ -137,6 +139,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         seed=config["seed"],
         data_seed=config["data_seed"],
         rerun=composed.rerun,
+        keep=composed.keep,
         outputs=composed.outputs,
         train=train,
         task=task,

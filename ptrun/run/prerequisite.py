@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
-from ptrun.run import result
+from ptrun.run import lease, result
 from ptrun.run.plan import Plan
-from ptrun.run.pretraining import alone, typed_keys
+from ptrun.run.pretraining import typed_keys
 from ptrun.run.saved_prompt import check_fits, fingerprint, prompt_of
 from ptrun.run.store import bound_to
 from ptrun.types import RunResult
@@ -40,13 +40,13 @@ def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
 
 
 def _do(first: Plan, run: Run, *, main: bool) -> None:
-    """Do the prerequisite run under a lock; of several ranks the first (`main`) holds it.
+    """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it.
 
     Raises:
         UserError: the run is refused. The message names keys as the user types them.
         RunFailed: the run failed, now or before.
     """
-    with alone(first.folder) if main else nullcontext():
+    with lease.held(first.folder, wait=True) if main else nullcontext():
         if result.read(first.folder) is None:
             _LOG.info("pre-training the prompt: %s (done once, then reused)", first.run_id)
         try:

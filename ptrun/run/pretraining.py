@@ -6,14 +6,11 @@ Its id covers everything that shapes its prompt, so runs with another task, seed
 share it. PPT's choice of pre-training task: Gu et al. 2022 §3.
 """
 
-import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -25,7 +22,6 @@ from ptrun.errors import UserError
 from ptrun.run import result
 from ptrun.task.base import Task
 
-_LOG = logging.getLogger(__name__)
 _SHARED = ("backbone", "hardware", "protocol", "tracking")
 _NAME = "pretraining"
 _OWN_KEY = re.compile(r"(?<![\w.])((?:method|task|train)\.\w)")
@@ -132,19 +128,3 @@ def finished_folder(folder: Path, outputs: Path) -> Path:
         return folder
     others = [f for depth in ("*", "*/*") for f in sorted(outputs.glob(f"{depth}/{folder.name}"))]
     return next((other for other in others if (other / result.FINISHED).is_file()), folder)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Lock a run folder for this process. The lock is released when the process ends."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _LOG.info("waiting for another process that pre-trains this prompt: %s", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -9,6 +9,7 @@ from pathlib import Path
 from ptrun.errors import RunFailed, UserError
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.messages import log_to_stderr
+from ptrun.training import stopping
 
 _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one before it prints
 
@@ -17,11 +18,14 @@ def main() -> None:
     """Do this rank's share of the run that FILE describes, and record the error that ends it."""
     parent_watch.exit_with_parent(os.environ)
     log_to_stderr()
+    stopping.install()
     file = Path(sys.argv[1])
     try:
         _run(file)
     except (UserError, RunFailed) as error:  # the launcher prints it once
         _leave(file.parent, error)
+    except stopping.Stopped as stopped:
+        os._exit(128 + stopped.number)
     except Exception as error:
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
         time.sleep(_QUIET)

@@ -1,30 +1,33 @@
-"""The recipe: one run, from configuration to result, top to bottom."""
+"""The recipe: runs from configuration to result, top to bottom.
+
+Runs of a group share the passes of one frozen backbone. Each leaves what it would leave alone.
+"""
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from ptrun.backbone.base import checksum
-from ptrun.config import identity
 from ptrun.errors import RunFailed, UserError
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.run import result
 from ptrun.run.begin import begin
 from ptrun.run.facts import facts
-from ptrun.run.finished import found_by
 from ptrun.run.parts import Part, Trained, divide
 from ptrun.run.plan import Plan, split_of
 from ptrun.run.prerequisite import with_prerequisite
+from ptrun.run.reporting import reported
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
-from ptrun.run.token_cache import TOKENS, encoded
+from ptrun.run.work import Ended, Work
 from ptrun.tracking.none import NoTracker
 from ptrun.training.member import Member, check_select
-from ptrun.types import Example, Prediction, RunResult, Split
+from ptrun.types import RunResult, Split
 
 _LOG = logging.getLogger(__name__)
 _TrainDev = tuple[Sequence[Features], Sequence[Features]]
@@ -37,40 +40,57 @@ def run(planned: Plan) -> RunResult:
         UserError: the user can fix it; nothing is left behind.
         RunFailed: training failed; `failure.json` has the reason.
     """
-    engine, world = planned.engine, planned.engine.connect()
-    done = world.broadcast(None if planned.rerun else result.read(planned.folder))
-    if done is not None:
-        _LOG.info("already finished; rerun=true repeats it")
-        return checked_result(done, planned.folder)
+    (ended,) = together([planned])
+    if isinstance(ended, Exception):
+        raise ended
+    return ended
 
-    with world.main_first():  # the first rank labels lines that the others read
-        split, overlaps = split_of(planned)
-    parts = divide(planned.build_method(), split)
-    methods = [planned.build_method() for _ in parts]
-    _check_examples(planned, methods[0], split)
-    planned = with_prerequisite(planned, methods[0], run)
 
-    tuned = methods[0].tunes_backbone
-    engine.load(tuned=tuned)
-    engine.place(methods)
-    _begin(planned, parts, methods)
-    features = [_features(planned, m, part) for m, part in zip(methods, parts, strict=True)]
+def together(plans: Sequence[Plan]) -> list[Ended]:
+    """Do runs that share the first one's backbone and engine; return a result or error of each.
 
-    store = _open_folder(planned, tuned=tuned)
+    Raises:
+        UserError: memory ran out; the states are saved.
+        RunFailed: a weight of the frozen backbone changed.
+    """
+    backbone, engine = plans[0].backbone, plans[0].engine
+    works = [Work(replace(planned, backbone=backbone, engine=engine)) for planned in plans]
+    engine.connect()
+    left = _each(_each(works, _find), _prepare)
+    if left:
+        engine.load(tuned=left[0].tuned)
+        engine.place([method for work in left for method in work.methods])
+        left = _each(left, _open)
+    if left:
+        _do(left, engine)
+    ends = [work.ended for work in works]
+    assert all(end is not None for end in ends)
+    return [end for end in ends if end is not None]
+
+
+def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
+    """Call a stage with each run; return those that go on. An error ends its own run only."""
+    for work in (left := [work for work in works if work.ended is None]):
+        try:
+            stage(work)
+        except (UserError, RunFailed) as error:
+            work.ended = error
+    return [work for work in left if work.ended is None]
+
+
+def _do(works: Sequence[Work], engine: TorchEngine) -> None:
+    """Train, report and close runs."""
     started = time.monotonic()
-    trained = [
-        Trained(part, _member(planned, method, part, rows, store))
-        for part, method, rows in zip(parts, methods, features, strict=True)
-    ]
-    _train(planned, trained, tuned=tuned)
-    outcome = _outcome(planned, trained)
-    if outcome.status == "finished":
-        outcome = _report(planned, outcome, trained, store)
-
+    _train(works, engine)
+    outcomes = reported(works)
     seconds = time.monotonic() - started
-    outcome = replace(outcome, manifest=facts(planned, trained, split, overlaps, seconds))
-    store.close(outcome)
-    return checked_result(outcome, planned.folder)
+    ids = [work.planned.run_id for work in works]
+    for work, outcome in zip(works, outcomes, strict=True):
+        manifest = facts(work.planned, work.trained, work.split, work.overlaps, seconds)
+        manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
+        outcome = replace(outcome, manifest=manifest)
+        work.store.close(outcome, keep_state=work.planned.keep.has_state)
+        work.ended = _checked(outcome, work.planned.folder)
 
 
 def checked_result(done: RunResult, folder: Path) -> RunResult:
@@ -79,9 +99,36 @@ def checked_result(done: RunResult, folder: Path) -> RunResult:
     Raises:
         RunFailed: the run failed.
     """
+    checked = _checked(done, folder)
+    if isinstance(checked, RunFailed):
+        raise checked
+    return checked
+
+
+def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
     if done.status == "failed":
-        raise RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
+        return RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
     return done
+
+
+def _find(work: Work) -> None:
+    """Read the result of a run that has ended."""
+    planned, world = work.planned, work.planned.engine.world
+    done = world.broadcast(None if planned.rerun else result.read(planned.folder))
+    if done is not None:
+        _LOG.info("already finished; rerun=true repeats it")
+        work.ended = _checked(done, planned.folder)
+
+
+def _prepare(work: Work) -> None:
+    """Read the examples, divide them and build the methods; do the prerequisite run."""
+    planned = work.planned
+    with planned.engine.world.main_first():  # the first rank labels lines that the others read
+        work.split, work.overlaps = split_of(planned)
+    work.parts = divide(planned.build_method(), work.split)
+    work.methods = [planned.build_method() for _ in work.parts]
+    _check_examples(planned, work.methods[0], work.split)
+    work.planned = with_prerequisite(planned, work.methods[0], run)
 
 
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
@@ -105,32 +152,41 @@ def _check_examples(planned: Plan, method: Method, split: Split) -> None:
         )
 
 
-def _begin(planned: Plan, parts: Sequence[Part], methods: Sequence[Method]) -> None:
+def _open(work: Work) -> None:
+    """Initialize the prompts, encode the examples and open the folder.
+
+    An error before the folder is opened leaves nothing behind.
+    """
+    planned = work.planned
+    _begin(work)
+    features = [_features(work, m, p) for m, p in zip(work.methods, work.parts, strict=True)]
+    work.store = _open_folder(planned, tuned=work.tuned)
+    work.trained = [
+        Trained(part, _member(planned, method, part, rows, work.store))
+        for part, method, rows in zip(work.parts, work.methods, features, strict=True)
+    ]
+
+
+def _begin(work: Work) -> None:
     """Initialize the prompts as `start=` says."""
-    splits = {part.name: part.split for part in parts}
+    planned, splits = work.planned, {part.name: part.split for part in work.parts}
 
     def rows(method: Method, part: str) -> Iterable[Features]:
         examples = (splits[part].train, splits[part].dev)
-        return chain.from_iterable(_encoded(planned, method, own) for own in examples)
+        return chain.from_iterable(work.encoded(method, own) for own in examples)
 
-    by_part = dict(zip(splits, methods, strict=True))
+    by_part = dict(zip(splits, work.methods, strict=True))
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
 
 
-def _encoded(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
-    """Return examples as a method reads them; the token cache is shared between runs."""
-    return encoded(method, examples, planned.outputs / TOKENS)
-
-
-def _features(planned: Plan, method: Method, part: Part) -> _TrainDev:
+def _features(work: Work, method: Method, part: Part) -> _TrainDev:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
-    test, train, dev = part.split.test, part.split.train, part.split.dev
-    _encoded(planned, method, test)
-    return _encoded(planned, method, train), _encoded(planned, method, dev)
+    work.encoded(method, part.split.test)
+    return work.encoded(method, part.split.train), work.encoded(method, part.split.dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
-    """Create the run folder; an error before this leaves nothing behind."""
+    """Create the run folder."""
     world = planned.engine.world
     if planned.rerun and world.main:
         set_aside(planned.folder)
@@ -164,73 +220,16 @@ def _member(
     )
 
 
-def _train(planned: Plan, trained: Sequence[Trained], *, tuned: bool) -> None:
+def _train(works: Sequence[Work], engine: TorchEngine) -> None:
     """Train all members together.
 
     Raises:
         RunFailed: a weight of the frozen backbone changed.
     """
-    before = None if tuned else checksum(planned.backbone.model)
-    _LOG.info("training in %s", planned.folder)
-    planned.engine.fit([one.member for one in trained])
-    if before is not None and before != checksum(planned.backbone.model):
-        raise RunFailed(f"the frozen backbone {planned.backbone.name} changed while training.")
-
-
-def _outcome(planned: Plan, trained: Sequence[Trained]) -> RunResult:
-    """Return the result without its metrics and manifest."""
-    reasons = [one.member.failed for one in trained if one.member.failed]
-    counts = [one.method.learned_parameters() for one in trained]
-    return RunResult(
-        run_id=planned.run_id,
-        group=identity.group_id(planned.content),
-        status="failed" if reasons else "finished",
-        names=planned.names,
-        seed=planned.seed,
-        metric=planned.task.metric,
-        learned_parameters={key: sum(count[key] for count in counts) for key in counts[0]},
-        config=planned.content,
-        reason=reasons[0] if reasons else None,
-    )
-
-
-def _report(
-    planned: Plan, outcome: RunResult, trained: Sequence[Trained], store: SharedStore
-) -> RunResult:
-    """Restore and save the selected prompts, and score the test split once."""
-    for one in trained:
-        one.member.finish()
-    store.log({"event": "selection_done", "best_step": trained[0].member.best_step})
-    prompts = {
-        one.part.prefix + name: tensor
-        for one in trained
-        for name, tensor in planned.engine.whole(one.method).items()
-    }
-    store.write_prompt(prompts, planned.method.node, found_by(planned.task))
-    dev = _dev_metrics(planned, trained)
-    examples, predictions = _predict(planned, trained, "test")
-    test = planned.task.score(predictions, examples)
-    store.write_predictions(examples, predictions)
-    store.log({"event": "test", **test})
-    return replace(outcome, metrics={"dev": dev, "test": test})
-
-
-def _predict(
-    planned: Plan, trained: Sequence[Trained], name: str
-) -> tuple[list[Example], list[Prediction]]:
-    """Return the dev or test examples of all parts, and their predictions."""
-    by_part = [getattr(one.part.split, name) for one in trained]
-    methods = [one.method for one in trained]
-    features = [_encoded(planned, m, own) for m, own in zip(methods, by_part, strict=True)]
-    predicted = planned.engine.predict(methods, features)
-    return [e for own in by_part for e in own], [p for own in predicted for p in own]
-
-
-def _dev_metrics(planned: Plan, trained: Sequence[Trained]) -> dict[str, float]:
-    """Return the selected evaluation; the selected prompts of several parts are scored as one."""
-    if len(trained) > 1:
-        examples, predictions = _predict(planned, trained, "dev")
-        return planned.task.score(predictions, examples)
-    member = trained[0].member
-    selected = [row for row in member.history if row["step"] == member.best_step]
-    return {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
+    model = engine.backbone.model
+    before = None if works[0].tuned else checksum(model)
+    for work in works:
+        _LOG.info("training in %s", work.planned.folder)
+    engine.fit([one.member for work in works for one in work.trained])
+    if before is not None and before != checksum(model):
+        raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")

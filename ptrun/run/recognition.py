@@ -45,12 +45,9 @@ def finished(composed: Composed) -> RunResult | None:
         folder, files = Path(kept["folder"]), dict(kept["files"])
         if composed.rerun or files != _states(files, composed.outputs):
             return None
-        done = result.read(folder) if (folder / result.FINISHED).is_file() else None
+        return result.read(folder) if (folder / result.FINISHED).is_file() else None
     except (OSError, ValueError, TypeError, KeyError, UserError):
         return None  # planning the run reports what is wrong
-    if done is not None:
-        _LOG.info("already finished; rerun=true repeats it")
-    return done
 
 
 @contextmanager
@@ -117,6 +114,7 @@ def _file(composed: Composed) -> Path:
     """Return the file of a configuration, typed here, in this version of the code."""
     root = Path(ptrun.__file__).parent
     code = [(str(p), p.stat().st_mtime_ns) for p in sorted(root.rglob("*.py"))]
-    typed = [composed.names, composed.config, str(Path.cwd()), __version__, code]
+    config = {key: value for key, value in composed.config.items() if key != "sweep"}
+    typed = [composed.names, config, str(Path.cwd()), __version__, code]
     text = json.dumps(typed, sort_keys=True, default=str)
     return composed.outputs / _FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"

@@ -18,7 +18,7 @@ from ptrun.errors import UserError
 from ptrun.run.result import write_text
 
 FILE = "run.yaml"
-_NOT_KEPT = ("tracking", "rerun", "expected")
+_NOT_KEPT = ("tracking", "rerun", "keep", "sweep", "expected")
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 

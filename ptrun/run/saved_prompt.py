@@ -37,8 +37,8 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
     if not folders:
         raise UserError(
-            f"{key}=run:{given}: no finished run has this name. Give a folder with {FILE}, or a "
-            f"run id below {outputs}."
+            f"{key}=run:{given}: no finished run of this name has a {FILE}. Give a folder with "
+            f"one, or a run id below {outputs}. (Sweeps keep tuned backbones with keep=weights.)"
         )
     if len(folders) > 1:
         raise UserError(
@@ -141,8 +141,8 @@ def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
             return {_PROMPT + n.removeprefix(prefix): t for n, t in own.items()}
     raise UserError(
         f"start=run:{folder}: {file.name} is missing, which has the encoder of the prompt.\nTrain "
-        "the prompt without an encoder: method.reparameterization=embedding, "
-        "method.prefix_kind=kv or method.encoder=plain."
+        "it again with keep=state rerun=true, or without an encoder: "
+        "method.reparameterization=embedding, method.prefix_kind=kv or method.encoder=plain."
     )
 
 

@@ -98,11 +98,14 @@ class SharedStore:
         if self.world.main:
             self.store.write_predictions(examples, predictions)
 
-    def close(self, outcome: RunResult) -> None:
-        """Write the result; nothing is written after it."""
+    def close(self, outcome: RunResult, *, keep_state: bool = True) -> None:
+        """Write the result; without `keep_state` a finished run loses its state."""
         if self.world.main:
             self.store.close(outcome)
         self.world.wait()
+        if self.world.main and outcome.status == "finished" and not keep_state:
+            for file in self.store.folder.glob("*state*.safetensors"):
+                file.unlink()
 
     def _own_file(self, step: int | str) -> Path:
         name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"

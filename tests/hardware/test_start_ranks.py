@@ -160,15 +160,20 @@ def test_an_error_is_told_with_its_class_and_its_traceback():
 PARENT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background ignores it
+from ptrun.training import stopping
+stopping.install()
 from ptrun.config.compose import Composed
 from ptrun.hardware.start_ranks import start
 watch = "from ptrun.hardware import parent_watch\\nparent_watch.exit_with_parent(os.environ)\\n"
-start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + watch + "hang()"])
+try:
+    start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + watch + "hang()"])
+except stopping.Stopped as stopped:
+    sys.exit(128 + stopped.number)
 """
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [("SIGKILL", -9), ("SIGTERM", 143), ("SIGINT", -2)], ids=str
+    ("number", "code"), [("SIGKILL", -9), ("SIGTERM", 143), ("SIGINT", 130)], ids=str
 )
 def test_no_rank_outlives_its_launcher(here, number, code):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

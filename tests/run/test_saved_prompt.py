@@ -202,7 +202,7 @@ def test_a_run_is_found_by_folder_and_by_id(tmp_path):
     assert find("b", tmp_path, "runs") == tmp_path / "other/b"
     with pytest.raises(UserError, match=r"start=run:a: several runs match\. Give one of "):
         find("a", tmp_path, "third")
-    with pytest.raises(UserError, match="start=run:c: no finished run has this name"):
+    with pytest.raises(UserError, match="start=run:c: no finished run of this name has a prompt"):
         find("c", tmp_path, "runs")
 
 

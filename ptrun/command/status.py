@@ -1,0 +1,91 @@
+"""Show how far runs are: finished, running and where, interrupted, failed.
+
+Reads run folders alone, so it works beside the processes that do the runs.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
+
+if TYPE_CHECKING:
+    from ptrun.sweep.status import Known
+
+EXAMPLES = """\
+  ptrun status                                  all runs below outputs
+  ptrun status outputs/runs --watch             the same every two seconds
+  ptrun status experiment=ptuning_v2/table2     also the runs of the table that are still to do
+"""
+_EVERY = 2.0  # seconds
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("status", __doc__, EXAMPLES)
+    made.add_argument(
+        "given", nargs="*", metavar="DIR|KEY=VALUE", help="a folder of runs, or experiment=..."
+    )
+    made.add_argument("--json", action="store_true", help="print a JSON list of runs")
+    made.add_argument("--watch", action="store_true", help="print again every two seconds")
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print states.
+
+    Raises:
+        UserError: a folder or an experiment does not exist.
+    """
+    given = parser().parse(arguments)
+    root, expected = _asked(given.given)
+    from rich.console import Console
+
+    from ptrun.sweep.status import as_json, runs, shown
+
+    console = Console()
+    while True:
+        known = _of(runs(root), root, expected)
+        if given.json:
+            print(as_json(known))
+        else:
+            if given.watch:
+                console.clear()
+            console.print(shown(root, known, expected))
+        if not given.watch:
+            return
+        time.sleep(_EVERY)
+
+
+def _asked(given: Sequence[str]) -> tuple[Path, dict[str, int]]:
+    """Return the folder of runs, and how many each folder of an experiment will have.
+
+    Raises:
+        UserError: the arguments are neither a folder nor an experiment.
+    """
+    if not any("=" in one for one in given):
+        if len(given) > 1:
+            raise UserError(f"status takes one folder; leave out {' '.join(given[1:])}.")
+        return Path(*given or ["outputs"]), {}
+    values = {one.partition("=")[0]: one.partition("=")[2] for one in given}
+    if "experiment" not in values:
+        raise UserError(f"status {given[0]}: type a folder, or experiment=PAPER/TABLE.")
+    from ptrun.ledger.experiment import load
+    from ptrun.ledger.jobs import jobs, parse
+
+    options = parse(given)
+    experiment = load(options.experiment)
+    names = [_name(job.overrides) for job in jobs(experiment, options)]
+    return Path(values.get("outputs", "outputs")), {n: names.count(n) for n in dict.fromkeys(names)}
+
+
+def _name(overrides: Sequence[str]) -> str:
+    return next(o for o in reversed(overrides) if o.startswith("name=")).removeprefix("name=")
+
+
+def _of(known: list["Known"], root: Path, expected: dict[str, int]) -> list["Known"]:
+    """Return the runs below the folders of an experiment, or all."""
+    folders = {root / name for name in expected}
+    return [own for own in known if own.folder.parent in folders] if expected else known

@@ -1,0 +1,191 @@
+"""A lease: one process at a time owns a run folder.
+
+The lock is that of the operating system (`filelock`), which ends with its process. Beside it
+`.RUN_ID.owner` says who holds it, with a beat that changes every 5 seconds. Some network file
+systems lock each machine on its own. So a lock whose owner is on another machine is only taken over
+if its beat stands still. The clocks of the machines are not compared.
+"""
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ptrun.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+BEAT = 5.0
+"""Seconds between beats."""
+_SILENCE = 3 * BEAT  # without a beat, an owner on another machine counts as dead
+_POLL = 1.0  # seconds between looks at a lock that is waited for
+
+
+class Busy(UserError):
+    """Another process holds the lease."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that holds a lease, and since when; `beat` counts up while it lives."""
+
+    host: str
+    pid: int
+    since: str
+    beat: int = 0
+
+    def __str__(self) -> str:
+        """Return who it is, for a message."""
+        return f"process {self.pid} on {self.host} since {self.since}"
+
+    @property
+    def here(self) -> bool:
+        """Whether the process is on this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process is on this machine and has ended."""
+        if not self.here:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # another user's process
+            pass
+        return False
+
+
+def owner(folder: Path) -> Owner | None:
+    """Return the owner of a run folder; None if nobody holds its lease."""
+    try:
+        found = Owner(**json.loads(_owner_file(folder).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return None if found.gone else found
+
+
+@contextmanager
+def held(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lease of a run folder. With `wait`, wait for its owner first.
+
+    Raises:
+        Busy: another process holds it.
+        UserError: the folder cannot be written.
+    """
+    made = _make(folder.parent)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        _acquire(lock, folder, wait=wait)
+        with _beating(folder):
+            yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):
+                Path(lock.lock_file).unlink()  # filelock notices a lock on a removed file
+            lock.release()
+        for empty in made:
+            with suppress(OSError):
+                empty.rmdir()
+
+
+def _make(folder: Path) -> list[Path]:
+    """Create a folder; return those that did not exist before, the innermost first."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: the folder of runs cannot be written ({error.strerror}). Type outputs=DIR "
+            "with a folder of your own."
+        ) from error
+    return missing
+
+
+def _acquire(lock: FileLock, folder: Path, *, wait: bool) -> None:
+    told = False
+    while True:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not wait:
+                raise _busy(folder) from None
+        except OSError as error:
+            raise UserError(
+                f"{lock.lock_file}: this file system cannot lock files ({error.strerror}), so two "
+                "processes could write one run. Type outputs=DIR on another one."
+            ) from error
+        else:
+            if not _alive_elsewhere(folder):
+                return
+            lock.release()
+            if not wait:
+                raise _busy(folder)
+        if not told:
+            _LOG.info("waiting for %s, run by %s", folder.name, owner(folder) or "another process")
+            told = True
+        time.sleep(_POLL)
+
+
+def _busy(folder: Path) -> Busy:
+    return Busy(
+        f"{folder.name} is being run by {owner(folder) or 'another process'}. Let it finish, or "
+        "type sweep.wait=true to wait for it."
+    )
+
+
+def _alive_elsewhere(folder: Path) -> bool:
+    """Return whether an owner on another machine still beats."""
+    before = owner(folder)
+    if before is None or before.here:
+        return False
+    until = time.monotonic() + _SILENCE
+    while time.monotonic() < until:
+        time.sleep(min(_POLL, _SILENCE))
+        if owner(folder) != before:
+            return owner(folder) is not None
+    return False
+
+
+@contextmanager
+def _beating(folder: Path) -> Iterator[None]:
+    """Write the owner's file, and again with every beat."""
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    this = Owner(socket.gethostname(), os.getpid(), since)
+    file, done = _owner_file(folder), threading.Event()
+
+    def beat() -> None:
+        count = 0
+        while not done.wait(BEAT):
+            count += 1
+            with suppress(OSError):  # a full disk: the lock itself still holds
+                _write(file, replace(this, beat=count))
+
+    _write(file, this)
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        file.unlink(missing_ok=True)
+
+
+def _write(file: Path, own: Owner) -> None:
+    draft = file.with_name(f"{file.name}.{own.pid}")
+    draft.write_text(json.dumps(asdict(own)), encoding="utf-8")
+    draft.replace(file)
+
+
+def _owner_file(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.owner")

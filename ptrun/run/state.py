@@ -1,0 +1,55 @@
+"""The state of a run, read from its folder: the folders are all the memory that sweeps have."""
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ptrun.errors import UserError
+from ptrun.run import lease, result
+
+Kind = Literal["new", "running", "interrupted", "failed", "finished", "damaged"]
+KINDS: tuple[Kind, ...] = ("new", "running", "interrupted", "failed", "finished", "damaged")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The kind of a state, and its detail: who runs it, at which step, why it failed."""
+
+    kind: Kind
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return the state in words."""
+        separator = {"running": " by ", "interrupted": " "}.get(self.kind, ": ")
+        return f"{self.kind}{separator}{self.detail}" if self.detail else self.kind
+
+
+def state_of(folder: Path) -> RunState:
+    """Return the state of a run folder, which need not exist."""
+    try:
+        done = result.read(folder)
+    except UserError as error:
+        return RunState("damaged", str(error))
+    if done is not None and done.status == "finished":
+        return RunState("finished")
+    if (owner := lease.owner(folder)) is not None:
+        return RunState("running", str(owner))
+    if done is not None:
+        return RunState("failed", str(done.reason))
+    if not folder.is_dir():
+        return RunState("new")
+    steps = [_step(file) for file in sorted(folder.glob("*state.safetensors"))]
+    return RunState("interrupted", f"at step {sum(steps)}" if steps else "before its first save")
+
+
+def _step(file: Path) -> int:
+    """Return the step of a state file, without importing torch; 0 if it is damaged."""
+    try:
+        with file.open("rb") as opened:
+            (size,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(min(size, file.stat().st_size)))
+        return int(json.loads(header["__metadata__"]["state"])["step"])
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return 0

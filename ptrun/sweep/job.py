@@ -1,0 +1,55 @@
+"""One run of a sweep, as the scheduler sees it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from ptrun.config.compose import Composed
+from ptrun.config.explain import composed
+
+Stage = Literal["waiting", "running", "elsewhere", "finished", "failed", "refused", "left"]
+"""`elsewhere`: another process does it. `left`: not started because of a failure."""
+ENDS: tuple[Stage, ...] = ("finished", "failed", "refused", "elsewhere", "left")
+
+
+@dataclass
+class Job:
+    """A run with its place in the sweep, its title, and how far it is.
+
+    Args:
+        index: counted from 0.
+        title: what differs between the runs of the sweep.
+        overrides: what was typed for it.
+        again: whether it starts anew although it has failed.
+        text: the message of its error.
+        log: what it printed.
+    """
+
+    index: int
+    title: str
+    overrides: Sequence[str]
+    stage: Stage = "waiting"
+    folder: Path | None = None
+    shape: str | None = None
+    most: int = 1
+    again: bool = False
+    text: str = ""
+    log: Path | None = None
+    started: float = field(default=0.0, repr=False)
+
+    @cached_property
+    def composed(self) -> Composed:
+        """The configuration, composed when it is needed.
+
+        Raises:
+            UserError: an override is wrong.
+        """
+        own = composed(self.overrides)
+        own.config["keep"] = own.config["keep"] or "none"
+        return own
+
+    def end(self, stage: Stage, text: str = "") -> None:
+        """Note how the run ended."""
+        self.stage, self.text = stage, text

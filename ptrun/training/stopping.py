@@ -1,0 +1,70 @@
+"""Signals that end a command: training saves at the next step; anything else ends at once.
+
+INT (Ctrl-C), TERM, HUP and USR1 are handled alike. Clusters send USR1 or TERM before a time limit.
+A second signal ends the command without waiting for the step.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+_training = False
+_received: int | None = None
+
+
+class Stopped(BaseException):
+    """A signal ended the command. Like `KeyboardInterrupt` it is no `Exception`.
+
+    Args:
+        number: the signal.
+        saved: the step at which each run was saved; None if no training was going on.
+    """
+
+    def __init__(self, number: int, saved: int | None = None):
+        super().__init__(number, saved)
+        self.number, self.saved = number, saved
+
+    def __str__(self) -> str:
+        """Return what the user reads."""
+        name = signal.Signals(self.number).name
+        where = f", saved at step {self.saved}" if self.saved is not None else ""
+        return f"stopped by {name}{where}; the same command resumes from the last save"
+
+
+def install() -> None:
+    """Handle the signals in this process from here on; those that nohup ignores stay ignored."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _receive)
+
+
+@contextmanager
+def training() -> Iterator[None]:
+    """Let signals wait for the end of a step."""
+    global _training, _received
+    outer, _training = _training, True
+    try:
+        yield
+    finally:
+        _training = outer
+        if not outer:
+            _received = None
+
+
+def received() -> int | None:
+    """Return the signal that arrived during training."""
+    return _received
+
+
+def _receive(number: int, _: FrameType | None) -> None:
+    global _received
+    if not _training or _received is not None:
+        raise Stopped(number)
+    _received = number
+    name = signal.Signals(number).name
+    print(f"{name}: saving at the next step; send it again to end at once", file=sys.stderr)
