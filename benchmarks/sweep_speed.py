@@ -67,7 +67,7 @@ def theirs(method: str, model: str, files: dict[str, str], into: Path) -> dict:
     line = [sys.executable, str(HERE / "peer_trainer.py"), str(file)]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
     seconds = time.time() - began
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**10
     return {"seconds": seconds, "runs": len(found), "peak_mib": peak} | {
         "accuracies": [one["accuracy"] for one in found]

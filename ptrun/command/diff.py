@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     given = parser().parse(arguments)
     from ptrun.difference.report import difference
-    from ptrun.run.find import find
+    from ptrun.folder.find import find
 
     a, b = (find(run, "diff", given.outputs) for run in (given.a, given.b))
     if a.folder.resolve() == b.folder.resolve():

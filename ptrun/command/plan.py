@@ -7,12 +7,19 @@ the time of a run, which needs weights and data.
 import gc
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from ptrun.planning.overview import Asked
 
 EXAMPLES = """\
   ptrun plan method=ptuning_v2 seed=1,2,3                three jobs, their state and memory
   ptrun plan backbone=t5_xxl_lm_adapt method=prompt_tuning --device-gib 80   does it fit there?
+  ptrun plan experiment=ptuning_v2/table2 --probe 5      a table: runs, groups, disk and hours
 """
 _LEAST = {"length": 1, "probe": 2, "device_gib": 1}
 
@@ -20,7 +27,7 @@ _LEAST = {"length": 1, "probe": 2, "device_gib": 1}
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("plan", __doc__, EXAMPLES)
-    made.overrides("the overrides of the runs; KEY=A,B makes several runs, as in a sweep")
+    made.overrides("overrides of the runs (KEY=A,B makes several), or experiment=PAPER/TABLE")
     made.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
     made.add_argument("--length", type=int, metavar="N", help="tokens of a text")
     made.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
@@ -46,7 +53,29 @@ def main(arguments: Sequence[str]) -> None:
 
         from ptrun.planning.overview import Asked, overview
 
-        shown = overview(given.overrides, Asked(given.length, given.probe, given.device_gib))
+        asked = Asked(given.length, given.probe, given.device_gib)
+        if any(one.startswith("experiment=") for one in given.overrides):
+            shown = _table(given.overrides, asked)
+        else:
+            shown = overview(given.overrides, asked)
     finally:
         gc.enable()
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
+
+
+def _table(overrides: Sequence[str], asked: "Asked") -> "Group":
+    """Return the plan of a table.
+
+    Raises:
+        UserError: an option or a name is wrong.
+    """
+    from ptrun.ledger.experiment import load
+    from ptrun.ledger.jobs import jobs, parse
+    from ptrun.planning.experiment import table_overview
+
+    options = parse(overrides)
+    experiment = load(options.experiment)
+    by_cell: dict[str, list[Sequence[str]]] = {}
+    for job in jobs(experiment, options):
+        by_cell.setdefault(job.key, []).append(job.overrides)
+    return table_overview(f"{experiment.name}: {experiment.title}", by_cell, asked)

@@ -13,7 +13,7 @@ from ptrun.errors import RunFailed
 from ptrun.hardware.messages import is_main_rank
 
 if TYPE_CHECKING:
-    from ptrun.run.find import Run
+    from ptrun.folder.find import Run
 
 EXAMPLES = """\
   ptrun rerun outputs/runs/RUN_ID                      a folder, an id, or the start of an id
@@ -38,11 +38,11 @@ def main(arguments: Sequence[str]) -> None:
         RunFailed: training failed.
     """
     given = parser().parse(arguments)
-    from ptrun.run.find import find
+    from ptrun.folder.find import find
+    from ptrun.folder.summary import summary
     from ptrun.run.launch import launch
     from ptrun.run.plan import plan
     from ptrun.run.rerun import again
-    from ptrun.run.summary import summary
 
     outputs = [one.partition("=")[2] for one in given.overrides if one.startswith("outputs=")]
     old = find(given.run, "rerun", Path(*outputs[-1:] or ["outputs"]))
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
 def _print_difference(old: "Run", folder: Path, *lines: str) -> None:
     """Print the differences; of several ranks only the first prints."""
     from ptrun.difference.report import difference
-    from ptrun.run.find import find
+    from ptrun.folder.find import find
 
     if is_main_rank():
         print(*lines, difference(old, find(str(folder), "rerun")), sep="\n")

@@ -97,8 +97,8 @@ def _one(overrides: Sequence[str]) -> None:
 
 def _do(composed: "Composed") -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
-    from ptrun.run.recognition import finished
-    from ptrun.run.summary import summary
+    from ptrun.folder.recognition import finished
+    from ptrun.folder.summary import summary
 
     done = finished(composed)
     if done is None:  # only now import torch

@@ -12,7 +12,7 @@ from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
-    from ptrun.sweep.status import Known
+    from ptrun.folder.scan import Known
 
 EXAMPLES = """\
   ptrun status                                  all runs below outputs
@@ -43,8 +43,11 @@ def main(arguments: Sequence[str]) -> None:
     root, expected = _asked(given.given)
     from rich.console import Console
 
-    from ptrun.sweep.status import as_json, runs, shown
+    from ptrun.folder.scan import runs
+    from ptrun.sweep.status import as_json, shown
 
+    if not root.is_dir():
+        raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
     console = Console()
     while True:
         known = _of(runs(root), root, expected)

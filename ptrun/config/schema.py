@@ -109,7 +109,7 @@ def train_config(node: Mapping[str, Any]) -> TrainConfig:
 
 @dataclass(frozen=True)
 class HardwareConfig:
-    """What a run requests: device, precision, memory and processes.
+    """What a run requests: device, precision, memory, processes, and runs that share passes.
 
     `model_parallel` and `ranks` are None if the engine is a single process.
     """
@@ -120,6 +120,7 @@ class HardwareConfig:
     checkpointing: bool
     model_parallel: int | None = None
     ranks: int | None = None
+    population: int = 1
 
     @property
     def divides(self) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ptrun.folder.find import Run
 from ptrun.metrics.squad import normalise
-from ptrun.run.find import Run
 
 FILE = "predictions.jsonl"
 _SHOWN = 3

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptrun.config.flat import flat
-from ptrun.run.find import Run
+from ptrun.folder.find import Run
 
 _SEEDS = ("seed", "data_seed")
 _MACHINE = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptrun.run.find import Run
+from ptrun.folder.find import Run
 
 FILE = "metrics.jsonl"
 _NAMING = ("part", "event", "step")

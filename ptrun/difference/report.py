@@ -7,7 +7,7 @@ from typing import Any
 from ptrun.difference.answers import FILE, Predictions
 from ptrun.difference.facts import Fact, differing
 from ptrun.difference.verdict import lacks, measured, verdict
-from ptrun.run.find import Run
+from ptrun.folder.find import Run
 
 _WIDTH = 72
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.run.find import Run
+from ptrun.folder.find import Run
 
 FILE = "prompt.safetensors"
 _PIECE = 2**24

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ptrun.difference import answers, journal, tensors
 from ptrun.difference.facts import Fact, same_configuration
-from ptrun.run.find import Run
+from ptrun.folder.find import Run
 
 _CONFIGURED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")

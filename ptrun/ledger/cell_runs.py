@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptrun.folder import result
 from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.requested import Requests, differences
-from ptrun.run import result
 from ptrun.types import RunResult
 
 

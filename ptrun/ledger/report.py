@@ -6,17 +6,19 @@ ptrun report outputs --best 3                 # DPT's rule: the mean of the best
 ptrun report outputs --vote                   # and the score of the seeds' majority
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
 from ptrun.errors import UserError
+from ptrun.folder import result
+from ptrun.folder.scan import runs
 from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_best
 from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.ledger.vote import vote as vote_of
-from ptrun.run import result
 
 _COLUMNS = ("dev", "test", "n", "failed", "learned")
 _FOLDED = ("best on dev", "tests by seed")
@@ -67,7 +69,25 @@ def table(
         return _table(root, columns, rows, _BEST.format(keep=best))
     if vote:
         return _voted(root, found)
-    return _table(root, _COLUMNS, [_row(cell) for cell in found], _SEEDS)
+    caption = "\n".join([_SEEDS, *_unfinished(root), *_missing_seeds(found)])
+    return _table(root, _COLUMNS, [_row(cell) for cell in found], caption)
+
+
+def _unfinished(root: Path) -> list[str]:
+    """Return a line about runs that have started and not ended."""
+    counts = Counter(own.state.kind for own in runs(root))
+    left = [f"{counts[kind]} {kind}" for kind in ("running", "interrupted") if counts[kind]]
+    return [f"not in the table: {', '.join(left)} (ptrun status {root})"] if left else []
+
+
+def _missing_seeds(found: Sequence[Cell]) -> Iterator[str]:
+    """Yield a line for each cell that lacks seeds which another cell has."""
+    seeds = sorted({run.seed for cell in found for run in cell.runs})
+    for cell in found:
+        done = {run.seed for run in cell.runs if run.status == "finished"}
+        if lacking := [str(seed) for seed in seeds if seed not in done]:
+            name = " ".join(part for part in (*cell.names, cell.differs) if part)
+            yield f"missing seeds: {', '.join(lacking)} of {name}"
 
 
 def spread(values: Sequence[float]) -> str:

@@ -19,9 +19,9 @@ from ptrun.config.explain import composed
 from ptrun.config.flat import flat
 from ptrun.config.paths import conf_dir, user_dirs
 from ptrun.errors import UserError
+from ptrun.folder import request
+from ptrun.folder.result import write_text
 from ptrun.ledger.experiment import Cell, Experiment
-from ptrun.run import request
-from ptrun.run.result import write_text
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)

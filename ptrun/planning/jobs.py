@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.folder.state import state_of
 from ptrun.planning.layout import Layout
 from ptrun.run.plan import Plan, plan
-from ptrun.run.state import state_of
 
 
 @dataclass(frozen=True)

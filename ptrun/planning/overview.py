@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from ptrun.config.compose import Composed
+from ptrun.config.expand import expanded
 from ptrun.config.explain import composed
 from ptrun.config.paths import options
 from ptrun.errors import UserError
@@ -18,7 +19,6 @@ from ptrun.planning.jobs import Job, job
 from ptrun.planning.layout import Layout, layout_of
 from ptrun.planning.probe import probe
 from ptrun.planning.texts import Texts, steps, texts
-from ptrun.sweep.expand import expanded
 
 _BESIDE_MEMORY = ("seed", "data_seed", "start")
 
@@ -59,10 +59,10 @@ def overview(overrides: Sequence[str], asked: Asked) -> Group:
 
 def _job(overrides: tuple[str, ...], title: str, asked: Asked) -> Job:
     own = composed(overrides)
-    return job(title, overrides, own, lambda: _layout(own, asked))
+    return job(title, overrides, own, lambda: own_layout(own, asked))
 
 
-def _layout(own: Composed, asked: Asked) -> Layout:
+def own_layout(own: Composed, asked: Asked) -> Layout:
     """Return the layout of a run's own engine."""
     elsewhere = asked.device_gib is not None
     return layout_of(own.names["hardware"], own.hardware, own.dtype, elsewhere=elsewhere)
@@ -73,7 +73,7 @@ def _others(first: Job, asked: Asked) -> Iterator[Layout]:
     for option in options("hardware"):
         if option != first.composed.names["hardware"]:
             typed = [o for o in first.overrides if not o.startswith("hardware=")]
-            yield _layout(composed([*typed, f"hardware={option}"]), asked)
+            yield own_layout(composed([*typed, f"hardware={option}"]), asked)
 
 
 def _alike(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -98,7 +98,7 @@ def _group(alike: Sequence[Job], asked: Asked) -> tuple[list[RenderableType], fl
     assert first.planned is not None
     found = texts(first.planned, asked.length)
     own = costs(first.planned, found.length)
-    layouts = [_layout(first.composed, asked), *_others(first, asked)]
+    layouts = [own_layout(first.composed, asked), *_others(first, asked)]
     own.memory(layouts[0])  # refused here if it cannot be
     devices = visible(asked.device_gib)
     names = first.composed.names

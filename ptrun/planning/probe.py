@@ -23,7 +23,10 @@ _SOME = 64  # examples whose prediction is timed
 
 @dataclass(frozen=True)
 class Probe:
-    """Seconds of a step of all members, of one prediction, and of the run without loading."""
+    """Seconds of a step of all members, of one prediction, and of a run without loading.
+
+    For runs that share passes, the last is a run's share.
+    """
 
     step: float
     answer: float
@@ -48,8 +51,10 @@ class _Clock:
         """Return nothing."""
 
 
-def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
-    """Return the times of a run here, from some of its steps without the first.
+def probe(planned: Plan, layout: Layout, steps: int, runs: int = 1) -> Probe:
+    """Return the times here of `runs` such runs that share passes, from some of their steps.
+
+    The first step does not count. A population holds as many runs as fit.
 
     Raises:
         UserError: the data, the weights or the device are missing.
@@ -65,18 +70,20 @@ def probe(planned: Plan, layout: Layout, steps: int) -> Probe:
     planned = replace(planned, engine=planned.engine_component.build(planned.backbone))
     split = split_of(planned)[0]
     parts = divide(planned.build_method(), split)
-    methods = [planned.build_method() for _ in parts[: _population(planned)]]
+    together = min(runs, max(1, _population(planned) // len(parts)))
+    own = [part for _ in range(together) for part in parts][: _population(planned)]
+    methods = [planned.build_method() for _ in own]
     learns = bool(methods[0].learned())
     tuned = methods[0].tunes_backbone
     planned.engine.load(tuned=tuned)
     planned.engine.place(methods)
     members = [
-        _member(planned, method, part, steps + 1)
-        for method, part in zip(methods, parts, strict=False)
+        _member(planned, method, part, steps + 1) for method, part in zip(methods, own, strict=True)
     ]
     seconds = _fit(planned, members) if learns else 0.0
     answer = _answer(planned, methods[0], parts[0].split.test)
-    return Probe(seconds, answer, _whole(planned, parts, members, seconds, answer))
+    shared = seconds / together
+    return Probe(seconds, answer, _whole(planned, parts, members, shared, answer))
 
 
 def _population(planned: Plan) -> int:
@@ -127,7 +134,7 @@ def _whole(
     planned: Plan, parts: Sequence[Part], members: Sequence[Member], step: float, answer: float
 ) -> float:
     """Return the seconds of all steps, evaluations on dev, and the evaluation on test."""
-    groups = -(-len(parts) // len(members))
+    groups = -(-len(parts) // min(len(parts), len(members)))
     train, per_epoch = planned.train, members[0].per_epoch
     total = (train.max_steps or train.epochs * per_epoch) if members[0].learned else 0
     evaluations = total // (train.eval_every or per_epoch) + 1

@@ -9,10 +9,11 @@ from ptrun.config import build, identity
 from ptrun.config.explain import composed
 from ptrun.config.overriding import gone, parsed, put
 from ptrun.errors import UserError
+from ptrun.folder import request
+from ptrun.folder.find import Run, find
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.run import request, saved_prompt
-from ptrun.run.find import Run, find
+from ptrun.run import saved_prompt
 from ptrun.run.finished import Finished, backbone_of, learned, recalled
 from ptrun.run.store import bound_to
 from ptrun.run.tuned_backbone import tuned_by

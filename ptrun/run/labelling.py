@@ -18,9 +18,10 @@ from typing import Any
 from ptrun.config.build import Component, build, target
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.run import result, saved_prompt
+from ptrun.run import saved_prompt
 from ptrun.run.finished import Finished, backbone_of, learned
 from ptrun.task.base import Task
 from ptrun.task.classification import Classification

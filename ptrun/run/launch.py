@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.folder import lease, recognition, result
 from ptrun.hardware.launcher import environment
 from ptrun.hardware.rank_count import check_world, local_ranks
 from ptrun.hardware.start_ranks import COMMAND, start
-from ptrun.run import lease, recognition, result
 from ptrun.run.plan import Plan, plan
 from ptrun.run.prerequisite import with_prerequisite
 from ptrun.run.recipe import checked_result, together

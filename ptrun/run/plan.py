@@ -16,12 +16,12 @@ from ptrun.config.build import Component
 from ptrun.config.components import own_code
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
 from ptrun.protocol.overlap import Overlaps, overlaps
-from ptrun.run import result
 from ptrun.run.labelling import Labelling, label, labelling_of
 from ptrun.run.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.run.starting import plan_start

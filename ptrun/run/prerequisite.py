@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ptrun.errors import RunFailed, UserError
+from ptrun.folder import lease, result
 from ptrun.method.base import Method
-from ptrun.run import lease, result
 from ptrun.run.plan import Plan
 from ptrun.run.pretraining import typed_keys
 from ptrun.run.saved_prompt import check_fits, fingerprint, prompt_of

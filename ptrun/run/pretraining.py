@@ -19,7 +19,7 @@ from ptrun.config.explain import explain
 from ptrun.config.paths import options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
 from ptrun.task.base import Task
 
 _SHARED = ("backbone", "hardware", "protocol", "tracking")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
+from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
-from ptrun.run import result
 from ptrun.run.begin import begin
 from ptrun.run.facts import facts
 from ptrun.run.parts import Part, Trained, divide

@@ -14,8 +14,8 @@ from ptrun.config.explain import composed
 from ptrun.config.overriding import at, gone, parsed, put
 from ptrun.config.schema import GROUPS
 from ptrun.errors import UserError
-from ptrun.run import request, result
-from ptrun.run.find import Run
+from ptrun.folder import request, result
+from ptrun.folder.find import Run
 from ptrun.run.plan import plan
 
 _FIXED = ("name", "rerun")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.method.base import Method
-from ptrun.run import result
 from ptrun.run.store import read_tensors, state_file
 
 Tensors = dict[str, Tensor]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.folder import request
 from ptrun.hardware.ranks import Ranks
-from ptrun.run import request
 from ptrun.run.store import RunStore, read_tensors
 from ptrun.types import Example, Prediction, RunResult
 

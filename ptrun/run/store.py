@@ -17,9 +17,11 @@ from torch import Tensor
 
 from ptrun.config.identity import file_name
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
+from ptrun.folder.header import packed, unpacked
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
+_MODE = 0o644
 _TRAINING_EVENTS = ("step", "skipped", "dev")
 
 
@@ -101,7 +103,9 @@ class RunStore:
         """Write a safetensors file atomically; its header names the backbone of the tensors."""
         draft = file.with_name(f".{file.name}.{os.getpid()}")
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(kept, draft, {**header, "backbone": json.dumps(self.bound, sort_keys=True)})
+        own = packed({**header, "backbone": json.dumps(self.bound, sort_keys=True)})
+        save_file(kept, draft, own)
+        draft.chmod(_MODE)  # safetensors writes files that only their owner can read
         with draft.open("rb") as opened:
             os.fsync(opened.fileno())
         draft.replace(file)
@@ -140,7 +144,7 @@ def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor
     """
     try:
         with safe_open(file, "pt") as opened:
-            header: dict[str, str] = opened.metadata()
+            header = unpacked(opened.metadata())
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(f"{file}: damaged ({error}). Type rerun=true to start again.") from error

@@ -16,7 +16,8 @@ from safetensors import SafetensorError, safe_open
 from ptrun.backbone.classifier import Classifier
 from ptrun.backbone.tuned import PREFIX, Tuned
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
+from ptrun.folder.header import unpacked
 from ptrun.run.saved_prompt import FILE, tensor_digest
 from ptrun.types import RunResult
 
@@ -33,7 +34,7 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
     try:
         with safe_open(file, "pt") as opened:
             names = sorted(opened.keys())
-            made_with = json.loads(opened.metadata()["backbone"])
+            made_with = json.loads(unpacked(opened.metadata())["backbone"])
     except SafetensorError:  # damaged: reading its prompt reports it
         return None
     if not any(n.startswith(PREFIX) for n in names) or any(n.startswith("prompt.") for n in names):

@@ -14,9 +14,9 @@ from typing import Any
 
 from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.errors import UserError
+from ptrun.folder import recognition, result
+from ptrun.folder.state import RunState, state_of
 from ptrun.hardware import rank_files
-from ptrun.run import recognition, result
-from ptrun.run.state import RunState, state_of
 from ptrun.sweep.devices import slots
 from ptrun.sweep.grouping import groups
 from ptrun.sweep.job import Job

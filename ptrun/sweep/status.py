@@ -1,69 +1,18 @@
-"""How far runs are, read from their folders."""
+"""What `ptrun status` prints."""
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from ptrun.errors import UserError
-from ptrun.run import request, result
-from ptrun.run.state import KINDS, RunState, state_of
-from ptrun.sweep.view import progress
+from ptrun.folder.scan import Known
+from ptrun.folder.state import KINDS
 
-_FILES = {result.FINISHED, result.FAILED, request.FILE}
 _LISTED = 40  # unfinished runs that are listed
-
-
-@dataclass(frozen=True)
-class Known:
-    """A run folder with its state, its last step and its best dev score so far."""
-
-    folder: Path
-    state: RunState
-    step: int = 0
-    dev: str = ""
-
-    def plain(self) -> dict[str, Any]:
-        """Return the fields as plain data."""
-        own = {"folder": str(self.folder), "state": self.state.kind, "detail": self.state.detail}
-        return {**own, "step": self.step, "dev": self.dev}
-
-
-def runs(root: Path) -> list[Known]:
-    """Return the runs below a folder, without those that `rerun=true` set aside.
-
-    Raises:
-        UserError: the folder does not exist.
-    """
-    if not root.is_dir():
-        raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
-    return [_known(folder) for folder in sorted(_folders(root))]
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """Yield run folders, and those that a process is about to create."""
-    for place, folders, files in os.walk(root):
-        if not _FILES.isdisjoint(files):
-            if "~" not in os.path.basename(place):
-                yield Path(place)
-            folders.clear()
-            continue
-        owners = [f for f in files if f.startswith(".") and f.endswith(".owner")]
-        early = [name[1:].removesuffix(".owner") for name in owners]
-        yield from (Path(place, name) for name in early if name not in folders)
-
-
-def _known(folder: Path) -> Known:
-    state = state_of(folder)
-    step, dev = progress(folder) if state.kind in ("running", "interrupted") else (0, "")
-    return Known(folder, state, step, dev)
 
 
 def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Group:

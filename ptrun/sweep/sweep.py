@@ -4,10 +4,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from ptrun.config.expand import expanded
 from ptrun.config.explain import composed
 from ptrun.config.schema import SweepConfig
 from ptrun.errors import UserError
-from ptrun.sweep.expand import expanded
 from ptrun.sweep.job import ENDS, Job
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.view import View

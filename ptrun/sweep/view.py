@@ -1,18 +1,16 @@
 """What a sweep shows while it runs: a table on a terminal, else a line for each start and end."""
 
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from ptrun.run.summary import summary
+from ptrun.folder.scan import progress
+from ptrun.folder.summary import summary
 from ptrun.sweep.job import ENDS, Job
 from ptrun.types import RunResult
 
-_TAIL = 20_000  # bytes of a journal that are read for the last step
 _ROWS = 12  # running jobs that are listed
 
 
@@ -91,25 +89,3 @@ class View:
             if seconds >= 90
             else f"; about {seconds:.0f} s left"
         )
-
-
-def progress(folder: Path) -> tuple[int, str]:
-    """Return the last step of a run folder and its best dev score so far, as text."""
-    file = folder / "metrics.jsonl"
-    try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, file.stat().st_size - _TAIL))
-            lines = opened.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return 0, ""
-    step, best = 0, None
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:  # cut at either end
-            continue
-        step = max(step, int(row.get("step", 0)))
-        scores = [v for k, v in row.items() if k not in ("event", "step", "epoch", "part", "loss")]
-        if row.get("event") == "dev" and scores:
-            best = scores[0] if best is None else max(best, scores[0])
-    return step, "" if best is None else f"{best:.1f}"

@@ -16,7 +16,7 @@ from typing import Any
 from ptrun.hardware import parent_watch
 from ptrun.hardware.cpu import cores
 
-COMMAND = (sys.executable, "-P", "-m", "ptrun.sweep.worker")
+COMMAND = (sys.executable, "-P", "-m", "ptrun.run.worker")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
 _KILL_AFTER = 5.0  # seconds from a second signal
 

@@ -118,7 +118,7 @@ class Passes:
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape, lengths = self.backbone.shape, [item.features.tokens for item in items]
         if self.backbone.architecture.visible is not None:  # it reads packed tokens
-            parts = fill(lengths, self.token_budget)
+            parts = fill(lengths, [item.owner for item in items], self.token_budget)
             sizes = [sum(lengths[index] for index in part) for part in parts]
         else:
             price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)

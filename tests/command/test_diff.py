@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from ptrun.difference.report import difference
 from ptrun.errors import UserError
-from ptrun.run.find import find
+from ptrun.folder.find import find
 from tests.command.by_hand import ROWS, array, made, written
 
 

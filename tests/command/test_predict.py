@@ -14,6 +14,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command.predict import main
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.folder.header import unpacked
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering
 from ptrun.run.launch import launch
@@ -298,7 +299,7 @@ def test_a_prompt_without_the_labels_of_its_task_is_refused(own, tmp_path, capsy
     copy = shutil.copytree(folder, tmp_path / "copy")
     prompt = copy / "prompt.safetensors"
     with safe_open(prompt, "pt") as opened:
-        header = opened.metadata()
+        header = unpacked(opened.metadata())
     save_file({}, prompt, {key: header[key] for key in ("backbone", "method")})
     with pytest.raises(UserError, match="made before prompt files held the labels"):
         asked(copy, file, capsys)

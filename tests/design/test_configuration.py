@@ -9,7 +9,7 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "run/starting.py",
     "run/pretraining.py",
     "run/labelling.py",
-    "run/request.py",
+    "folder/request.py",
     "run/rerun.py",
     "run/finished.py",
     "predicting/loading.py",

@@ -3,9 +3,9 @@
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.folder.result import write
 from ptrun.ledger.cells import merged
 from ptrun.ledger.report import table
-from ptrun.run.result import write
 from tests.run.test_store import outcome
 
 

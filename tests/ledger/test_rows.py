@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.folder.result import write
 from ptrun.ledger import requested
 from ptrun.ledger.experiment import Rule, read
 from ptrun.ledger.jobs import jobs, parse
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
 from ptrun.ledger.statistics import interval
-from ptrun.run.result import write
 from ptrun.types import RunResult
 from tests.ledger.recorded import recorded
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from ptrun.folder.result import write
 from ptrun.ledger.report import table
 from ptrun.ledger.vote import vote
 from ptrun.metrics.correlation import pearson_and_spearman
-from ptrun.run.result import write
 from tests.ledger.test_report import cells_of
 from tests.run.test_store import outcome
 

@@ -16,9 +16,10 @@ from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
+from ptrun.folder import result
+from ptrun.folder.header import unpacked
 from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.run import result
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan
 from ptrun.run.pretraining import task_for
@@ -202,7 +203,7 @@ def test_a_prompt_that_is_not_the_runs_own_is_refused(composed, tmp_path):
     (first,) = learned_first(tmp_path / "outputs")
     file = first / "prompt.safetensors"
     with safe_open(file, "pt") as opened:
-        header = opened.metadata()
+        header = unpacked(opened.metadata())
     save_file({"prompt.table": table_of(first) + 1}, file, header)
     with pytest.raises(UserError, match=r"its prompt is \w{16}, but the run recorded \w{16}"):
         launch(composed("rte", *STILL, "seed=2"))

@@ -9,7 +9,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
 from ptrun.run.launch import launch
 
 HARDWARE = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
-from ptrun.run import result
 from ptrun.run.store import RunStore, read_tensors, set_aside
 from ptrun.tracking.none import NoTracker
 from ptrun.types import RunResult

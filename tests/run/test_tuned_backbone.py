@@ -13,6 +13,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.tuned import Tuned, classifier_of
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.folder.header import unpacked
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
 from ptrun.run.begin import begin
@@ -95,7 +96,7 @@ def test_what_stands_over_a_tuned_backbone_is_bound_to_it(world):
     second = composed(*own, f"start=run:{done.run_id}")
     launch(second)
     with safe_open(plan(second).folder / "prompt.safetensors", "pt") as opened:
-        weights = json.loads(opened.metadata()["backbone"])["weights"]
+        weights = json.loads(unpacked(opened.metadata())["backbone"])["weights"]
     assert weights == f"{first.backbone.weights}+{plan(second).start.digest}"
     with pytest.raises(UserError, match="Use that backbone, or another run"):
         plan(composed(*own, f"start=run:{plan(second).run_id}"))

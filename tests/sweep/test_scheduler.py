@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptrun.config.schema import Retry, Share, SweepConfig
-from ptrun.run import lease
+from ptrun.folder import lease
 from ptrun.sweep import scheduler as scheduling
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.sweep import of_line

@@ -30,13 +30,14 @@ def cut(lengths: Sequence[int], budget: int, price: int = OVERHEAD) -> list[list
     return [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
 
 
-def fill(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Return row indices in micro-batches of at most `budget` real tokens, longest rows last.
+def fill(lengths: Sequence[int], owners: Sequence[int], budget: int) -> list[list[int]]:
+    """Return row indices in micro-batches of at most `budget` real tokens.
 
     The micro-batches have about the same number of tokens. A row longer than the budget gets its
-    own.
+    own. The rows of a member stay together, its longest last: each member then has inputs in few
+    micro-batches. Rows of any lengths can share one, because they are packed.
     """
-    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    order = sorted(range(len(lengths)), key=lambda row: (owners[row], lengths[row]))
     share = sum(lengths) / max(1, -(-sum(lengths) // budget))
     parts: list[list[int]] = []
     held, done = 0, 0  # tokens of the last micro-batch, and of all before it

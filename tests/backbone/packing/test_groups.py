@@ -55,12 +55,12 @@ def _parts(count, starts):
 
 def test_no_rows_make_no_part():
     assert cut([], 100) == []
-    assert fill([], 100) == []
+    assert fill([], [], 100) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_packed_micro_batches_are_within_the_budget_and_about_equal(seed):
-    lengths, budget, parts = random_parts(seed, fill)
+    lengths, budget, parts = random_parts(seed, lambda own, most: fill(own, [0] * len(own), most))
     ordered = [lengths[row] for part in parts for row in part]
     assert ordered == sorted(lengths)
     sizes = [sum(lengths[row] for row in part) for part in parts]
@@ -69,3 +69,9 @@ def test_packed_micro_batches_are_within_the_budget_and_about_equal(seed):
         assert len(parts) == 1
     if budget == 300:
         assert len(parts) <= -(-sum(lengths) // budget) + 1
+
+
+def test_the_rows_of_a_member_stay_together():
+    lengths, owners = [5, 9, 5, 2, 9, 2], [1, 0, 0, 1, 1, 0]
+    assert fill(lengths, owners, 16) == [[5, 2, 1], [3, 0, 4]]
+    assert fill(lengths, owners, 100) == [[5, 2, 1, 3, 0, 4]]

@@ -1,4 +1,4 @@
-"""`python -m ptrun.sweep.worker`: plans and does runs of a sweep, one request a line.
+"""`python -m ptrun.run.worker`: plans and does runs of a sweep, one request a line.
 
 A request is JSON on standard input. `{"plan": {"0": CONFIGURATION, ...}}` asks what the scheduler
 needs to know about runs; `{"run": {...}, "again": [0], "log": FILE}` does runs together. An answer
@@ -80,7 +80,7 @@ class Runs:
 
     def _facts(self, index: int, text: str) -> Facts:
         from ptrun.run.launch import planned
-        from ptrun.sweep.shape import shape
+        from ptrun.run.shape import shape
 
         try:
             own = planned(rank_files.read_text(text))
@@ -88,12 +88,12 @@ class Runs:
             return Facts(index, refused=str(error))
         self.planned[index] = own
         one, divides = own.plan, own.plan.hardware.divides
-        most = 1 if divides else one.engine.population
+        most = 1 if divides else one.hardware.population
         return Facts(index, one.run_id, str(one.folder), shape(one), most, divides)
 
 
 def _end(index: int, ended: Any) -> End:
-    from ptrun.run.lease import Busy
+    from ptrun.folder.lease import Busy
 
     if isinstance(ended, Busy):
         return End(index, "busy", str(ended))

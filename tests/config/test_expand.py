@@ -2,8 +2,8 @@
 
 import pytest
 
+from ptrun.config.expand import expanded
 from ptrun.errors import UserError
-from ptrun.sweep.expand import expanded
 
 
 def test_commas_are_jobs_the_first_key_slowest():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ptrun.run.lease import held
-from ptrun.run.state import state_of
+from ptrun.folder.lease import held
+from ptrun.folder.state import state_of
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
 TOLD |= {"learned_parameters": {}, "config": {}}

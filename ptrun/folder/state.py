@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from ptrun.errors import UserError
-from ptrun.run import lease, result
+from ptrun.folder import lease, result
+from ptrun.folder.header import unpacked
 
 Kind = Literal["new", "running", "interrupted", "failed", "finished", "damaged"]
 KINDS: tuple[Kind, ...] = ("new", "running", "interrupted", "failed", "finished", "damaged")
@@ -50,6 +51,6 @@ def _step(file: Path) -> int:
         with file.open("rb") as opened:
             (size,) = struct.unpack("<Q", opened.read(8))
             header = json.loads(opened.read(min(size, file.stat().st_size)))
-        return int(json.loads(header["__metadata__"]["state"])["step"])
+        return int(json.loads(unpacked(header["__metadata__"])["state"])["step"])
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return 0

@@ -20,7 +20,7 @@ from ptrun import __version__
 from ptrun.config.compose import Composed
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.run.plan import plan
-from ptrun.sweep.shape import shape
+from ptrun.run.shape import shape
 
 
 @pytest.fixture

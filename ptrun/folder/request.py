@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config.compose import Composed
 from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
-from ptrun.run.result import write_text
+from ptrun.folder.result import write_text
 
 FILE = "run.yaml"
 _NOT_KEPT = ("tracking", "rerun", "keep", "sweep", "expected")

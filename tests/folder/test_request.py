@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run import request
+from ptrun.folder import request
 
 
 @pytest.mark.parametrize(("key", "told"), [("  train:", "train lost"), ("  setting:", "setting")])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.run import result
+from ptrun.folder import result
 from ptrun.types import RunResult
 
 _MAX_LISTED = 3

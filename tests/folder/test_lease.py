@@ -11,13 +11,13 @@ import time
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.run import lease
-from ptrun.run.lease import Busy, Owner, held, owner
+from ptrun.folder import lease
+from ptrun.folder.lease import Busy, Owner, held, owner
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from ptrun.run.lease import held
+from ptrun.folder.lease import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
