@@ -55,7 +55,8 @@ def do(jobs: Sequence[Job], options: SweepConfig) -> bool:
         return True
     counts = Counter(job.stage for job in jobs)
     told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]
-    print(f"{len(jobs)} runs: {', '.join(told)}", file=sys.stderr)
+    total = f"{len(jobs)} run{'s' * (len(jobs) != 1)}"
+    print(f"{total}: {', '.join(told)}", file=sys.stderr)
     return counts["finished"] == len(jobs)
 
 

@@ -10,12 +10,13 @@ def test_a_table_is_checked_tried_and_not_counted(ptrun):
     assert checked.returncode == 0 and "1 of 1 cells can be run" in checked.stdout
     tried = ptrun(*line)
     assert tried.returncode == 0, tried.stderr
-    assert "1 finished; runs at a scale are not part of the report" in tried.stdout
+    assert "runs at a scale are not part of the report" in tried.stdout
+    assert "1 run: 1 finished" in tried.stderr
     (result,) = ptrun.results()
     assert result.parts[-7:-3] == ("outputs", "pocket", "ptuning", "table1")
     before = result.read_bytes()
     again = ptrun(*line)
-    assert "already finished" in again.stderr and result.read_bytes() == before
+    assert "1 run: 1 finished" in again.stderr and result.read_bytes() == before
     report = ptrun("report", "--paper", "ptuning", "--table", "table1")
     assert report.returncode == 0 and "4 not run" in report.stdout
 

@@ -65,7 +65,7 @@ def line_count(file):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(ptrun):
-    overrides = ptrun.small("train.max_steps=300", "train.eval_every=20")
+    overrides = ptrun.small("train.max_steps=300", "train.eval_every=20", "keep=state")
     whole = ptrun(*overrides, "outputs=whole")
     assert whole.returncode == 0, whole.stderr
     cut = killed(ptrun.line(*overrides, "outputs=cut"), ptrun.folder, lines=50)

@@ -11,7 +11,7 @@ from ptrun.folder import lease
 from ptrun.run import recipe
 from ptrun.run.launch import launch_together, planned
 
-METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg", "ptuning", "manual_prompt")
+METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
 FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
 
 
