@@ -35,12 +35,16 @@ class Busy(UserError):
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that holds a lease, and since when; `beat` counts up while it lives."""
+    """The process that holds a lease, and since when; `beat` counts up while it lives.
+
+    `born` tells a process from a later one with the same id.
+    """
 
     host: str
     pid: int
     since: str
     beat: int = 0
+    born: str = ""
 
     def __str__(self) -> str:
         """Return who it is, for a message."""
@@ -62,7 +66,16 @@ class Owner:
             return True
         except PermissionError:  # another user's process
             pass
-        return False
+        return _birth(self.pid) != self.born
+
+
+def _birth(pid: int) -> str:
+    """Return when a process started, in clock ticks; "" where that is not known or it has died."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 def owner(folder: Path) -> Owner | None:
@@ -160,7 +173,7 @@ def _alive_elsewhere(folder: Path) -> bool:
 def _beating(folder: Path) -> Iterator[None]:
     """Write the owner's file, and again with every beat."""
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    this = Owner(socket.gethostname(), os.getpid(), since)
+    this = Owner(socket.gethostname(), os.getpid(), since, born=_birth(os.getpid()))
     file, done = _owner_file(folder), threading.Event()
 
     def beat() -> None:

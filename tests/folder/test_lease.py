@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,8 @@ def test_a_lease_is_held_by_one_process_which_is_named(folder, holder):
 
 def test_the_lease_of_a_killed_process_is_taken_over(folder, holder):
     holder.kill()
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+    assert owner(folder) is None, "a process that nobody has waited for is dead too"
     holder.wait()
     assert owner(folder) is None
     with held(folder):
@@ -118,6 +121,11 @@ def test_a_damaged_owner_file_names_nobody(folder):
     elsewhere(folder, 1)
     folder.with_name(f".{folder.name}.owner").write_text("{")
     assert owner(folder) is None
+
+
+def test_a_later_process_with_the_same_id_is_another_one(folder):
+    with held(folder):
+        assert not owner(folder).gone and replace(owner(folder), born="1").gone
 
 
 def test_a_process_id_of_another_machine_is_not_looked_up_here():
