@@ -22,7 +22,9 @@ def facts(
         **manifest.software(),
         **manifest.machine(engine.device),
         **manifest.computation(engine),
-        "backbone": manifest.weights(planned.backbone, planned.backbone_path, frozen=frozen),
+        "backbone": manifest.weights(
+            planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
+        ),
         "data": {"digest": planned.content["data"], **manifest.samples(split)},
         "task_version": planned.task.version,
         "own_code": planned.own_code,

@@ -57,8 +57,11 @@ def computation(engine: TorchEngine) -> dict[str, Any]:
     }
 
 
-def weights(backbone: Any, path: str | None, *, frozen: bool) -> dict[str, Any]:
-    """Return what identifies a backbone; `path` is its local folder, if one was given."""
+def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict[str, Any]:
+    """Return what identifies a backbone; `path` is its local folder, if one was given.
+
+    `seed` is the run's. It draws a pooler that the files lack, unless a tuned one has its own.
+    """
     untrained = backbone.architecture.pooler and not backbone.has_pooler
     return {
         "name": backbone.name,
@@ -66,9 +69,13 @@ def weights(backbone: Any, path: str | None, *, frozen: bool) -> dict[str, Any]:
         "commit": backbone.commit,
         "path": path and str(Path(path).resolve()),
         "parameters": backbone.size(),
-        "pooler_seed": (backbone.tuned or backbone).pooler_seed if untrained else None,
+        "pooler_seed": _pooler_seed(backbone, seed) if untrained else None,
         "frozen_verified": True if frozen else None,
     }
+
+
+def _pooler_seed(backbone: Any, seed: int) -> int | None:
+    return backbone.tuned.pooler_seed if backbone.tuned else seed
 
 
 def samples(split: Split) -> dict[str, Any]:

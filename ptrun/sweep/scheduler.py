@@ -67,6 +67,7 @@ class Scheduler:
                 self.workers.devices = self._slots()
                 while self._fill() or self._left():
                     self._step()
+                self._look()
             finally:
                 self._end()
 
@@ -147,7 +148,7 @@ class Scheduler:
         request, worker.request = worker.request, {}
         own = [self.jobs[int(i)] for i in request.get("run", request.get("plan", ()))]
         if content is None:
-            self._lost(own, worker)
+            self._lost(own, worker, request)
         elif "plan" in request:
             self._sort([(self.jobs[facts["index"]], facts) for facts in content])
         else:
@@ -192,10 +193,13 @@ class Scheduler:
         else:
             self._ended(job, "failed" if kind == "failed" else "refused", text)
 
-    def _lost(self, own: Sequence[Job], worker: Worker) -> None:
-        """Do the runs of a worker that died one by one; one that was alone has failed."""
+    def _lost(self, own: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
+        """Do the runs of a worker that died one by one.
+
+        One that was alone has failed, and so have those that were being planned.
+        """
         own, code = [job for job in own if job.stage != "left"], worker.process.returncode
-        if len(own) > 1:
+        if len(own) > 1 and "run" in request:
             for job in own:
                 job.stage, job.shape = "waiting", None
             self.ready.extendleft([job] for job in reversed(own))
@@ -207,12 +211,12 @@ class Scheduler:
             self._ended(job, "failed", f"its process ended with {how}: {last[0]}")
 
     def _look(self) -> None:
-        """Look at the runs of other processes: finished, or left for this one."""
+        """Look at the runs of other processes: finished, or, if this one waits, left for it."""
         self.looked = time.monotonic()
         for job in (one for one in self.jobs if one.stage == "elsewhere"):
             assert job.folder is not None
             state = state_of(job.folder)
-            if state.kind != "running":
+            if state.kind == "finished" or (self.options.wait and state.kind != "running"):
                 job.stage = "waiting"
                 if self._is_left(job, state):
                     self.ready.append([job])

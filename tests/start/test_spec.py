@@ -91,7 +91,8 @@ def test_a_start_enters_the_identity_of_a_run():
 
 
 def test_another_run_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(UserError, match=r"start=run:lost: no finished run of this name has a prompt"):
+    told = "start=run:lost: no finished run of this name has a prompt"
+    with pytest.raises(UserError, match=told):
         planned("start=run:lost", f"outputs={tmp_path}")
 
 

@@ -79,6 +79,13 @@ def test_runs_of_a_worker_that_dies_are_done_one_by_one(sweep, capsys):
     assert "ended with signal 9: its last line" in capsys.readouterr().err
 
 
+def test_runs_whose_planning_dies_have_failed(sweep, monkeypatch, capsys):
+    monkeypatch.setenv("DIES_PLANNING", "1")
+    done, _ = sweep("seed=1,2")
+    assert stages(done) == ["failed"] * 2
+    assert "its process ended with exit code 7" in capsys.readouterr().err
+
+
 def test_fail_fast_starts_nothing_more(sweep):
     done, rows = sweep("seed=1,13,2,3", fail_fast=True, share=Share.none)
     assert stages(done) == ["finished", "failed", "left", "left"]
