@@ -39,6 +39,7 @@ class WandbTracker:
             config=dict(config),
             resume="allow",
             mode="online" if _has_key() else "offline",
+            reinit="create_new",  # runs that share passes are in one process
             settings=wandb.Settings(silent=True, console="off"),
         )
 

@@ -141,3 +141,14 @@ def test_a_run_of_a_group_resumes_alone(runs, monkeypatch):
         assert done.metrics == expected.metrics
         other = own.plan.folder.parents[2] / "whole" / "runs" / done.run_id
         assert steps(own.plan.folder) == pytest.approx(steps(other), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_each_run_of_a_group_has_a_tracker_of_its_own(runs, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    own = runs("shared", *([f"seed={n}", "tracking=wandb"] for n in (1, 2)))
+    done = launch_together(own)
+    assert [one.status for one in done] == ["finished"] * 2
+    for one in own:
+        (folder,) = (one.plan.folder / "wandb").glob("offline-run-*")
+        assert one.plan.run_id in folder.name and list(folder.glob("*.wandb"))
