@@ -42,6 +42,14 @@ def processes(parent: int) -> list[int]:
         return []
 
 
+def ended(running: subprocess.Popen, seconds: float) -> int | None:
+    """Return the exit code of a process that ends within some seconds."""
+    try:
+        return running.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def disturbed(line: list[str], draw: random.Random, between: tuple[float, float]) -> dict:
     """Start the command until it ends by itself; return how often it was hit."""
     hits: dict[str, int] = {}
@@ -49,14 +57,11 @@ def disturbed(line: list[str], draw: random.Random, between: tuple[float, float]
     while True:
         starts += 1
         running = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            code = running.wait(timeout=draw.uniform(*between))
-        except subprocess.TimeoutExpired:
+        while (code := ended(running, draw.uniform(*between))) is None:
             number = draw.choice(SIGNALS)
             if found := processes(running.pid):
                 os.kill(draw.choice(found), number)
                 hits[number.name] = hits.get(number.name, 0) + 1
-            code = running.wait()
         if code == 0:
             return {"starts": starts, "hits": hits, "seconds": round(time.monotonic() - began)}
 

@@ -111,13 +111,21 @@ def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
+    return _attempt(runs, request["run"], request["again"])
+
+
+def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[End]:
+    """Do runs; after a mistake in a component do them one by one. It ends its run, not the sweep."""
     try:
-        return runs.run(request["run"], request["again"])
-    except Exception as error:  # a mistake in a component: it ends these runs, not the sweep
+        return runs.run(configurations, again)
+    except Exception as error:
         if not isinstance(error, RankLost):
             traceback.print_exc()
-        text = f"{type(error).__name__}: {error}"
-        return [End(int(index), "failed", text) for index in request["run"]]
+        if len(configurations) == 1:
+            text = f"{type(error).__name__}: {error}"
+            return [End(int(index), "failed", text) for index in configurations]
+    each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
+    return [end for ends in each for end in ends]
 
 
 def main() -> None:
