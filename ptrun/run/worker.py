@@ -115,7 +115,7 @@ def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
 
 
 def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[End]:
-    """Do runs; after a mistake in a component do them one by one. It ends its run, not the sweep."""
+    """Do runs; after a mistake in a component one by one, so that it ends its own run only."""
     try:
         return runs.run(configurations, again)
     except Exception as error:

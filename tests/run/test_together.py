@@ -36,7 +36,7 @@ def steps(folder):
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=[] if m in METHODS[:2] else pytest.mark.slow) for m in METHODS]
+    "method", [pytest.param(m, marks=[] if m == METHODS[0] else pytest.mark.slow) for m in METHODS]
 )
 def test_runs_together_leave_what_they_leave_alone(runs, method):
     lists = [["seed=1"], ["seed=2", "train.lr=0.02"], ["seed=3", "train.max_steps=4"]]
@@ -108,6 +108,7 @@ def test_a_finished_run_is_read_and_a_held_one_left(runs):
     assert third.manifest["shared_with"] == []
 
 
+@pytest.mark.slow
 def test_an_error_of_all_is_narrowed_down_to_the_run_that_causes_it(runs, monkeypatch):
     real = recipe._train
 
