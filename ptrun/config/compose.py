@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,10 @@ class Composed:
     def keep(self) -> schema.Keep:
         """The large files that the finished run keeps."""
         return schema.Keep(self.config.get("keep") or "weights")
+
+    def in_sweep(self) -> "Composed":
+        """Return the run as a sweep does it: large files are kept only if that was typed."""
+        return replace(self, config={**self.config, "keep": self.config.get("keep") or "none"})
 
     @property
     def sweep(self) -> schema.SweepConfig:

@@ -83,7 +83,7 @@ def _cell(
 
 def _measure(cell: Cell, own: Sequence[Overrides], asked: Asked) -> None:
     """Plan the first run of a cell; the others differ in seeds and searched values."""
-    made = composed(own[0])
+    made = composed(own[0]).in_sweep()
     layout = own_layout(made, asked)
     planned = planned_on(made, layout)
     most = made.hardware.population if shape(planned) else 1

@@ -46,9 +46,7 @@ class Job:
         Raises:
             UserError: an override is wrong.
         """
-        own = composed(self.overrides)
-        own.config["keep"] = own.config["keep"] or "none"
-        return own
+        return composed(self.overrides).in_sweep()
 
     def end(self, stage: Stage, text: str = "") -> None:
         """Note how the run ended."""
