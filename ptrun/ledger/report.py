@@ -81,13 +81,20 @@ def _unfinished(root: Path) -> list[str]:
 
 
 def _missing_seeds(found: Sequence[Cell]) -> Iterator[str]:
-    """Yield a line for each cell that lacks seeds which another cell has."""
-    seeds = sorted({run.seed for cell in found for run in cell.runs})
+    """Yield a line for each cell that lacks seeds which another one of its task has."""
     for cell in found:
+        alike = [other for other in found if _where(other) == _where(cell)]
+        seeds = sorted({run.seed for other in alike for run in other.runs})
         done = {run.seed for run in cell.runs if run.status == "finished"}
         if lacking := [str(seed) for seed in seeds if seed not in done]:
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
             yield f"missing seeds: {', '.join(lacking)} of {name}"
+
+
+def _where(cell: Cell) -> dict[str, str]:
+    """Return task, setting and protocol of a cell."""
+    names = dict(zip(NAMES, cell.names, strict=True))
+    return {key: names[key] for key in ("task", "setting", "protocol")}
 
 
 def spread(values: Sequence[float]) -> str:

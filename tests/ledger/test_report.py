@@ -114,3 +114,13 @@ def test_too_few_seeds_have_no_mean_of_the_best(folder):
 def test_the_best_of_no_seeds_or_of_patterns_is_refused(folder, keys):
     with pytest.raises(UserError, match=r"use 1 or more, and leave --over out"):
         table(folder(RUNS), **keys)
+
+
+def test_missing_seeds_are_named_within_a_task(folder):
+    runs = []
+    for task, method, seed in [("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("b", "x", 1)]:
+        names = {"task": task, "method": method, "backbone": "m", "setting": "full"}
+        own = {"run_id": f"{task}{method}{seed}", "group": task + method, "seed": seed}
+        runs.append(outcome(names=names | {"protocol": "honest"}, **own))
+    caption = str(table(folder(runs)).caption)
+    assert "missing seeds: 2 of a y m full honest" in caption and caption.count("missing") == 1
