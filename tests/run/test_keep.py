@@ -39,7 +39,7 @@ def names(folder):
         (["keep=none"], {PROMPT}),
         (["keep=state"], {PROMPT, STATE}),
     ],
-    ids=" ".join,
+    ids=lambda own: " ".join(own) if isinstance(own, list) else "",
 )
 def test_a_finished_run_keeps_what_was_asked(files, overrides, kept):
     folder = files(*overrides)
