@@ -1,56 +1,99 @@
-"""Signals: at once outside training, after the step inside it."""
+"""Which evaluation is kept and when training stops, as P-tuning's few-shot runs do it."""
 
-import os
-import signal
+from functools import partial
 
 import pytest
 
-from ptrun.training import stopping
-from ptrun.training.stopping import Stopped
+from ptrun.config.schema import Ties
+from ptrun.errors import UserError
+from ptrun.method.fine_tuning import FineTuning
+from tests.small_runs import engine, member, sst2
 
 
-@pytest.fixture(autouse=True)
-def handlers():
-    before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
-    stopping.install()
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def judged(tiny, data_dir, scores, metric=None, **train):
+    """Return a member that stops by itself; its evaluations score `scores`, the last for ever."""
+    backbone = tiny()
+    one = member(
+        partial(FineTuning),
+        backbone,
+        sst2(data_dir),
+        **{"max_steps": 60, "eval_every": 2, "patience": 10, **train},
+    )
+    one.metric = metric or one.metric
+    told = iter(scores)
+    last = dict(scores[-1])
+    one.score = lambda answers: next(told, last)
+    fit = engine(backbone)
+    fit.place([one.method])
+    fit.fit([one])
+    return one
 
 
-def send(number):
-    os.kill(os.getpid(), number)
+@pytest.mark.parametrize(("ties", "best"), [(Ties.last, 22), (Ties.first, 2)])
+def test_a_constant_score_stops_at_the_eleventh_check(tiny, data_dir, ties, best):
+    """The first check is a gain over nothing; ties move the kept checkpoint, or do not."""
+    one = judged(tiny, data_dir, [{"accuracy": 50.0}], ties=ties)
+    assert len(one.history) == 11 and one.step == 22 and one.best_step == best
 
 
-@pytest.mark.parametrize("number", stopping.SIGNALS, ids=str)
-def test_outside_training_a_signal_ends_at_once(number):
-    with pytest.raises(Stopped) as caught:
-        send(number)
-    assert caught.value.number == number and not isinstance(caught.value, Exception)
-    assert "the same command resumes from the last save" in str(caught.value)
+@pytest.mark.slow
+def test_on_lama_a_tie_goes_on_and_only_what_is_worse_stops(tiny, data_dir):
+    """P-tuning §2a: stop after 20 epochs without a dev score as good as the best."""
+    scores = [{"accuracy": value} for value in (50.0, 50.0, 40.0, 50.0, 30.0)]
+    one = judged(tiny, data_dir, scores, ties=Ties.last_goes_on, patience=2)
+    assert len(one.history) == 6 and one.best_step == 8
+    same = judged(tiny, data_dir, [{"accuracy": 50.0}], ties=Ties.last_goes_on, patience=2)
+    assert same.step == same.best_step == 60
 
 
-@pytest.mark.parametrize("number", stopping.SIGNALS, ids=str)
-def test_in_training_the_first_waits_and_the_second_does_not(number, capsys):
-    with pytest.raises(Stopped), stopping.training():
-        assert stopping.received() is None
-        send(number)
-        assert stopping.received() == number
-        send(signal.SIGTERM)
-    assert stopping.received() is None
-    assert "saving at the next step" in capsys.readouterr().err
+def test_a_gain_starts_the_count_anew(tiny, data_dir):
+    scores = [{"accuracy": value} for value in (50.0, 50.0, 40.0, 60.0)]
+    one = judged(tiny, data_dir, [*scores, {"accuracy": 30.0}], ties=Ties.last, patience=3)
+    assert [row["accuracy"] for row in one.history][3:] == [60.0, 30.0, 30.0, 30.0]
+    assert one.best_step == 8
 
 
-def test_an_ignored_signal_stays_ignored():
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stopping.install()
-    send(signal.SIGHUP)
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+def test_with_all_metrics_a_trade_is_not_kept_and_only_a_gain_in_all_is_progress(tiny, data_dir):
+    """CB and MultiRC: as good in accuracy and F1 is kept, better in both resets the count."""
+    told = [(50, 50), (60, 40), (60, 50), (60, 60), (70, 70), (70, 70)]
+    scores = [{"accuracy": float(a), "f1": float(f)} for a, f in told]
+    one = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=4)
+    assert one.best_step == one.step == 2 * (5 + 4)
+    short = judged(tiny, data_dir, scores, ties=Ties.last_in_all, patience=3)
+    assert len(short.history) == 4 and short.best_step == 8
 
 
-def test_training_in_training_waits_for_the_outer_one():
-    with stopping.training():
-        with stopping.training():
-            send(signal.SIGUSR1)
-        assert stopping.received() == signal.SIGUSR1
-    assert str(Stopped(signal.SIGINT, 7)).startswith("stopped by SIGINT, saved at step 7; ")
+def by_the_released_code(scores):
+    """Return the kept and the last check of `train` in P-tuning's few-shot code, on MultiRC."""
+    accuracy = f1 = stale = kept = 0
+    for check, row in enumerate(scores, start=1):
+        if row["accuracy"] >= accuracy and row["f1a"] >= f1:
+            better = row["accuracy"] > accuracy and row["f1a"] > f1
+            stale = 0 if better else stale + 1
+            accuracy, f1, kept = row["accuracy"], row["f1a"], check
+        else:
+            stale += 1
+        if stale == 3:
+            break
+    return kept, check
+
+
+def test_on_multirc_exact_match_does_not_count(tiny, data_dir):
+    """The released code compares accuracy and F1; EM is a metric of the task, too."""
+    told = [(50, 50, 30), (60, 60, 20), (60, 50, 40), (60, 60, 10), (70, 70, 0), (55, 80, 90)]
+    scores = [{"accuracy": float(a), "f1a": float(f), "em": float(e)} for a, f, e in told]
+    settings = {"metric": "f1a", "ties": Ties.last_in_all, "patience": 3}
+    of_two = judged(tiny, data_dir, scores, compared=["accuracy", "f1a"], **settings)
+    kept, last = by_the_released_code([*scores, *[scores[-1]] * 5])
+    assert (of_two.best_step, of_two.step) == (2 * kept, 2 * last) == (10, 16)
+    assert judged(tiny, data_dir, scores, **settings).best_step == 6, "EM falls"
+
+
+def test_a_compared_metric_that_the_task_lacks_is_refused(tiny, data_dir):
+    with pytest.raises(UserError, match=r"train\.compared has f1a.* use accuracy"):
+        judged(tiny, data_dir, [{"accuracy": 1.0}] * 2, ties=Ties.last_in_all, compared=["f1a"])
+
+
+def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
+    one = judged(tiny, data_dir, [{"accuracy": float("nan")}])
+    assert one.failed == "dev accuracy is nan at step 2" and not one.active

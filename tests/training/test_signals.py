@@ -1,0 +1,56 @@
+"""Signals: at once outside training, after the step inside it."""
+
+import os
+import signal
+
+import pytest
+
+from ptrun.training import stopping
+from ptrun.training.stopping import Stopped
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
+    stopping.install()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", stopping.SIGNALS, ids=str)
+def test_outside_training_a_signal_ends_at_once(number):
+    with pytest.raises(Stopped) as caught:
+        send(number)
+    assert caught.value.number == number and not isinstance(caught.value, Exception)
+    assert "the same command resumes from the last save" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", stopping.SIGNALS, ids=str)
+def test_in_training_the_first_waits_and_the_second_does_not(number, capsys):
+    with pytest.raises(Stopped), stopping.training():
+        assert stopping.received() is None
+        send(number)
+        assert stopping.received() == number
+        send(signal.SIGTERM)
+    assert stopping.received() is None
+    assert "saving at the next step" in capsys.readouterr().err
+
+
+def test_an_ignored_signal_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stopping.install()
+    send(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_training_in_training_waits_for_the_outer_one():
+    with stopping.training():
+        with stopping.training():
+            send(signal.SIGUSR1)
+        assert stopping.received() == signal.SIGUSR1
+    assert str(Stopped(signal.SIGINT, 7)).startswith("stopped by SIGINT, saved at step 7; ")
