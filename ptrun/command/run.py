@@ -72,26 +72,29 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
     elif given.cfg or given.info:
         _print(arguments)
-    elif given.multirun:
-        _sweep(given.overrides)
     else:
-        _one(given.overrides)
+        _check_own(given.overrides)
+        (_sweep if given.multirun else _one)(given.overrides)
 
 
-def _one(overrides: Sequence[str]) -> None:
-    """Do one run.
+def _check_own(overrides: Sequence[str]) -> None:
+    """Refuse settings of Hydra itself.
 
     Raises:
-        UserError: a setting of Hydra itself was typed, which would have no effect.
+        UserError: one was typed; it would have no effect.
     """
-    from ptrun.config.explain import composed
-
     for override in overrides:
         if override.lstrip("+~").split("=")[0].startswith(("hydra.", "hydra/")):
             raise UserError(
-                f"{override}: Hydra's settings are for sweeps (-m) and have no effect on one run. "
-                "Leave it out; outputs=DIR and name=NAME say where the run goes."
+                f"{override}: Hydra's own settings have no effect. Leave it out; outputs=DIR and "
+                "name=NAME say where runs go, sweep.devices=N does several at a time."
             )
+
+
+def _one(overrides: Sequence[str]) -> None:
+    """Do one run."""
+    from ptrun.config.explain import composed
+
     _do(composed(overrides))
 
 

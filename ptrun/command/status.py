@@ -4,6 +4,7 @@ Reads run folders alone, so it works beside the processes that do the runs.
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,8 +81,8 @@ def _asked(given: Sequence[str]) -> tuple[Path, dict[str, int]]:
 
     options = parse(given)
     experiment = load(options.experiment)
-    names = [_name(job.overrides) for job in jobs(experiment, options)]
-    return Path(values.get("outputs", "outputs")), {n: names.count(n) for n in dict.fromkeys(names)}
+    counts = Counter(_name(job.overrides) for job in jobs(experiment, options))
+    return Path(values.get("outputs", "outputs")), counts
 
 
 def _name(overrides: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 
 from ptrun.config.compose import Composed
@@ -93,12 +93,11 @@ def _rank() -> int | None:
     return None if launched is None else int(launched["RANK"])
 
 
-def _lease(own: Planned) -> ExitStack:
+def _lease(own: Planned) -> AbstractContextManager[None]:
     """Return the lease of a run folder; of several ranks the first holds it."""
-    leases = ExitStack()
-    if not _rank():
-        leases.enter_context(lease.held(own.plan.folder, wait=own.composed.sweep.wait))
-    return leases
+    if _rank():
+        return nullcontext()
+    return lease.held(own.plan.folder, wait=own.composed.sweep.wait)
 
 
 def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:

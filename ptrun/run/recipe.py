@@ -70,7 +70,8 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
 
 def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
     """Call a stage with each run; return those that go on. An error ends its own run only."""
-    for work in (left := [work for work in works if work.ended is None]):
+    left = [work for work in works if work.ended is None]
+    for work in left:
         try:
             stage(work)
         except (UserError, RunFailed) as error:

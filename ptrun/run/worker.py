@@ -27,14 +27,12 @@ _IMPORTED_EARLY = ("ptrun.run.launch", "transformers.modeling_utils")
 
 @dataclass(frozen=True)
 class Facts:
-    """A planned run: its id, its folder and the shape of its group; or why it is refused."""
+    """A planned run: its folder, shape and the size of its group; or why it is refused."""
 
     index: int
-    run_id: str = ""
     folder: str = ""
     shape: str | None = None
     most: int = 1
-    divides: bool = False
     refused: str | None = None
 
 
@@ -87,9 +85,8 @@ class Runs:
         except UserError as error:
             return Facts(index, refused=str(error))
         self.planned[index] = own
-        one, divides = own.plan, own.plan.hardware.divides
-        most = 1 if divides else one.hardware.population
-        return Facts(index, one.run_id, str(one.folder), shape(one), most, divides)
+        one = own.plan
+        return Facts(index, str(one.folder), shape(one), one.hardware.population)
 
 
 def _end(index: int, ended: Any) -> End:

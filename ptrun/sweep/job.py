@@ -8,6 +8,7 @@ from typing import Literal
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
+from ptrun.hardware import rank_files
 
 Stage = Literal["waiting", "running", "elsewhere", "finished", "failed", "refused", "left"]
 """`elsewhere`: another process does it. `left`: not started because of a failure."""
@@ -47,6 +48,11 @@ class Job:
             UserError: an override is wrong.
         """
         return composed(self.overrides).in_sweep()
+
+    @cached_property
+    def configuration(self) -> str:
+        """The configuration as text, for workers."""
+        return rank_files.text_of(self.composed)
 
     def end(self, stage: Stage, text: str = "") -> None:
         """Note how the run ended."""

@@ -16,7 +16,6 @@ from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.errors import UserError
 from ptrun.folder import recognition, result
 from ptrun.folder.state import RunState, state_of
-from ptrun.hardware import rank_files
 from ptrun.sweep.devices import slots
 from ptrun.sweep.grouping import groups
 from ptrun.sweep.job import Job
@@ -167,7 +166,7 @@ class Scheduler:
                 left.append(job)
         shares = self.options.share is Share.auto
         items = [(job.shape if shares else None, job) for job in left]
-        most = min((job.most for job in left), default=1)
+        most = min((job.most for job in left if job.shape is not None), default=1)
         self.ready.extend(groups(items, most, len(self.workers.devices)))
 
     def _is_left(self, job: Job, state: RunState) -> bool:
@@ -243,4 +242,4 @@ class Scheduler:
 
 
 def _configurations(jobs: Sequence[Job]) -> dict[int, str]:
-    return {job.index: rank_files.text_of(job.composed) for job in jobs}
+    return {job.index: job.configuration for job in jobs}

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ptrun.config.expand import expanded
 from ptrun.config.explain import composed
 from ptrun.config.schema import SweepConfig
-from ptrun.errors import UserError
 from ptrun.sweep.job import ENDS, Job
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.view import View
@@ -24,12 +23,6 @@ def of_line(overrides: Sequence[str]) -> list[Job]:
     Raises:
         UserError: an override is invalid.
     """
-    for override in overrides:
-        if override.lstrip("+~").split("=")[0].startswith(("hydra.", "hydra/")):
-            raise UserError(
-                f"{override}: ptrun does sweeps itself. Type sweep.devices=N for several runs at a "
-                "time; outputs=DIR and name=NAME say where the runs go."
-            )
     return [Job(i, title, own) for i, (own, title) in enumerate(expanded(overrides))]
 
 

@@ -18,7 +18,7 @@ from ptrun.hardware.cpu import cores
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.run.worker")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
-_KILL_AFTER = 5.0  # seconds from a second signal
+_KILL_AFTER = 5.0  # seconds that idle workers have to end
 
 
 @dataclass(frozen=True)

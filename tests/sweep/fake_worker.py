@@ -18,8 +18,8 @@ def facts(index, composed):
     seed, shares = composed.config["seed"], composed.names["method"] != "fine_tuning"
     folder = composed.outputs / composed.name / f"run-{seed}"
     shape = composed.names["method"] if shares else None
-    return {"index": index, "run_id": folder.name, "folder": str(folder), "shape": shape} | {
-        "most": 8, "divides": False, "refused": "no such row" if seed == 11 else None,
+    return {"index": index, "folder": str(folder), "shape": shape} | {
+        "most": 8, "refused": "no such row" if seed == 11 else None,
     }  # fmt: skip
 
 
