@@ -156,7 +156,7 @@ def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_
     left = list(given(folder).values())
     assert [line["answer"] for line in asked(folder, test, capsys)] == left
     moved = shutil.move(tuned, tmp_path / "moved")
-    with pytest.raises(UserError, match=r"no finished run has this name\. Give a folder"):
+    with pytest.raises(UserError, match=r"no finished run of this name .*Give a folder"):
         asked(folder, test, capsys)
     lines = asked(folder, test, capsys, f"start=run:{moved}")
     shutil.move(moved, tuned)

@@ -86,7 +86,8 @@ def test_a_cell_of_roles_runs_once_its_files_were_imported(tmp_path, capsys):
     typed = [f"backbone.path={write_tiny(tmp_path / 'tiny', 'roberta')}", f"data_dir={out}"]
     typed += [f"outputs={tmp_path / 'outputs'}", "method.length=4", "train.max_steps=1", "seeds=1"]
     main(["experiment=ptuning_v2/table3", "cell=roberta-large.PT-2.*.CoNLL12", *typed])
-    assert "1 cells, 1 runs" in (told := capsys.readouterr().out) and "1 finished" in told
+    told = capsys.readouterr()
+    assert "1 cells, 1 runs" in told.out and "1 run: 1 finished" in told.err
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """`method=ppt`: the prompt a run begins as is found, or learned on pairs of a corpus first."""
 
-import fcntl
 import json
 import logging
 from functools import partial
@@ -16,13 +15,14 @@ from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
-from ptrun.folder import result
+from ptrun.folder import lease, result
 from ptrun.folder.header import unpacked
 from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.run.launch import launch
 from ptrun.run.plan import plan
 from ptrun.run.pretraining import task_for
+from ptrun.run.recipe import run
 from ptrun.training.member import Member
 from tests.small_runs import Memory, engine, sst2
 from tests.task.ppt.corpora import document, write
@@ -216,18 +216,15 @@ def test_a_failed_pretraining_is_told_as_such(composed):
 
 @pytest.mark.slow
 def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
-    """The second waits for the lock, and finds what the first left."""
+    """The second waits for the lease, and finds what the first left."""
     one = composed("rte", *STILL)
     caplog.set_level(logging.INFO, "ptrun")
     first = plan(one).pretraining
-    first.folder.parent.mkdir(parents=True)
-    lock = first.folder.with_name(f".{first.folder.name}.lock")
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lease.held(first.folder):
         waiting = Thread(target=launch, args=[one])
         waiting.start()
-        made = launch(first.request)
-        while "waiting for another process" not in caplog.text and waiting.is_alive():
+        made = run(first)
+        while f"waiting for {first.run_id}" not in caplog.text and waiting.is_alive():
             waiting.join(0.05)
         assert waiting.is_alive()
         assert not plan(one).folder.exists()
