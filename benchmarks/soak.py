@@ -3,9 +3,8 @@
     python benchmarks/soak.py [--share auto|none] [--seed 1] [--seeds 20] [--least 5 --most 15]
 
 Three methods and 20 seeds on the pocket world. Every few seconds SIGKILL, SIGTERM or SIGUSR1 hits
-the command or one of its workers, and the same command starts again. Lost runs must be 0. Without
-sharing all tensors must be equal. With sharing, groups after a kill have other members, so sums are
-rounded otherwise: the largest difference is printed. Adds to results/soak.json.
+the command or one of its workers, and the same command starts again. Lost runs must be 0 and all
+tensors equal, with sharing and without. Adds to results/soak.json.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Frozen records that packages share. The command line imports this file, so it has no torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,8 +72,8 @@ class Journal(Protocol):
     def log(self, row: Mapping[str, Any]) -> None:
         """Append one row of metrics."""
 
-    def save(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-        """Save the state that training resumes from, atomically."""
+    def draft(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Callable[[], object]:
+        """Write a state beside the saved one; return what makes it the saved one, atomically."""
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the last saved state, or None."""

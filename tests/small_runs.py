@@ -1,5 +1,6 @@
 """Small pieces that tests of training share: a task of six rows, an engine, a member."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,8 +24,9 @@ class Memory:
     def log(self, row):
         self.rows.append(row)
 
-    def save(self, tensors, meta):
-        self.saved = ({k: v.clone() for k, v in tensors.items()}, dict(meta))
+    def draft(self, tensors, meta):
+        state = {k: v.clone() for k, v in tensors.items()}, dict(meta)
+        return partial(setattr, self, "saved", state)
 
     def restore(self):
         return self.saved

@@ -4,7 +4,7 @@ import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptrun.errors import UserError
 from ptrun.folder import lease, result
@@ -16,10 +16,14 @@ KINDS: tuple[Kind, ...] = ("new", "running", "interrupted", "failed", "finished"
 
 @dataclass(frozen=True)
 class RunState:
-    """The kind of a state, and its detail: who runs it, at which step, why it failed."""
+    """The kind of a state, and its detail: who runs it, at which step, why it failed.
+
+    `group` has the runs that shared passes with an interrupted run.
+    """
 
     kind: Kind
     detail: str = ""
+    group: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the state in words."""
@@ -41,16 +45,19 @@ def state_of(folder: Path) -> RunState:
         return RunState("failed", str(done.reason))
     if not folder.is_dir():
         return RunState("new")
-    steps = [_step(file) for file in sorted(folder.glob("*state.safetensors"))]
-    return RunState("interrupted", f"at step {sum(steps)}" if steps else "before its first save")
+    saved = [_saved(file) for file in sorted(folder.glob("*state.safetensors"))]
+    if not saved:
+        return RunState("interrupted", "before its first save")
+    step = sum(int(one.get("step", 0)) for one in saved)
+    return RunState("interrupted", f"at step {step}", tuple(saved[0].get("group", ())))
 
 
-def _step(file: Path) -> int:
-    """Return the step of a state file, without importing torch; 0 if it is damaged."""
+def _saved(file: Path) -> dict[str, Any]:
+    """Return the plain part of a state, without importing torch; nothing if it is damaged."""
     try:
         with file.open("rb") as opened:
             (size,) = struct.unpack("<Q", opened.read(8))
             header = json.loads(opened.read(min(size, file.stat().st_size)))
-        return int(json.loads(unpacked(header["__metadata__"])["state"])["step"])
+        return dict(json.loads(unpacked(header["__metadata__"])["state"]))
     except (OSError, ValueError, KeyError, TypeError, struct.error):
-        return 0
+        return {}

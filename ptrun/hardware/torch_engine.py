@@ -23,7 +23,7 @@ from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.training import stopping
 from ptrun.training.loss_scale import ScaledStepper
-from ptrun.training.member import Member
+from ptrun.training.member import Member, save
 from ptrun.training.out_of_memory import Guard
 from ptrun.training.passes import HALVES, Item, Passes, by_owner, items_of
 from ptrun.training.progress import meter
@@ -169,7 +169,7 @@ class TorchEngine(Passes):
                 bar.show(done, losses[0], first.metric, best, sum(tokens))
 
     def _judge(self, active: Sequence[Member]) -> None:
-        """Evaluate and save the members that are due; save all and stop after a signal.
+        """Evaluate the members that are due. Save all if one is due; after a signal stop, too.
 
         Raises:
             Stopped: a signal arrived.
@@ -177,9 +177,8 @@ class TorchEngine(Passes):
         self._evaluate([member for member in active if member.due])
         own = [member.late for member in active], stopping.received()
         late, signal = self.world.broadcast(own)
-        for member, overdue in zip(active, late, strict=True):
-            if member.due or overdue or signal is not None:
-                member.save()
+        if signal is not None or any(late) or any(member.due for member in active):
+            save(active)
         if signal is not None:
             raise stopping.Stopped(signal, max(member.step for member in active))
 

@@ -231,6 +231,9 @@ def _train(works: Sequence[Work], engine: TorchEngine) -> None:
     before = None if works[0].tuned else checksum(model)
     for work in works:
         _LOG.info("training in %s", work.planned.folder)
-    engine.fit([one.member for work in works for one in work.trained])
+    members = [one.member for work in works for one in work.trained]
+    for member in members:
+        member.group = [work.planned.run_id for work in works]
+    engine.fit(members)
     if before is not None and before != checksum(model):
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")

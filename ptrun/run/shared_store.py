@@ -5,7 +5,8 @@ The state of a tuned backbone has many gigabytes, so each rank saves its own par
 their step, and parts of other steps are removed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,21 @@ class SharedStore:
         if self.world.main:
             self.store.log(row)
 
-    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Replace the saved state: the part of every rank, or the whole by the first rank."""
+    def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
+        """Write a state beside the saved one: the part of every rank, or the whole by the first.
+
+        Return what replaces the saved one.
+        """
         if not self.divided:
-            if self.world.main:
-                self.store.save(tensors, meta)
-            return
+            return self.store.draft(tensors, meta) if self.world.main else lambda: None
         own = self._own_file(meta["step"])
         self.store.write_tensors(own, tensors, {})
+        return partial(self._save_divided, own, meta)
+
+    def _save_divided(self, own: Path, meta: Mapping[str, Any]) -> None:
         self.world.wait()
         if self.world.main:
-            self.store.save({}, {**meta, **self._layout})
+            self.store.draft({}, {**meta, **self._layout})()
         self.world.wait()
         for file in own.parent.glob(self._own_file("*").name):
             if file != own:

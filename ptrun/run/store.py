@@ -6,8 +6,9 @@ far. Its header holds the rest of the state as JSON, so one rename replaces both
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,9 @@ class RunStore:
             opened.write(json.dumps(named) + "\n")
         self.tracker.log(named)
 
-    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Replace the saved state atomically."""
-        self.write_tensors(self.state_file, tensors, {"state": json.dumps(dict(meta))})
+    def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
+        """Write a state beside the saved one; return what replaces that one, atomically."""
+        return self._draft(self.state_file, tensors, {"state": json.dumps(dict(meta))})
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the saved state, and remove later steps from `metrics.jsonl`.
@@ -101,6 +102,11 @@ class RunStore:
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> None:
         """Write a safetensors file atomically; its header names the backbone of the tensors."""
+        self._draft(file, tensors, header)()
+
+    def _draft(
+        self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
+    ) -> Callable[[], object]:
         draft = file.with_name(f".{file.name}.{os.getpid()}")
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         own = packed({**header, "backbone": json.dumps(self.bound, sort_keys=True)})
@@ -108,7 +114,7 @@ class RunStore:
         draft.chmod(_MODE)  # safetensors writes files that only their owner can read
         with draft.open("rb") as opened:
             os.fsync(opened.fileno())
-        draft.replace(file)
+        return partial(draft.replace, file)
 
     def _cut_metrics(self, step: int) -> None:
         """Remove rows of later steps, which training repeats."""

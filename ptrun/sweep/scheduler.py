@@ -7,7 +7,7 @@ planned in batches by a worker: this process imports no torch.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -162,12 +162,17 @@ class Scheduler:
             job.folder = Path(facts["folder"])
             if facts["refused"] is not None:
                 self._ended(job, "refused", facts["refused"])
-            elif self._is_left(job, state_of(job.folder)):
-                left.append(job)
-        shares = self.options.share is Share.auto
-        items = [(job.shape if shares else None, job) for job in left]
-        most = min((job.most for job in left if job.shape is not None), default=1)
-        self.ready.extend(groups(items, most, len(self.workers.devices)))
+                continue
+            state = state_of(job.folder)
+            if self._is_left(job, state):
+                left.append((self._shape(job, state), job))
+        most = min((job.most for shape, job in left if shape is not None), default=1)
+        self.ready.extend(groups(left, most, len(self.workers.devices)))
+
+    def _shape(self, job: Job, state: RunState) -> Hashable | None:
+        """Return what the runs of a group have in common; interrupted groups stay together."""
+        shared = job.shape is not None and self.options.share is Share.auto
+        return (job.shape, state.group) if shared else None
 
     def _is_left(self, job: Job, state: RunState) -> bool:
         """Return whether a run in this state is to be done; else note how it ended."""

@@ -43,6 +43,18 @@ def check_select(train: TrainConfig, method: Method) -> None:
         )
 
 
+def save(members: Sequence["Member"]) -> None:
+    """Write the states of members to their journals.
+
+    All files are written before the first takes its place, so that a killed process leaves the
+    members at one step. They go on with the same sums, to the last bit.
+    """
+    drafts = [member.journal.draft(*member.state()) for member in members]
+    for member, keep in zip(members, drafts, strict=True):
+        keep()
+        member.saved_at = time.monotonic()
+
+
 class Member:
     """A method in training.
 
@@ -88,6 +100,7 @@ class Member:
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
         self.token_budget: int | None = None  # the engine's, after it was halved
+        self.group: Sequence[str] = ()  # the runs that share its passes
         self.saved_at = time.monotonic()
         self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
 
@@ -219,8 +232,7 @@ class Member:
 
     def save(self) -> None:
         """Write the state to the journal."""
-        self.journal.save(*self.state())
-        self.saved_at = time.monotonic()
+        save([self])
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return everything the next step depends on: tensors, and plain data."""
@@ -231,6 +243,7 @@ class Member:
             **{name: getattr(self, name) for name in _COUNTS},
             "best_value": self.best_value if self.best else None,
             "token_budget": self.token_budget,
+            "group": list(self.group),
             **counts,
         }
         return tensors | moments, plain

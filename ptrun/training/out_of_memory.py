@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from ptrun.errors import UserError
-from ptrun.training.member import Member
+from ptrun.training.member import Member, save
 from ptrun.training.passes import Passes
 
 _LOG = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class Guard:
         """
         self._free(members)
         if self.engine.world.size == 1:
-            for member in members:
-                member.save()
+            save(members)
         largest = min(self.engine.token_budget, self.engine.largest)
         ways = [] if self.engine.checkpointing else ["hardware.checkpointing=true"]
         ways += [f"hardware.population={len(members) // 2}"] if len(members) > 1 else []

@@ -122,7 +122,7 @@ def test_of_several_evaluations_the_selected_one_is_taken(world):
     store = RunStore(world.folder, world.bound, Silent())
     tensors, plain = store.restore()
     spoilt = {n: t + 1 if n.startswith("learned.") else t for n, t in tensors.items()}
-    store.save(spoilt, plain)
+    store.draft(spoilt, plain)()
     assert file.is_file()
     started = world.follow(V2_MLP)[""]
     torch.testing.assert_close(started.prompt(), done.prompt())

@@ -19,12 +19,12 @@ def shared(tmp_path):
 
 
 def test_one_process_refuses_what_two_saved(shared):
-    shared.store.save({}, {"step": 1, "ranks": 2, "model_parallel": 1})
+    shared.store.draft({}, {"step": 1, "ranks": 2, "model_parallel": 1})()
     with pytest.raises(UserError, match=r"saved by 2 ranks.*Start as many, or type rerun=true"):
         shared.restore()
 
 
 def test_one_process_goes_on_from_what_it_saved(shared):
-    shared.save({"learned.w": torch.ones(2)}, {"step": 1})
+    shared.draft({"learned.w": torch.ones(2)}, {"step": 1})()
     tensors, meta = shared.restore()
     assert torch.equal(tensors["learned.w"], torch.ones(2)) and meta["step"] == 1

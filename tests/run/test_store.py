@@ -40,7 +40,7 @@ def test_state_comes_back_and_metrics_are_cut_to_it(store):
     for step in (1, 2, 3):
         store.log({"event": "step", "step": step, "loss": 0.1})
     store.log({"event": "selection_done", "best_step": 3})
-    store.save({"learned.x": torch.ones(2)}, {"step": 2, "history": [{"step": 2, "f1": 1.5}]})
+    store.draft({"learned.x": torch.ones(2)}, {"step": 2, "history": [{"step": 2, "f1": 1.5}]})()
     with (store.folder / "metrics.jsonl").open("a") as opened:
         opened.write('{"event": "st')  # a process was killed here
     tensors, meta = store.restore()

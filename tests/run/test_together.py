@@ -8,8 +8,10 @@ from safetensors.torch import load_file
 from ptrun.config.compose import compose_run
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease
+from ptrun.folder.state import state_of
 from ptrun.run import recipe
 from ptrun.run.launch import launch_together, planned
+from ptrun.training.member import Member
 
 METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
 FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
@@ -106,6 +108,30 @@ def test_a_finished_run_is_read_and_a_held_one_left(runs):
     assert again == done and isinstance(busy, lease.Busy) and third.status == "finished"
     assert (one.plan.folder / "result.json").stat().st_mtime_ns == written
     assert third.manifest["shared_with"] == []
+
+
+def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
+    lists = [["seed=1"], ["seed=2", "train.eval_every=3"], ["seed=3", "train.max_steps=2"]]
+    calm = launch_together(runs("alone", *lists))
+    real = Member.update
+
+    def update(member, loss, tokens):
+        if member.seed == 2 and member.step == 4:
+            raise KeyboardInterrupt
+        real(member, loss, tokens)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Member, "update", update)
+        launch_together(runs("shared", *lists))
+    ids = tuple(done.run_id for done in calm)
+    folders = [one.plan.folder for one in runs("alone", *lists)]
+    states = [state_of(shared_folder(folder)) for folder in folders]
+    assert [state.group for state in states] == [ids] * 3
+    assert [state.detail for state in states] == ["at step 4", "at step 4", "at step 2"]
+    launch_together(runs("shared", *lists))
+    for folder in folders:
+        one, other = (load_file(f / "prompt.safetensors") for f in (folder, shared_folder(folder)))
+        assert all(one[name].equal(other[name]) for name in one.keys() | other.keys())
 
 
 @pytest.mark.slow

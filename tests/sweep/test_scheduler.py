@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import save_file
 
 from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.folder import lease
+from ptrun.folder.header import packed
 from ptrun.sweep import scheduler as scheduling
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.sweep import of_line
@@ -51,6 +53,16 @@ def test_runs_of_one_shape_are_one_group_and_others_are_alone(sweep):
     done, rows = sweep("method=ptuning_v2,fine_tuning", "seed=1,2,3")
     assert started(rows) == [[1, 2, 3], [1], [2], [3]]
     assert stages(done) == ["finished"] * 6
+
+
+def test_an_interrupted_group_stays_together(sweep, tmp_path):
+    for seed, group in ((1, "ab"), (2, "cd"), (3, "ab"), (4, "cd")):
+        folder = tmp_path / "outputs/runs" / f"run-{seed}"
+        folder.mkdir(parents=True)
+        header = packed({"state": json.dumps({"step": 2, "group": list(group)})})
+        save_file({}, folder / "state.safetensors", header)
+    _, rows = sweep("seed=1,2,3,4,5")
+    assert started(rows) == [[1, 3], [2, 4], [5]]
 
 
 def test_without_sharing_each_run_is_alone(sweep):

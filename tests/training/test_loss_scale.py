@@ -157,10 +157,11 @@ def test_the_scale_is_resumed_exactly(tiny, data_dir, monkeypatch):
     data = sst2(data_dir)
 
     class Cut(Memory):
-        def save(self, tensors, meta):
-            super().save(tensors, meta)
+        def draft(self, tensors, meta):
+            super().draft(tensors, meta)()
             if meta["step"] == 4:
                 raise KeyboardInterrupt
+            return lambda: None
 
     def run(at, journal):
         overflowing(monkeypatch, a=at)
