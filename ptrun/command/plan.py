@@ -1,7 +1,7 @@
 """Show the runs of a command: state, parameters, memory on each engine, and what fits.
 
 Needs no weights, data or network. With --probe it takes a few steps on this machine to estimate
-the time of a run, which needs weights and data.
+the time of a run, which needs weights and data. With --tflops the time is computed from the data.
 """
 
 import gc
@@ -20,8 +20,9 @@ EXAMPLES = """\
   ptrun plan method=ptuning_v2 seed=1,2,3                three jobs, their state and memory
   ptrun plan backbone=t5_xxl_lm_adapt method=prompt_tuning --device-gib 80   does it fit there?
   ptrun plan experiment=ptuning_v2/table2 --probe 5      a table: runs, groups, disk and hours
+  ptrun plan experiment=ptuning_v2/table2 --tflops 100   hours on a device that is not here
 """
-_LEAST = {"length": 1, "probe": 2, "device_gib": 1}
+_LEAST = {"length": 1, "probe": 2, "device_gib": 1, "tflops": 0.001}
 
 
 def parser() -> Parser:
@@ -31,6 +32,7 @@ def parser() -> Parser:
     made.add_argument("-m", "--multirun", action="store_true", help="accepted, has no effect")
     made.add_argument("--length", type=int, metavar="N", help="tokens of a text")
     made.add_argument("--device-gib", type=float, metavar="G", help="memory of another device")
+    made.add_argument("--tflops", type=float, metavar="N", help="TFLOP/s that a device sustains")
     made.add_argument("--probe", type=int, metavar="N", help="take N steps to estimate the time")
     return made
 
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
 
         from ptrun.planning.overview import Asked, overview
 
-        asked = Asked(given.length, given.probe, given.device_gib)
+        asked = Asked(given.length, given.probe, given.device_gib, given.tflops)
         if any(one.startswith("experiment=") for one in given.overrides):
             shown = _table(given.overrides, asked)
         else:

@@ -12,6 +12,7 @@ from rich.table import Table
 from ptrun.config.explain import composed
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder.scan import runs
+from ptrun.planning.arithmetic import seconds
 from ptrun.planning.costs import costs
 from ptrun.planning.jobs import planned_on
 from ptrun.planning.memory import files
@@ -35,7 +36,7 @@ class Cell:
         count: its runs.
         groups: how many groups they form; runs of a group share passes.
         bytes: what they keep, beside metrics and predictions.
-        seconds: what is left of them takes, if it was probed.
+        seconds: what is left of them takes, if that was asked for and is known.
         problem: why they cannot be planned or probed.
     """
 
@@ -58,7 +59,8 @@ def table_overview(title: str, jobs: Mapping[str, Sequence[Overrides]], asked: A
     outputs = composed(next(iter(jobs.values()))[0]).outputs
     states = _states(outputs)
     cells = [_cell(key, own, states, asked) for key, own in jobs.items()]
-    return Group(escape(title), _table(cells), *_totals(cells))
+    on = f"at {asked.tflops:g} TFLOP/s" if asked.tflops else "on this device"
+    return Group(escape(title), _table(cells), *_totals(cells, on))
 
 
 def _states(outputs: Path) -> dict[Path, Counter[str]]:
@@ -88,10 +90,14 @@ def _measure(cell: Cell, own: Sequence[Overrides], asked: Asked) -> None:
     planned = planned_on(made, layout)
     most = made.hardware.population if shape(planned) else 1
     cell.groups = -(-cell.left // most)
-    counts = costs(planned, texts(planned, asked.length).length).counts
+    found = texts(planned, asked.length)
+    counts = costs(planned, found.length).counts
     kept = planned.keep.has_weights or not counts.tunes
     cell.bytes = cell.count * files(counts)["prompt.safetensors"] * kept
-    if asked.probe and cell.left:
+    if asked.tflops:
+        took = seconds(planned, found, asked.tflops)
+        cell.seconds = None if took is None else took * cell.left
+    elif asked.probe and cell.left:
         share = probe(planned, layout, asked.probe, min(most, cell.left))
         cell.seconds = share.run * cell.left
 
@@ -107,7 +113,7 @@ def _table(cells: Sequence[Cell]) -> Table:
     return table
 
 
-def _totals(cells: Sequence[Cell]) -> list[RenderableType]:
+def _totals(cells: Sequence[Cell], on: str) -> list[RenderableType]:
     """Return sums, and the cells that cannot be planned."""
     left, groups = sum(cell.left for cell in cells), sum(cell.groups for cell in cells)
     lines: list[RenderableType] = [
@@ -118,7 +124,7 @@ def _totals(cells: Sequence[Cell]) -> list[RenderableType]:
     if timed:
         total = sum(cell.seconds or 0 for cell in timed)
         lines.append(
-            f"What is left of {len(timed)} probed cells takes {duration(total)} on this device, "
+            f"What is left of {len(timed)} of {len(cells)} cells takes {duration(total)} {on}, "
             "without loading; N devices take an N-th (sweep.devices)."
         )
     lines += [f"{escape(c.key)}: not planned: {escape(c.problem)}" for c in cells if c.problem]

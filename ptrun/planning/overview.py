@@ -13,6 +13,7 @@ from ptrun.config.explain import composed
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.planning import table
+from ptrun.planning.arithmetic import seconds
 from ptrun.planning.costs import Costs, costs
 from ptrun.planning.devices import visible
 from ptrun.planning.jobs import Job, job
@@ -33,6 +34,8 @@ class Asked:
     """Steps to take, to know the time."""
     device_gib: float | None = None
     """Memory of a device that is not here."""
+    tflops: float | None = None
+    """TFLOP/s that a device sustains, to know the time on it."""
 
 
 def overview(overrides: Sequence[str], asked: Asked) -> Group:
@@ -48,11 +51,11 @@ def overview(overrides: Sequence[str], asked: Asked) -> Group:
         raise UserError(jobs[0].state.removeprefix("refused: "))
     groups = _alike([own for own in jobs if own.planned])
     parts = [_group(own, asked) for own in groups]
-    seconds = {id(own): found for g, (_, found) in zip(groups, parts, strict=True) for own in g}
-    took = [seconds.get(id(own)) for own in jobs]
+    times = {id(own): found for g, (_, found) in zip(groups, parts, strict=True) for own in g}
+    took = [times.get(id(own)) for own in jobs]
     head: list[RenderableType] = [table.jobs_table(jobs, took)]
     left = [s for own, s in zip(jobs, took, strict=True) if s is not None and not own.done]
-    if asked.probe:
+    if asked.probe or asked.tflops:
         head.append(f"All that is left to do: {table.duration(sum(left))}, one after another.")
     return Group(*head, *(line for lines, _ in parts for line in lines))
 
@@ -113,14 +116,18 @@ def _group(alike: Sequence[Job], asked: Asked) -> tuple[list[RenderableType], fl
         *table.population_line(own, layouts[0], devices),
         _steps_line(own, found),
     ]
+    if asked.tflops:
+        took = seconds(first.planned, found, asked.tflops)
+        lines.append(f"At {asked.tflops:g} TFLOP/s: {table.duration(took)} a run, loading aside.")
+        return lines, took
     if not asked.probe:
         return lines, None
-    took = probe(first.planned, layouts[0], asked.probe)
+    probed = probe(first.planned, layouts[0], asked.probe)
     lines.append(
-        f"Probed {asked.probe} steps: {took.step:.3f} s a step, {took.answer:.4f} s an answer; "
-        f"{table.duration(took.run)} a run, loading aside."
+        f"Probed {asked.probe} steps: {probed.step:.3f} s a step, {probed.answer:.4f} s an answer; "
+        f"{table.duration(probed.run)} a run, loading aside."
     )
-    return lines, took.run
+    return lines, probed.run
 
 
 def _steps_line(own: Costs, found: Texts) -> str:
@@ -129,4 +136,7 @@ def _steps_line(own: Costs, found: Texts) -> str:
         return (
             "Steps: not known without the data; data_dir=DIR names it, train.max_steps=N sets them."
         )
-    return f"Steps: {count:,} of {own.batch_size} examples; --probe 20 measures the time."
+    return (
+        f"Steps: {count:,} of {own.batch_size} examples; --probe 20 measures the time here, "
+        "--tflops 100 computes it."
+    )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from statistics import mean
 
 from ptrun.errors import UserError
 from ptrun.planning.costs import method_of
@@ -18,11 +19,17 @@ _SOME = 256  # examples whose length is measured
 
 @dataclass(frozen=True)
 class Texts:
-    """Tokens of a text, the origin of that length, and the training examples, if known."""
+    """Tokens of the longest text, the origin of that length, and tokens of a mean text.
+
+    `train`, `dev` and `test` are numbers of examples, None if they are not known.
+    """
 
     length: int
     origin: str
+    mean: int
     train: int | None
+    dev: int | None = None
+    test: int | None = None
 
 
 def texts(planned: Plan, length: int | None) -> Texts:
@@ -36,15 +43,16 @@ def texts(planned: Plan, length: int | None) -> Texts:
     if length is not None and length > room:
         raise UserError(f"length is {length}; {name} reads at most {room} tokens here.")
     split = _split(planned)
-    train = len(split.train) if split else None
+    counts = (len(split.train), len(split.dev), len(split.test)) if split else (None,)
     if length is not None:
-        return Texts(length, "as requested", train)
+        return Texts(length, "as requested", length, *counts)
     if split and split.train and planned.backbone.folder is not None:
         some = split.train[:: max(1, len(split.train) // _SOME)][:_SOME]
-        longest = max(f.tokens for f in method_of(planned).encode(some))
-        return Texts(longest, f"the longest of {len(some)} training examples", train)
+        tokens = [f.tokens for f in method_of(planned).encode(some)]
+        origin = f"the longest of {len(some)} training examples"
+        return Texts(max(tokens), origin, ceil(mean(tokens)), *counts)
     assumed = min(room, planned.task.max_tokens or LENGTH)
-    return Texts(assumed, "assumed; --length N plans for another", train)
+    return Texts(assumed, "assumed; --length N plans for another", assumed, *counts)
 
 
 def steps(planned: Plan, found: Texts) -> int | None:

@@ -141,10 +141,7 @@ def _follow(method: Method, case: Case) -> list[float]:
     decoder and of the last encoder layer, and the step. Each peak is linear in the layers.
     """
     backbone = method.backbone
-    backbone.model.to(case.dtype)
-    batch = collate(_rows(method, case), row_keys(1, 1, range(case.rows)), torch.device("meta"))
-    method.placed()
-    _add_gradients(method)
+    batch = placed(method, case)
     known = [*backbone.model.parameters(), *backbone.model.buffers(), *method.parameters()]
     cast = Cast()
     modes: list[Any] = [Fused(), cast] if case.autocast else [Fused()]
@@ -158,11 +155,17 @@ def _follow(method: Method, case: Case) -> list[float]:
         gc.enable()
 
 
-def _add_gradients(method: Method) -> None:
-    """Give learned parameters gradients, which are counted elsewhere."""
+def placed(method: Method, case: Case) -> Batch:
+    """Return the rows of a case, for a method that is now ready for a step.
+
+    Its learned parameters have gradients, which are counted elsewhere.
+    """
+    method.backbone.model.to(case.dtype)
+    method.placed()
     for parameter in method.learned().values():
         parameter.requires_grad_(True)
         parameter.grad = torch.empty_like(parameter)
+    return collate(_rows(method, case), row_keys(1, 1, range(case.rows)), torch.device("meta"))
 
 
 def _checkpoint(backbone: PretrainedBackbone, modes: list[Any]) -> None:
@@ -179,7 +182,7 @@ def _step(method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast
     handles = _phases(method.backbone, lambda: turns.append(live.turn()))
     with entered(modes):
         output = method.backbone.forward(method.inputs(batch))
-        loss = _loss(output)
+        loss = loss_of(output)
     kept = live.now
     turns.append(live.turn())
     logits = 0 if output.logits is None else output.logits.numel() * 4
@@ -213,7 +216,7 @@ def _phases(backbone: PretrainedBackbone, turn: Callable[[], Any]) -> list[Any]:
     ]
 
 
-def _loss(output: BackboneOutput) -> Tensor:
+def loss_of(output: BackboneOutput) -> Tensor:
     """Return a loss like those of the read-outs: a softmax over each output, in fp32."""
     outputs = [t for t in (output.hidden, output.pooled, output.logits) if t is not None]
     losses = [functional.log_softmax(t.float(), dim=-1)[:, 0].sum() for t in outputs]

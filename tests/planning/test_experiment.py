@@ -61,5 +61,11 @@ def test_a_cell_that_cannot_be_planned_says_why(told):
 @pytest.mark.slow
 def test_a_probe_gives_the_time(told):
     assert any(
-        "of 1 probed cells takes" in line for line in told(Asked(probe=2), frozen="ptuning_v2")
+        "of 1 of 1 cells takes" in line and "on this device" in line
+        for line in told(Asked(probe=2), frozen="ptuning_v2")
     )
+
+
+def test_the_speed_of_a_device_gives_the_time(told):
+    lines = told(Asked(tflops=0.1), frozen="ptuning_v2", wrong="ptuning_v3")
+    assert any("of 1 of 2 cells takes" in line and "at 0.1 TFLOP/s" in line for line in lines)
