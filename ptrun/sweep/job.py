@@ -24,6 +24,7 @@ class Job:
         title: what differs between the runs of the sweep.
         overrides: what was typed for it.
         again: whether it starts anew although it has failed.
+        lost: how often its process died.
         text: the message of its error.
         log: what it printed.
     """
@@ -36,6 +37,7 @@ class Job:
     shape: str | None = None
     most: int = 1
     again: bool = False
+    lost: int = 0
     text: str = ""
     log: Path | None = None
     started: float = field(default=0.0, repr=False)

@@ -198,21 +198,31 @@ class Scheduler:
             self._ended(job, "failed" if kind == "failed" else "refused", text)
 
     def _lost(self, own: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
-        """Do the runs of a worker that died one by one.
+        """Repeat what a worker that died was asked for; the second time do runs one by one.
 
-        One that was alone has failed, and so have those that were being planned.
+        One that was alone has then failed, and so have those that were being planned.
         """
         own, code = [job for job in own if job.stage != "left"], worker.process.returncode
-        if len(own) > 1 and "run" in request:
-            for job in own:
-                job.stage, job.shape = "waiting", None
-            self.ready.extendleft([job] for job in reversed(own))
+        for job in own:
+            job.lost += 1
+        first = any(job.lost == 1 for job in own)
+        if first or ("run" in request and len(own) > 1):
+            self._again(own, request, whole=first)
             return
         for job in own:
             file = job.log or worker.errors
             last = file.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._ended(job, "failed", f"its process ended with {how}: {last[0]}")
+
+    def _again(self, own: list[Job], request: dict[str, Any], *, whole: bool) -> None:
+        """Plan runs again, or do them again: as the same group or one by one."""
+        for job in own:
+            job.stage = "waiting"
+        if "plan" in request:
+            self.composed[:0] = own
+        else:
+            self.ready.extendleft([own] if whole else [[job] for job in reversed(own)])
 
     def _look(self) -> None:
         """Look at the runs of other processes: finished, or, if this one waits, left for it."""

@@ -84,9 +84,9 @@ def test_a_bad_value_ends_its_own_run_only(sweep, capsys):
     assert "nonsense" in capsys.readouterr().err
 
 
-def test_runs_of_a_worker_that_dies_are_done_one_by_one(sweep, capsys):
+def test_runs_of_a_worker_that_dies_twice_are_done_one_by_one(sweep, capsys):
     done, rows = sweep("seed=1,17,2")
-    assert started(rows) == [[1, 17, 2], [1], [17], [2]]
+    assert started(rows) == [[1, 17, 2], [1, 17, 2], [1], [17], [2]]
     assert stages(done) == ["finished", "failed", "finished"]
     assert "ended with signal 9: its last line" in capsys.readouterr().err
 
