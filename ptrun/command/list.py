@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, options
-from ptrun.config.schema import GROUPS
+from ptrun.config.schema import LISTED
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
@@ -20,7 +20,7 @@ EXAMPLES = """\
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("list", __doc__, EXAMPLES)
-    made.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(GROUPS)}")
+    made.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(LISTED)}")
     return made
 
 
@@ -30,10 +30,10 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: there is no such group.
     """
-    groups = parser().parse(arguments).groups or list(GROUPS)
+    groups = parser().parse(arguments).groups or list(LISTED)
     for group in groups:
-        if group not in GROUPS:
-            raise UserError(unknown(f"list {group}", group, GROUPS))
+        if group not in LISTED:
+            raise UserError(unknown(f"list {group}", group, LISTED))
     for group in groups:
         for option, file in options(group).items():
             print(f"{f'{group}={option}':<34}{describe(file)}")

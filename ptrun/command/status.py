@@ -45,13 +45,13 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.folder.scan import runs
-    from ptrun.sweep.status import as_json, shown
+    from ptrun.sweep.status import as_json, shown, with_queue
 
     if not root.is_dir():
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
     console = Console()
     while True:
-        known = _of(runs(root), root, expected)
+        known = _of(with_queue(root, runs(root)), root, expected)
         if given.json:
             print(as_json(known))
         else:

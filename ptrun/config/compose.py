@@ -89,6 +89,11 @@ class Composed:
         return schema.sweep_config(self.config.get("sweep", {}))
 
     @property
+    def cluster(self) -> schema.ClusterConfig:
+        """The jobs of a cluster."""
+        return schema.ClusterConfig(**self.config.get("cluster", {}))
+
+    @property
     def hardware(self) -> schema.HardwareConfig:
         """The devices and processes that are requested.
 

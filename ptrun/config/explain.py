@@ -3,18 +3,28 @@
 import re
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
-from ptrun.config.schema import GROUPS, PretrainingConfig, RunConfig, TrainConfig
+from ptrun.config.schema import (
+    LISTED,
+    ClusterConfig,
+    PretrainingConfig,
+    RunConfig,
+    SweepConfig,
+    TrainConfig,
+)
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
+
+_BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
 
 
 def composed(overrides: Sequence[str]) -> Composed:
@@ -64,7 +74,7 @@ def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | No
     if not isinstance(error, MissingConfigException) or not error.missing_cfg_file:
         return None
     group, _, option = error.missing_cfg_file.partition("/")
-    return unknown(f"{group}={option}", option, options(group)) if group in GROUPS else None
+    return unknown(f"{group}={option}", option, options(group)) if group in LISTED else None
 
 
 def _key(_error: Exception, text: str, overrides: Sequence[str]) -> str | None:
@@ -93,4 +103,6 @@ def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
     match = re.search(r"Could not override '([\w.@/]+)'", text)
     if not match:
         return None
-    return unknown(match[1], match[1], [field.name for field in fields(RunConfig)])
+    root, _, key = match[1].partition(".")
+    known = _BY_ROOT.get(root, RunConfig) if key else RunConfig
+    return unknown(match[1], key or root, [field.name for field in fields(known)])

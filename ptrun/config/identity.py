@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-_NOT_AFFECTING = ("name", "outputs", "tracking", "rerun", "keep", "sweep", "expected", "data_dir")
+NOT_OF_A_RUN = ("tracking", "rerun", "keep", "sweep", "cluster", "expected")
+"""What a configuration says about its command and its files."""
+_NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone

@@ -9,6 +9,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 GROUPS = ("method", "backbone", "task", "setting", "hardware", "protocol", "tracking")
+LISTED = (*GROUPS, "cluster")
+"""Groups with options; the last one builds no component."""
 """The Hydra groups. Each is a folder of `conf/` and a key of the root."""
 
 
@@ -163,6 +165,13 @@ class Share(StrEnum):
     none = "none"
 
 
+class On(StrEnum):
+    """Where runs are done: in processes of this machine, or in jobs of a Slurm cluster."""
+
+    local = "local"
+    slurm = "slurm"
+
+
 @dataclass
 class SweepConfig:
     """How the runs of a command are done. It changes no result and is in no run id."""
@@ -177,12 +186,38 @@ class SweepConfig:
     share: Share = Share.auto
     devices: Any = "auto"
     """Groups of runs at a time: `auto` is one on each visible GPU, or one on the CPU."""
+    shard: str | None = None
+    """`I/N`: do only the I-th of N equal parts of the runs."""
+    on: On = On.local
 
 
 def sweep_config(node: Mapping[str, Any]) -> SweepConfig:
     """Return the typed form of a plain node."""
-    kinds: dict[str, Any] = {"retry": Retry, "share": Share}
+    kinds: dict[str, Any] = {"retry": Retry, "share": Share, "on": On}
     return SweepConfig(**{k: kinds[k](v) if k in kinds else v for k, v in node.items()})
+
+
+@dataclass
+class ClusterConfig:
+    """The jobs of `sweep.on=slurm`. It changes no result and is in no run id.
+
+    `conf/cluster/default.yaml` describes the fields.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    tflops: float | None = None
+    max_time: int = 1440
+    time: int | None = None
+    memory: float | None = None
+    cpus: int = 4
+    nodes: int = 1
+    jobs: int = 100
+    warn: int = 120
+    setup: list[str] = field(default_factory=list)
+    sbatch: dict[str, Any] = field(default_factory=dict)
 
 
 class Keep(StrEnum):
@@ -221,6 +256,7 @@ class RunConfig:
     """The large files that a finished run keeps, beside metrics, predictions and prompt: null is
     `weights` for a single run, and `none` in a sweep."""
     sweep: SweepConfig = field(default_factory=SweepConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     start: str | None = None
     """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING

@@ -114,7 +114,9 @@ def _file(composed: Composed) -> Path:
     """Return the file of a configuration, typed here, in this version of the code."""
     root = Path(ptrun.__file__).parent
     code = [(str(p), p.stat().st_mtime_ns) for p in sorted(root.rglob("*.py"))]
-    config = {key: value for key, value in composed.config.items() if key != "sweep"}
+    config = {
+        key: value for key, value in composed.config.items() if key not in ("sweep", "cluster")
+    }
     typed = [composed.names, config, str(Path.cwd()), __version__, code]
     text = json.dumps(typed, sort_keys=True, default=str)
     return composed.outputs / _FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"

@@ -13,22 +13,23 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.compose import Composed
+from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
 from ptrun.folder.result import write_text
 
 FILE = "run.yaml"
-_NOT_KEPT = ("tracking", "rerun", "keep", "sweep", "expected")
+
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
 def write(folder: Path, composed: Composed) -> None:
     """Write a configuration without tracking and without a folder from the environment."""
-    config = {key: value for key, value in composed.config.items() if key not in _NOT_KEPT}
+    config = {key: value for key, value in composed.config.items() if key not in NOT_OF_A_RUN}
     if config.get("data_dir") == os.path.expanduser(os.environ.get("PTRUN_DATA", "")):
         config["data_dir"] = None
-    names = {group: name for group, name in composed.names.items() if group not in _NOT_KEPT}
+    names = {group: name for group, name in composed.names.items() if group not in NOT_OF_A_RUN}
     content = yaml.safe_dump(
         {"names": names, "config": config}, allow_unicode=True, sort_keys=False, width=100
     )
@@ -64,7 +65,7 @@ def _check(composed: Composed) -> None:
     """
     if not all(isinstance(part, Mapping) for part in (composed.config, composed.names)):
         raise ValueError("expected names and config")
-    groups = [group for group in GROUPS if group not in _NOT_KEPT]
+    groups = [group for group in GROUPS if group not in NOT_OF_A_RUN]
     lost = {key for key in (*groups, *_ALWAYS) if key not in composed.config}
     lost |= {group for group in groups if group not in composed.names}
     if lost:

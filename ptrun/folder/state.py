@@ -10,8 +10,11 @@ from ptrun.errors import UserError
 from ptrun.folder import lease, result
 from ptrun.folder.header import unpacked
 
-Kind = Literal["new", "running", "interrupted", "failed", "finished", "damaged"]
-KINDS: tuple[Kind, ...] = ("new", "running", "interrupted", "failed", "finished", "damaged")
+Kind = Literal["new", "queued", "running", "interrupted", "failed", "finished", "damaged"]
+KINDS: tuple[Kind, ...] = (
+    "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
+)  # fmt: skip
+"""`queued` is said of runs in the queue of a cluster; their folders do not know it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class RunState:
 
     def __str__(self) -> str:
         """Return the state in words."""
-        separator = {"running": " by ", "interrupted": " "}.get(self.kind, ": ")
+        separator = {"running": " by ", "interrupted": " ", "queued": " "}.get(self.kind, ": ")
         return f"{self.kind}{separator}{self.detail}" if self.detail else self.kind
 
 

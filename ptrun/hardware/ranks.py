@@ -70,6 +70,10 @@ class Ranks:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def each(self, value: T) -> list[T]:
+        """Return the values of all ranks, in order."""
+        return [value] if self.size == 1 else _gathered(value, self.size)
+
     def wait(self) -> None:
         """Wait for all ranks."""
         if self.size > 1:

@@ -3,6 +3,7 @@
 import hashlib
 import platform
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ def computation(engine: TorchEngine) -> dict[str, Any]:
         "precision": engine.precision,
         "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
         "ranks": engine.world.size,
+        "nodes": list(dict.fromkeys(engine.world.each(socket.gethostname()))),
         "model_parallel": engine.world.model_parallel,
         "token_budget": engine.token_budget,
         "population": engine.population,

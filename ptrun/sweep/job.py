@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
@@ -27,6 +27,7 @@ class Job:
         lost: how often its process died.
         text: the message of its error.
         log: what it printed.
+        needs: memory, processes and time of its job on a cluster.
     """
 
     index: int
@@ -41,6 +42,14 @@ class Job:
     text: str = ""
     log: Path | None = None
     started: float = field(default=0.0, repr=False)
+    needs: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of_configuration(cls, index: int, title: str, text: str) -> "Job":
+        """Return the job of a configuration as text."""
+        job = cls(index, title, ())
+        job.__dict__ |= {"composed": rank_files.read_text(text), "configuration": text}
+        return job
 
     @cached_property
     def composed(self) -> Composed:

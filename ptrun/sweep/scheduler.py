@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ptrun.config.schema import Retry, Share, SweepConfig
+from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
-from ptrun.folder import recognition, result
+from ptrun.folder import recognition
 from ptrun.folder.state import RunState, state_of
 from ptrun.sweep.devices import slots
 from ptrun.sweep.grouping import groups
@@ -50,7 +50,8 @@ class Scheduler:
         self.unseen = deque(jobs)  # not composed yet
         self.composed: list[Job] = []  # not planned yet
         self.ready: deque[list[Job]] = deque()  # groups
-        self.listed: list[list[Job]] = []  # groups of a dry run
+        self.lists = options.dry_run or options.on is On.slurm
+        self.listed: list[list[Job]] = []  # groups that this process does not do
         self.looked = 0.0
 
     def run(self) -> None:
@@ -63,7 +64,9 @@ class Scheduler:
         with TemporaryDirectory(prefix="ptrun-") as folder, self.view:
             self.workers = Workers(Path(folder), self.command)
             try:
-                self.workers.devices = self._slots()
+                devices = self._slots()
+                self.places = len(devices)
+                self.workers.devices = [None] if self.lists else devices
                 while self._fill() or self._left():
                     self._step()
                 self._look()
@@ -75,6 +78,8 @@ class Scheduler:
             self._compose()
         if not self.composed:
             return [None]
+        if self.options.on is On.slurm:
+            return slots(self.options.devices, "cpu")
         hardware = self.composed[0].composed.hardware
         if hardware.divides:  # its ranks take all devices
             return [None]
@@ -119,7 +124,7 @@ class Scheduler:
 
     def _fill(self) -> bool:
         """Give idle workers groups, or runs to plan; return whether any worker is busy."""
-        if self.options.dry_run:
+        if self.lists:
             self.listed += self.ready
             self.ready.clear()
         if not (self.ready or self.composed or self.workers.running):
@@ -159,7 +164,7 @@ class Scheduler:
         left = []
         for job, facts in planned:
             job.shape, job.most = facts["shape"], facts["most"]
-            job.folder = Path(facts["folder"])
+            job.folder, job.needs = Path(facts["folder"]), facts.get("needs", {})
             if facts["refused"] is not None:
                 self._ended(job, "refused", facts["refused"])
                 continue
@@ -167,7 +172,7 @@ class Scheduler:
             if self._is_left(job, state):
                 left.append((self._shape(job, state), job))
         most = min((job.most for shape, job in left if shape is not None), default=1)
-        self.ready.extend(groups(left, most, len(self.workers.devices)))
+        self.ready.extend(groups(left, most, self.places))
 
     def _shape(self, job: Job, state: RunState) -> Hashable | None:
         """Return what the runs of a group have in common; interrupted groups stay together."""
@@ -237,8 +242,7 @@ class Scheduler:
 
     def _ended(self, job: Job, stage: Any, text: str = "") -> None:
         job.end(stage, text)
-        done = result.read(job.folder) if stage == "finished" and job.folder else None
-        self.view.ended(job, done)
+        self.view.finish(job)
         if stage in ("failed", "refused") and self.options.fail_fast:
             self._give_up()
 

@@ -1,8 +1,10 @@
 """What `ptrun status` prints."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -10,9 +12,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptrun.folder.scan import Known
-from ptrun.folder.state import KINDS
+from ptrun.folder.state import KINDS, RunState
+from ptrun.sweep import queue
 
 _LISTED = 40  # unfinished runs that are listed
+
+
+def with_queue(root: Path, known: Sequence[Known]) -> list[Known]:
+    """Return runs with those that jobs of a cluster have still to do."""
+    queued = queue.queued(root)
+    found = [_in_queue(own, queued.pop(own.folder.absolute(), None)) for own in known]
+    new = [Known(folder, RunState("queued", f"in {task}")) for folder, task in queued.items()]
+    return [*found, *new]
+
+
+def _in_queue(own: Known, task: str | None) -> Known:
+    waits = task is not None and own.state.kind in ("new", "interrupted", "failed")
+    return replace(own, state=RunState("queued", f"in {task}")) if waits else own
 
 
 def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Group:
@@ -23,7 +39,7 @@ def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Gr
     """
     by_folder: dict[str, Counter[str]] = {name: Counter() for name in expected}
     for own in known:
-        name = str(own.folder.parent.relative_to(root)) if own.folder != root else "."
+        name = os.path.relpath(own.folder.parent, root) if own.folder != root else "."
         by_folder.setdefault(name, Counter())[own.state.kind] += 1
     table = Table(box=None, pad_edge=False)
     for name in ("runs", *KINDS):

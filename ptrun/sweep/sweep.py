@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from ptrun.config.expand import expanded
 from ptrun.config.explain import composed
-from ptrun.config.schema import SweepConfig
+from ptrun.config.schema import On, SweepConfig
 from ptrun.sweep.job import ENDS, Job
 from ptrun.sweep.scheduler import Scheduler
+from ptrun.sweep.shard import shard
 from ptrun.sweep.view import View
 
 _WORDS = {
-    "elsewhere": "run by another process (sweep.wait=true waits for it)",
+    "elsewhere": "in other processes or jobs (sweep.wait=true waits for them)",
     "left": "not started or stopped, because one failed",
 }
 
@@ -41,20 +42,28 @@ def do(jobs: Sequence[Job], options: SweepConfig) -> bool:
     Raises:
         UserError: an option is invalid.
     """
-    scheduler = Scheduler(jobs, options, View(len(jobs), quiet=options.dry_run))
-    scheduler.run()
+    jobs = shard(jobs, options.shard)
     if options.dry_run:
-        _list(scheduler)
+        _list(jobs, options)
         return True
+    if options.on is On.slurm:
+        from ptrun.sweep.slurm import Slurm
+
+        done = Slurm(jobs, options).run()
+    else:
+        Scheduler(jobs, options, View(len(jobs))).run()
+        done = all(job.stage == "finished" for job in jobs)
     counts = Counter(job.stage for job in jobs)
     told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]
     total = f"{len(jobs)} run{'s' * (len(jobs) != 1)}"
     print(f"{total}: {', '.join(told)}", file=sys.stderr)
-    return counts["finished"] == len(jobs)
+    return done
 
 
-def _list(scheduler: Scheduler) -> None:
+def _list(jobs: Sequence[Job], options: SweepConfig) -> None:
     """Print each run with its state, and the group in which it would be done."""
+    scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True))
+    scheduler.run()
     number = {job.index: n for n, own in enumerate(scheduler.listed, start=1) for job in own}
     for job in scheduler.jobs:
         todo = f"to do, group {number[job.index]}" if job.index in number else job.stage

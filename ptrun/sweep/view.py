@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ptrun.folder import result
 from ptrun.folder.scan import progress
 from ptrun.folder.summary import summary
 from ptrun.sweep.job import ENDS, Job
@@ -54,6 +55,11 @@ class View:
             log = f"\n  log: {job.log}" if job.log else ""
             title = f"{job.title}: " if job.title else ""
             print(f"ptrun: {title}{job.text}{log}", file=sys.stderr, flush=True)
+
+    def finish(self, job: Job) -> None:
+        """Print how a run ended: its summary, or its error."""
+        ends = job.stage == "finished" and job.folder is not None
+        self.ended(job, result.read(job.folder) if ends and job.folder else None)
 
     def show(self, jobs: Sequence[Job]) -> None:
         """Update the table."""

@@ -18,6 +18,8 @@ from ptrun.hardware.cpu import cores
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.run.worker")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
+PLANNER = (sys.executable, "-P", "-m", "ptrun.planning.planner")
+"""Plans runs for other machines."""
 _KILL_AFTER = 5.0  # seconds that idle workers have to end
 
 

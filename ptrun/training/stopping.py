@@ -1,12 +1,15 @@
 """Signals that end a command: training saves at the next step; anything else ends at once.
 
 INT (Ctrl-C), TERM, HUP and USR1 are handled alike. Clusters send USR1 or TERM before a time limit.
-A second signal ends the command without waiting for the step.
+A second signal ends the command without waiting for the step. Another signal less than a second
+after the first is taken for the same stop: a cluster signals a command and its workers, and the
+command then stops its workers too.
 """
 
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,6 +17,8 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _training = False
 _received: int | None = None
+_since = 0.0  # seconds on the monotonic clock
+_ONE_STOP = 1.0  # seconds
 
 
 class Stopped(BaseException):
@@ -62,9 +67,12 @@ def received() -> int | None:
 
 
 def _receive(number: int, _: FrameType | None) -> None:
-    global _received
+    global _received, _since
+    now = time.monotonic()
+    if _received not in (None, number) and now - _since < _ONE_STOP:
+        return
     if not _training or _received is not None:
         raise Stopped(number)
-    _received = number
+    _received, _since = number, now
     name = signal.Signals(number).name
     print(f"{name}: saving at the next step; send it again to end at once", file=sys.stderr)

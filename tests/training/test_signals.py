@@ -36,9 +36,22 @@ def test_in_training_the_first_waits_and_the_second_does_not(number, capsys):
         assert stopping.received() is None
         send(number)
         assert stopping.received() == number
-        send(signal.SIGTERM)
+        send(number)
     assert stopping.received() is None
     assert "saving at the next step" in capsys.readouterr().err
+
+
+def test_another_signal_soon_after_the_first_is_the_same_stop(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    with pytest.raises(Stopped), stopping.training():
+        send(signal.SIGUSR1)
+        now += 0.9
+        send(signal.SIGTERM)
+        assert stopping.received() == signal.SIGUSR1
+        now += 0.2
+        send(signal.SIGTERM)
+    assert stopping.received() is None
 
 
 def test_an_ignored_signal_stays_ignored():

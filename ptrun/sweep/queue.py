@@ -1,0 +1,63 @@
+"""The queue of a Slurm cluster, and the runs of its jobs, recorded below `outputs`."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ptrun.errors import UserError
+
+FOLDER = ".jobs"
+"""The folder of jobs below `outputs`: records, logs, and the files of submitit."""
+
+
+def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
+    """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
+    file = outputs / FOLDER / f"{next(iter(tasks)).split('_')[0]}.json"
+    plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(plain), encoding="utf-8")
+    draft.replace(file)
+
+
+def queued(outputs: Path) -> dict[Path, str]:
+    """Return the runs of jobs in the queue: by folder, the task and its state."""
+    files = sorted((outputs / FOLDER).glob("*.json"))
+    states = _states() if files else {}
+    found: dict[Path, str] = {}
+    for file in files:
+        for task, folders in _recorded(file).items():
+            if task in states:
+                found |= {folder: f"job {task}, {states[task]}" for folder in folders}
+    return found
+
+
+def _recorded(file: Path) -> dict[str, list[Path]]:
+    """Return the runs of the tasks of a job.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        tasks = json.loads(file.read_text(encoding="utf-8"))
+        return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"{file}: damaged. Delete it; the runs of its job are then submitted again."
+        ) from error
+
+
+def cancel(tasks: Sequence[str]) -> None:
+    """Cancel tasks; their runs save at the next step."""
+    subprocess.run(["scancel", *tasks], check=False, capture_output=True)
+
+
+def _states() -> dict[str, str]:
+    """Return the tasks in the queue; none where there is no Slurm."""
+    line = ["squeue", "--noheader", "--array", "--format=%i %T"]
+    try:
+        listed = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    rows = (line.split() for line in listed.stdout.splitlines())
+    return {row[0]: row[1].lower() for row in rows if len(row) == 2}
