@@ -60,6 +60,11 @@ class Composed:
         return str(self.config["name"])
 
     @property
+    def seed(self) -> int:
+        """The model seed."""
+        return int(self.config["seed"])
+
+    @property
     def data_dir(self) -> str | None:
         """The folder of local data."""
         return self.config["data_dir"]  # type: ignore[no-any-return]
@@ -82,6 +87,23 @@ class Composed:
     def in_sweep(self) -> "Composed":
         """Return the run as a sweep does it: large files are kept only if that was typed."""
         return replace(self, config={**self.config, "keep": self.config.get("keep") or "none"})
+
+    @property
+    def trial(self) -> dict[int, float] | None:
+        """The floors of a trial of a search; None for any other run.
+
+        Raises:
+            UserError: they are no numbers by step.
+        """
+        given = self.config.get("trial")
+        if given is None:
+            return None
+        try:
+            return {int(step): float(floor) for step, floor in given.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"trial={given}: ptrun search sets it; type floors by step, such as {{20: 55.0}}."
+            ) from error
 
     @property
     def sweep(self) -> schema.SweepConfig:

@@ -32,6 +32,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     kept = {key: value for key, value in config.items() if key not in left_out}
     if kept.get("start") in (None, "random"):
         kept.pop("start", None)
+    if kept.get("trial") is None:
+        kept.pop("trial", None)
     backbone = {k: v for k, v in kept["backbone"].items() if v is not None and k not in _DESCRIBING}
     task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`

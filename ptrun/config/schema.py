@@ -257,6 +257,9 @@ class RunConfig:
     `weights` for a single run, and `none` in a sweep."""
     sweep: SweepConfig = field(default_factory=SweepConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    trial: Any = None
+    """Set by `ptrun search`: such a run scores no test examples, and stops at an evaluation after
+    which its best dev score is below the floor of that step; `{20: 55.0}` are floors by step."""
     start: str | None = None
     """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING

@@ -10,6 +10,9 @@ def summary(result: RunResult, folder: Path) -> str:
     names, learned, facts = result.names, result.learned_parameters, result.manifest
     parts = ", ".join(f"{part} {learned[part]:,}" for part in ("prompt", "head", "backbone"))
     metric, test, dev = result.metric, result.metrics["test"], result.metrics["dev"]
+    scored = (
+        f"test {metric} {test[metric]:.2f}" if test else "a trial of a search, not scored on test"
+    )
     others = " ".join(f"{name} {value:.2f}" for name, value in test.items() if name != metric)
     step = f" at step {facts['best_step']}" if "best_step" in facts else ""
     faster = facts.get("faster_precision")
@@ -20,7 +23,7 @@ def summary(result: RunResult, folder: Path) -> str:
         [
             f"{names['method']} · {names['backbone']} · {names['task']} · {names['setting']} · "
             f"seed {result.seed}",
-            f"  test {metric} {test[metric]:.2f}  {others}".rstrip(),
+            f"  {scored}  {others}".rstrip(),
             f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s · "
             f"{facts['tokens_per_second']:,.0f} tokens/s · {facts['precision']}{hint}",

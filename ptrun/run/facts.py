@@ -50,6 +50,7 @@ def _selection(planned: Plan, one: Trained) -> dict[str, Any]:
         "best_step": member.best_step,
         "selected_by": planned.train.select.value,
         "candidates": len(member.history),
+        **({} if planned.trial is None else {"abandoned": member.abandoned}),
         "selection_bias": _selection_bias(planned, one),
         "history": member.history,
         "answered": {**counts, "left_out": one.part.left_out},

@@ -45,6 +45,7 @@ class Plan:
         names: the option of each group; for local files, `task` and `backbone` have their name.
         seed, data_seed, rerun, train: as configured.
         keep: the large files that the finished run keeps.
+        trial: the floors of a trial of a search, which scores no test examples; None otherwise.
         content, run_id: the configuration that can change a number, and the id made from it.
         outputs, folder: the folder of all runs, and the folder of this run.
         task, protocol, setting, backbone, engine: built.
@@ -66,6 +67,7 @@ class Plan:
     data_seed: int
     rerun: bool
     keep: schema.Keep
+    trial: Mapping[int, float] | None
     outputs: Path
     train: schema.TrainConfig
     task: Task
@@ -140,6 +142,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         data_seed=config["data_seed"],
         rerun=composed.rerun,
         keep=composed.keep,
+        trial=composed.trial,
         outputs=composed.outputs,
         train=train,
         task=task,

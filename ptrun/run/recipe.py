@@ -127,6 +127,8 @@ def _prepare(work: Work) -> None:
     with planned.engine.world.main_first():  # the first rank labels lines that the others read
         work.split, work.overlaps = split_of(planned)
     work.parts = divide(planned.build_method(), work.split)
+    if planned.trial is not None:
+        work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
     work.methods = [planned.build_method() for _ in work.parts]
     _check_examples(planned, work.methods[0], work.split)
     work.planned = with_prerequisite(planned, work.methods[0], run)
@@ -218,6 +220,7 @@ def _member(
         planned.seed,
         store.part(part.name),
         planned.protocol.select_best,
+        planned.trial or {},
     )
 
 

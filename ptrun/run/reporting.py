@@ -10,13 +10,19 @@ from ptrun.types import Example, Prediction, RunResult
 
 
 def reported(works: Sequence[Work]) -> list[RunResult]:
-    """Restore and save the selected prompts, score test once, and return the results."""
+    """Restore and save the selected prompts, score test once, and return the results.
+
+    A trial of a search scores no test examples.
+    """
     done = [work for work in works if not work.failed]
     for work in done:
         _save_selected(work)
     dev = [_dev_metrics(work) for work in done]
-    scored = {}
+    scored: dict[str, dict[str, dict[str, float]]] = {}
     for work, own, (examples, predictions) in zip(done, dev, _predict(done, "test"), strict=True):
+        if work.planned.trial is not None:
+            scored[work.planned.run_id] = {"dev": own, "test": {}}
+            continue
         test = work.planned.task.score(predictions, examples)
         work.store.write_predictions(examples, predictions)
         work.store.log({"event": "test", **test})

@@ -10,7 +10,10 @@ from typing import Any
 
 from ptrun.run.plan import Plan
 
-_OWN = ("seed", "data_seed", "setting", "start", "train", "method", "backbone", "data")
+_OWN = (
+    "seed", "data_seed", "setting", "start", "train", "method", "backbone", "data",
+    "trial",
+)  # fmt: skip
 
 
 def shape(planned: Plan) -> str | None:

@@ -84,9 +84,10 @@ class Slurm:
             for job in own:
                 job.end("elsewhere", f"in job {task}")
         runs, plural = sum(map(len, groups)), "s" * (len(groups) > 1)
+        job = ids[0].split("_")[0]
         print(
-            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {ids[0].split('_')[0]}; "
-            f"to see how far they are, type: ptrun status {self.outputs}",
+            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {job}; to see how "
+            f"far they are, type: ptrun status {self.outputs}",
             file=sys.stderr,
         )
 

@@ -36,8 +36,10 @@ def options_of(overrides: Sequence[str]) -> SweepConfig:
     return composed([o for o in overrides if o.lstrip("+").startswith("sweep.")]).sweep
 
 
-def do(jobs: Sequence[Job], options: SweepConfig) -> bool:
+def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> bool:
     """Do runs, or list them with `sweep.dry_run`; return whether all are finished.
+
+    A `brief` result is one line.
 
     Raises:
         UserError: an option is invalid.
@@ -51,7 +53,7 @@ def do(jobs: Sequence[Job], options: SweepConfig) -> bool:
 
         done = Slurm(jobs, options).run()
     else:
-        Scheduler(jobs, options, View(len(jobs))).run()
+        Scheduler(jobs, options, View(len(jobs), brief=brief)).run()
         done = all(job.stage == "finished" for job in jobs)
     counts = Counter(job.stage for job in jobs)
     told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]

@@ -1,5 +1,6 @@
 """What a sweep shows while it runs: a table on a terminal, else a line for each start and end."""
 
+import math
 import sys
 import time
 from collections import Counter
@@ -16,10 +17,17 @@ _ROWS = 12  # running jobs that are listed
 
 
 class View:
-    """Prints results on standard output, and progress and errors on standard error."""
+    """Prints results on standard output, and progress and errors on standard error.
 
-    def __init__(self, total: int, *, quiet: bool = False):
-        self.total, self.quiet, self.began = total, quiet, time.monotonic()
+    Args:
+        total: the number of runs.
+        quiet: print nothing.
+        brief: a result is one line.
+    """
+
+    def __init__(self, total: int, *, quiet: bool = False, brief: bool = False):
+        self.total, self.quiet, self.brief = total, quiet, brief
+        self.began = time.monotonic()
         self.live: Any = None
 
     def __enter__(self) -> "View":
@@ -49,7 +57,10 @@ class View:
         """Print the summary of a run, or its error."""
         if self.quiet:
             return
-        if done is not None and job.folder is not None:
+        if done is not None and self.brief:
+            dev = done.metrics["dev"].get(done.metric, math.nan)
+            print(f"{job.title}: dev {done.metric} {dev:.2f}", file=sys.stderr, flush=True)
+        elif done is not None and job.folder is not None:
             print(summary(done, job.folder.parent), flush=True)
         elif job.stage != "finished":
             log = f"\n  log: {job.log}" if job.log else ""

@@ -68,6 +68,7 @@ class Member:
         seed: the model seed.
         journal: receives figures and saved states.
         select_best: keep the best evaluation (the first of equals), else the last step.
+        floors: by step, what the best evaluation until then must reach for training to go on.
     """
 
     def __init__(
@@ -81,10 +82,12 @@ class Member:
         seed: int,
         journal: Journal,
         select_best: bool = True,
+        floors: Mapping[int, float] | None = None,
     ):
         self.method, self.features, self.dev = method, features, dev
         self.score, self.train, self.seed, self.journal = score, train, seed, journal
         self.metric = "loss" if train.select is Select.loss else metric
+        self.floors = floors or {}
         self.select_best = select_best and train.select is not Select.last
         self.learned: dict[str, nn.Parameter] = method.learned()
         for parameter in self.learned.values():
@@ -109,7 +112,18 @@ class Member:
         """Whether training continues."""
         patience = self.train.patience
         exhausted = patience is not None and self.stale >= patience
-        return self.failed is None and self.step < self.total and not exhausted
+        left = self.failed is None and self.step < self.total and not exhausted
+        return left and not self.abandoned
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the evaluations so far miss a floor."""
+        best = -math.inf
+        for row in self.history if self.floors else ():
+            best = max(best, self._ranked(row)[self.metric])
+            if best < self.floors.get(row["step"], -math.inf):
+                return True
+        return False
 
     @property
     def due(self) -> bool:
