@@ -85,5 +85,5 @@ class Tracker(Protocol):
     def log(self, row: Mapping[str, Any]) -> None:
         """Take one row of `metrics.jsonl`."""
 
-    def finish(self, result: RunResult) -> None:
-        """Take the result; called once."""
+    def finish(self, result: RunResult | None) -> None:
+        """Take the result, or None if the run was interrupted; called once."""

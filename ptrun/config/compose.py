@@ -209,7 +209,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
-    names = {group: str(choices[group]) for group in schema.GROUPS}
+    names = {group: str(choices.get(group, "several")) for group in schema.GROUPS}
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name

@@ -25,7 +25,7 @@ from ptrun.run.reporting import reported
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore, bound_to, set_aside
 from ptrun.run.work import Ended, Work
-from ptrun.tracking.none import NoTracker
+from ptrun.tracking.trackers import Trackers
 from ptrun.training.member import Member, check_select
 from ptrun.types import RunResult, Split
 
@@ -82,8 +82,13 @@ def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
 def _do(works: Sequence[Work], engine: TorchEngine) -> None:
     """Train, report and close runs."""
     started = time.monotonic()
-    _train(works, engine)
-    outcomes = reported(works)
+    try:
+        _train(works, engine)
+        outcomes = reported(works)
+    except BaseException:
+        for work in works:
+            work.store.interrupt()
+        raise
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
     for work, outcome in zip(works, outcomes, strict=True):
@@ -195,7 +200,7 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
         set_aside(planned.folder)
     world.wait()
     identified = (planned.folder, planned.run_id, planned.content)
-    tracker = planned.tracking.build(*identified) if world.main else NoTracker(*identified)
+    tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
     run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
     store = SharedStore(run_store, world, tuned=tuned)
     store.write_request(planned.request)

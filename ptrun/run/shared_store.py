@@ -112,6 +112,10 @@ class SharedStore:
             for file in self.store.folder.glob("*state*.safetensors"):
                 file.unlink()
 
+    def interrupt(self) -> None:
+        """Close the tracker of a run that has no result."""
+        self.store.tracker.finish(None)
+
     def _own_file(self, step: int | str) -> Path:
         name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
         return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")

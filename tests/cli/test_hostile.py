@@ -90,7 +90,7 @@ RECORDED = {
     ),
     "a component of another group": (
         ("config", "method", "_target_"),
-        lambda _: "ptrun.tracking.wandb.WandbTracker",
+        lambda _: "ptrun.tracking.trackers.Trackers",
     ),
     "an id that leads out": (("run_id",), lambda _: "../../../owned"),
     "a name that leads out": (("names", "method"), lambda _: "../../../owned"),

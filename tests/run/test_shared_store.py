@@ -7,14 +7,14 @@ from ptrun.errors import UserError
 from ptrun.hardware.ranks import Ranks
 from ptrun.run.shared_store import SharedStore
 from ptrun.run.store import RunStore
-from ptrun.tracking.none import NoTracker
+from ptrun.tracking.trackers import Trackers
 
 BOUND = {"name": "b", "revision": "1", "weights": "w"}
 
 
 @pytest.fixture
 def shared(tmp_path):
-    store = RunStore(tmp_path, BOUND, NoTracker(tmp_path, "id", {}))
+    store = RunStore(tmp_path, BOUND, Trackers(tmp_path, "id", {}))
     return SharedStore(store, Ranks(), tuned=True)
 
 

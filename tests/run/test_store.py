@@ -10,7 +10,7 @@ from ptrun.folder import result
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
 from ptrun.run.store import RunStore, read_tensors, set_aside
-from ptrun.tracking.none import NoTracker
+from ptrun.tracking.trackers import Trackers
 from ptrun.types import RunResult
 
 BOUND = {"name": "tiny", "revision": "None", "weights": "abc"}
@@ -18,7 +18,7 @@ BOUND = {"name": "tiny", "revision": "None", "weights": "abc"}
 
 @pytest.fixture
 def store(tmp_path):
-    return RunStore(tmp_path / "run", BOUND, NoTracker(tmp_path, "run", {}))
+    return RunStore(tmp_path / "run", BOUND, Trackers(tmp_path, "run", {}))
 
 
 def outcome(**changes):

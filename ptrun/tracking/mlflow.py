@@ -1,0 +1,56 @@
+"""MLflow: a database beside the runs, or a server."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ptrun.tracking.base import OneTracker, Tracked, final
+from ptrun.types import RunResult
+
+OPTIONS = ("uri",)
+_ID = "ptrun.run_id"
+_LONGEST = 500  # characters of a parameter
+
+
+def opened(run: Tracked, uri: str | None) -> OneTracker:
+    """Return the MLflow run with the id of the ptrun run; its group is the experiment."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri or f"sqlite:///{run.folder.parent.absolute() / 'mlflow.db'}")
+    found = client.get_experiment_by_name(run.group)
+    experiment = found.experiment_id if found else client.create_experiment(run.group)
+    known = client.search_runs([experiment], f"tags.`{_ID}` = '{run.run_id}'", max_results=1)
+    if known:
+        client.update_run(known[0].info.run_id, status="RUNNING")
+        return _Mlflow(client, known[0].info.run_id)
+    made = client.create_run(experiment, run_name=run.run_id, tags={_ID: run.run_id})
+    for key, value in _flat(run.config):
+        client.log_param(made.info.run_id, key, str(value)[:_LONGEST])
+    return _Mlflow(client, made.info.run_id)
+
+
+class _Mlflow:
+    def __init__(self, client: Any, run: str):
+        self.client, self.run, self.last = client, run, 0
+
+    def log(self, numbers: Mapping[str, float], step: int | None) -> None:
+        from mlflow.entities import Metric
+
+        self.last = self.last if step is None else step
+        now = int(1000 * time.time())
+        rows = [Metric(name, value, now, self.last) for name, value in numbers.items()]
+        self.client.log_batch(self.run, metrics=rows)
+
+    def finish(self, result: RunResult | None) -> None:
+        self.log(final(result) if result else {}, None)
+        status = "KILLED" if result is None else result.status.upper()
+        self.client.set_terminated(self.run, status=status)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the values of a configuration by dotted keys."""
+    found: list[tuple[str, Any]] = []
+    for key, value in config.items():
+        own = f"{prefix}{key}"
+        found += _flat(value, f"{own}.") if isinstance(value, Mapping) else [(own, value)]
+    return found

@@ -1,0 +1,86 @@
+"""A tracker that raises, hangs or leaves neither fails nor delays a run, and is told once."""
+
+import sys
+import threading
+import time
+
+import pytest
+
+from ptrun.tracking import guard as guarding
+from ptrun.tracking.guard import Guard
+
+
+class Recorder:
+    def __init__(self, before=lambda: None):
+        self.rows, self.ended, self.before = [], [], before
+
+    def log(self, numbers, step):
+        self.before()
+        self.rows.append((step, numbers))
+
+    def finish(self, result):
+        self.ended.append(result)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(guarding, "PATIENCE", 0.3)
+
+
+def rows(guard, count=5):
+    for step in range(count):
+        guard.log({"event": "step", "step": step, "loss": 1.0, "note": "text", "part": ""})
+
+
+def test_rows_arrive_in_order_and_the_end_is_waited_for(caplog):
+    tracker = Recorder(lambda: time.sleep(0.02))
+    guard = Guard("wandb", "json", lambda: tracker)
+    rows(guard)
+    guard.finish(None)
+    assert tracker.rows == [(step, {"step/loss": 1.0}) for step in range(5)]
+    assert tracker.ended == [None] and not caplog.records
+
+
+def fail():
+    raise ConnectionError("no route\nto the host")
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (fail, "ConnectionError: no route;"),
+        (lambda: sys.exit(3), "SystemExit: 3;"),
+        (lambda: time.sleep(20), "no answer for 0 seconds;"),
+    ],
+    ids=["raises", "leaves", "hangs"],
+)
+@pytest.mark.parametrize("opening", [True, False])
+def test_a_tracker_that_fails_is_turned_off_with_one_warning(caplog, before, told, opening):
+    opened = (lambda: before() or Recorder()) if opening else (lambda: Recorder(before))
+    began = time.monotonic()
+    guard = Guard("wandb", "json", opened)
+    rows(guard)
+    time.sleep(0.5)
+    rows(guard)
+    guard.finish(None)
+    assert time.monotonic() - began < 5
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"tracking=wandb is off from here on: {told}")
+    assert warning.endswith("the run goes on")
+
+
+def test_slow_rows_are_not_a_hang(caplog):
+    tracker = Recorder(lambda: time.sleep(0.1))
+    guard = Guard("wandb", "json", lambda: tracker)
+    rows(guard, 8)  # 0.8 seconds, but each call is short
+    guard.finish(None)
+    assert len(tracker.rows) == 8 and not caplog.records
+
+
+def test_a_second_end_is_nothing():
+    tracker = Recorder()
+    guard = Guard("wandb", "json", lambda: tracker)
+    guard.finish(None)
+    guard.finish(None)
+    assert tracker.ended == [None]
+    assert guard.thread not in threading.enumerate()

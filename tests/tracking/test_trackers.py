@@ -1,0 +1,135 @@
+"""The trackers of runs: each shows the rows under the id of the run, several do so at once."""
+
+import json
+import sqlite3
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.run.launch import launch_together, planned
+from ptrun.tracking import guard, wandb
+from ptrun.tracking.base import Tracked, final, numbers
+from ptrun.tracking.trackers import Trackers
+from ptrun.types import RunResult
+
+
+def result(status="finished"):
+    metrics = {"dev": {"f1": 1.5}, "test": {"f1": 2.5}} if status == "finished" else {}
+    return RunResult("r", "g", status, {}, 1, "f1", metrics, {}, {}, {}, None)
+
+
+def shown(tracker, status="finished"):
+    tracker.log({"event": "step", "step": 1, "loss": 3.0})
+    tracker.log({"event": "dev", "step": 2, "f1": 1.5, "part": "P19"})
+    tracker.finish(result(status) if status else None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "outputs" / "sweep" / "run-1"
+    made.mkdir(parents=True)
+    return made
+
+
+def test_numbers_have_their_event_and_part():
+    assert numbers({"event": "dev", "part": "P19", "step": 4, "f1": 1, "note": "x"}) == {
+        "P19/dev/f1": 1.0
+    }
+    assert final(result()) == {"final/dev/f1": 1.5, "final/test/f1": 2.5}
+    assert Tracked.group.fget is not None
+
+
+def test_tensorboard_writes_events(folder, caplog):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    shown(Trackers(folder, "run-1", {}, tensorboard={}))
+    read = EventAccumulator(str(folder / "tensorboard")).Reload()
+    found = {tag: read.Scalars(tag)[0] for tag in read.Tags()["scalars"]}
+    assert {tag: (one.step, one.value) for tag, one in found.items()} == {
+        "step/loss": (1, 3.0),
+        "P19/dev/f1": (2, 1.5),
+        "final/dev/f1": (2, 1.5),
+        "final/test/f1": (2, 2.5),
+    }
+    assert not caplog.records
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_has_one_run_that_goes_on(folder):
+    mlflow = pytest.importorskip("mlflow")
+    for status in (None, "finished"):  # interrupted first, then to its end
+        shown(Trackers(folder, "run-1", {"train": {"lr": 0.1}}, mlflow={"uri": None}), status)
+        client = mlflow.MlflowClient(f"sqlite:///{folder.parent / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name("sweep")
+        (run,) = client.search_runs([experiment.experiment_id])
+        assert run.info.status == ("FINISHED" if status else "KILLED")
+    assert run.data.params == {"train.lr": "0.1"} and run.data.metrics["final/test/f1"] == 2.5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_trackio_has_the_rows(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio")
+    shown(Trackers(folder, "run-1", {}, trackio={"project": "p"}))
+    (file,) = (tmp_path / "trackio").glob("*.db")
+    with sqlite3.connect(file) as opened:
+        rows = [json.loads(row[0]) for row in opened.execute("select metrics from metrics")]
+    assert {"step/loss": 3.0} in rows and {"final/dev/f1": 1.5, "final/test/f1": 2.5} in rows
+
+
+def test_an_unknown_option_and_a_missing_package_are_named(folder, monkeypatch):
+    with pytest.raises(UserError, match=r"tracking\.wandb\.projct: unknown\. Options of wandb: pr"):
+        Trackers(folder, "r", {}, wandb={"projct": "x"})
+    monkeypatch.setattr("ptrun.tracking.trackers.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'ptrun\[mlflow\]'"):
+        Trackers(folder, "r", {}, mlflow={})
+
+
+def test_several_trackers_are_composed(tmp_path):
+    GlobalHydra.instance().clear()
+    made = compose_run(["tracking=[wandb,mlflow]", "tracking.wandb.project=mine"])
+    own = made.config["tracking"]
+    assert own["wandb"] == {"project": "mine"} and own["mlflow"] == {"uri": None}
+    one, other = (compose_run([f"tracking={name}"]).names["tracking"] for name in ("none", "wandb"))
+    assert (one, other) == ("none", "wandb")
+
+
+class Bad:
+    def __init__(self, act):
+        self.log = self.finish = act
+
+
+def raises(*_):
+    raise ConnectionError("no route to the host")
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("raising", "no route to the host"), ("hanging", "no answer"), ("read-only", "Error")],
+)
+def test_a_bad_tracker_leaves_the_result_and_one_warning(
+    data_dir, tiny_folder, tmp_path, monkeypatch, caplog, kind, told
+):
+    hanging = Bad(lambda *_: guard.threading.Event().wait(60))
+    monkeypatch.setattr(guard, "PATIENCE", 0.5)
+    monkeypatch.setattr(
+        wandb, "opened", lambda *_, **__: hanging if kind == "hanging" else Bad(raises)
+    )
+    name = "tensorboard" if kind == "read-only" else "wandb"
+    if kind == "read-only":
+        pytest.importorskip("tensorboard")
+    given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
+    given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2", "method.length=3"]
+    one = planned(compose_run([*given, f"tracking={name}", f"outputs={tmp_path / 'out'}"]))
+    if kind == "read-only":  # root may write anywhere, but a file is no folder
+        one.plan.folder.mkdir(parents=True)
+        (one.plan.folder / "tensorboard").write_text("")
+    (done,) = launch_together([one])
+    assert done.status == "finished" and (one.plan.folder / "result.json").is_file()
+    (warning,) = [r.getMessage() for r in caplog.records if "tracking=" in r.getMessage()]
+    assert warning.startswith(f"tracking={name} is off from here on: ") and told in warning
