@@ -17,6 +17,7 @@ from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.launcher import environment, without_local_rank
 from ptrun.hardware.messages import log_to_stderr, print_error
+from ptrun.tracking.guard import leave
 from ptrun.training import stopping
 
 _HELP = """\
@@ -43,14 +44,17 @@ def main() -> None:
         log_to_stderr()
         _dispatch(without_permission(without_local_rank(sys.argv[1:])))
         sys.stdout.flush()
+        leave(0)
     except (UserError, RunFailed, RankLost) as error:
         print_error(error)
+        leave(1)
         sys.exit(1)
     except BrokenPipeError:  # the reader of `ptrun ... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except stopping.Stopped as stopped:
         print(stopped, file=sys.stderr)
+        leave(128 + stopped.number)
         sys.exit(128 + stopped.number)
 
 

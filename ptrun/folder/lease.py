@@ -21,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ptrun.errors import UserError
+from ptrun.folder import sharing as files
 
 _LOG = logging.getLogger(__name__)
 BEAT = 5.0
@@ -81,7 +82,7 @@ def _birth(pid: int) -> str:
 def owner(folder: Path) -> Owner | None:
     """Return the owner of a run folder; None if nobody holds its lease."""
     try:
-        found = Owner(**json.loads(_owner_file(folder).read_text(encoding="utf-8")))
+        found = Owner(**json.loads(files.read_text(_owner_file(folder))))
     except (OSError, ValueError, TypeError):
         return None
     return None if found.gone else found
@@ -197,7 +198,7 @@ def _beating(folder: Path) -> Iterator[None]:
 def _write(file: Path, own: Owner) -> None:
     draft = file.with_name(f"{file.name}.{own.pid}")
     draft.write_text(json.dumps(asdict(own)), encoding="utf-8")
-    draft.replace(file)
+    files.replace(draft, file)
 
 
 def _owner_file(folder: Path) -> Path:

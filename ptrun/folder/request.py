@@ -17,6 +17,7 @@ from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
 from ptrun.folder.result import write_text
+from ptrun.folder.sharing import read_text
 
 FILE = "run.yaml"
 
@@ -46,7 +47,7 @@ def read(folder: Path) -> Composed | None:
     if not file.is_file():
         return None
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_text(file))
         composed = Composed(content["config"], content["names"])
         _check(composed)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, KeyError) as error:

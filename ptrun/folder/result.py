@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.folder.sharing import read_text, replace
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
@@ -21,7 +22,7 @@ def write_text(file: Path, text: str) -> None:
         opened.write(text)
         opened.flush()
         os.fsync(opened.fileno())
-    draft.replace(file)
+    replace(draft, file)
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -71,7 +72,7 @@ def ended_folders(root: Path) -> list[Path]:
 def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_text(file))
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
     except (ValueError, TypeError, AttributeError) as error:

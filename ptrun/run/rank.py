@@ -9,6 +9,7 @@ from pathlib import Path
 from ptrun.errors import RunFailed, UserError
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.messages import log_to_stderr
+from ptrun.tracking.guard import leave
 from ptrun.training import stopping
 
 _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one before it prints
@@ -31,6 +32,7 @@ def main() -> None:
         time.sleep(_QUIET)
         traceback.print_exc()
         os._exit(1)
+    leave(0)
 
 
 def _run(file: Path) -> None:

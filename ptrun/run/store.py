@@ -20,6 +20,7 @@ from ptrun.config.identity import file_name
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.header import packed, unpacked
+from ptrun.folder.sharing import read_text, replace
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
 _MODE = 0o644
@@ -114,13 +115,13 @@ class RunStore:
         draft.chmod(_MODE)  # safetensors writes files that only their owner can read
         with draft.open("rb") as opened:
             os.fsync(opened.fileno())
-        return partial(draft.replace, file)
+        return partial(replace, draft, file)
 
     def _cut_metrics(self, step: int) -> None:
         """Remove rows of later steps, which training repeats."""
         if not self._metrics.is_file():
             return
-        text = self._metrics.read_text(encoding="utf-8")
+        text = read_text(self._metrics)
         lines = text[: text.rfind("\n") + 1].splitlines()  # a killed process may cut the last one
         rows = [json.loads(line) for line in lines]
         _write_lines(self._metrics, [row for row in rows if self._is_kept(row, step)])

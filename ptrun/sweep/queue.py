@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptrun.errors import UserError
+from ptrun.folder.sharing import read_text, replace
 
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
@@ -17,7 +18,7 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps(plain), encoding="utf-8")
-    draft.replace(file)
+    replace(draft, file)
 
 
 def queued(outputs: Path) -> dict[Path, str]:
@@ -39,7 +40,7 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
         UserError: the file is damaged.
     """
     try:
-        tasks = json.loads(file.read_text(encoding="utf-8"))
+        tasks = json.loads(read_text(file))
         return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UserError(

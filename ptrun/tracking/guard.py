@@ -1,7 +1,9 @@
 """A guard: it calls a tracker from a thread of its own, and gives it up when it fails or hangs."""
 
 import logging
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +18,15 @@ _LOG = logging.getLogger(__name__)
 PATIENCE = 10.0
 """Seconds that one call may take."""
 _POLL = 0.05  # seconds
+_hanging: list[str] = []  # trackers that did not answer
+
+
+def leave(code: int) -> None:
+    """End the process at once if a tracker hangs: its own cleanup might wait for minutes."""
+    if _hanging:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class Guard:
@@ -53,6 +64,7 @@ class Guard:
         since = self.since
         if not self.off and since is not None and time.monotonic() - since > PATIENCE:
             self._turn_off(f"no answer for {PATIENCE:.0f} seconds")
+            _hanging.append(self.name)
         return self.off
 
     def _turn_off(self, reason: str) -> None:

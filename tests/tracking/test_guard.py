@@ -25,6 +25,7 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(guarding, "PATIENCE", 0.3)
+    monkeypatch.setattr(guarding, "_hanging", [])
 
 
 def rows(guard, count=5):
@@ -67,6 +68,18 @@ def test_a_tracker_that_fails_is_turned_off_with_one_warning(caplog, before, tol
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(f"tracking=wandb is off from here on: {told}")
     assert warning.endswith("the run goes on")
+
+
+def test_a_process_with_a_hanging_tracker_ends_at_once(monkeypatch):
+    ended = []
+    monkeypatch.setattr(guarding.os, "_exit", ended.append)
+    guarding.leave(1)
+    assert ended == []
+    guard = Guard("wandb", "json", lambda: Recorder(lambda: time.sleep(5)))
+    rows(guard, 1)
+    guard.finish(None)
+    guarding.leave(3)
+    assert ended == [3]
 
 
 def test_slow_rows_are_not_a_hang(caplog):

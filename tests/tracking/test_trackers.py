@@ -117,6 +117,7 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
 ):
     hanging = Bad(lambda *_: guard.threading.Event().wait(60))
     monkeypatch.setattr(guard, "PATIENCE", 0.5)
+    monkeypatch.setattr(guard, "_hanging", [])
     monkeypatch.setattr(
         wandb, "opened", lambda *_, **__: hanging if kind == "hanging" else Bad(raises)
     )
