@@ -50,8 +50,10 @@ class Slurm:
         """
         scheduler = Scheduler(self.jobs, self.options, View(len(self.jobs)), PLANNER)
         scheduler.run()
-        self.outputs = self.jobs[0].composed.outputs
-        self._submit(scheduler.listed)
+        planned = [job for job in self.jobs if job.folder is not None]
+        if planned:
+            self.outputs = planned[0].composed.outputs
+            self._submit(scheduler.listed)
         if self.options.wait:
             self._wait()
         return all(job.stage in ("finished", "elsewhere") for job in self.jobs)
@@ -67,6 +69,11 @@ class Slurm:
         listed = queue.queued(self.outputs)
         for job in group:
             assert job.folder is not None
+            if job.composed.rerun:
+                raise UserError(
+                    "rerun=true: a job that comes on again would start anew each time. Type "
+                    "name=NAME for new runs, or leave out sweep.on=slurm."
+                )
             if found := listed.get(job.folder.absolute()):
                 job.end("elsewhere", f"in {found}")
         return [job for job in group if job.stage != "elsewhere"]
@@ -74,9 +81,7 @@ class Slurm:
     def _submit_array(self, groups: Sequence[Group]) -> None:
         cluster = groups[0][0].composed.cluster
         executor = _executor(self.outputs / queue.FOLDER / "%j", parameters(cluster, groups))
-        with executor.batch():
-            made = [executor.submit(self._task(own)) for own in groups]
-        ids = [one.job_id for one in made]
+        ids = _submitted(executor, [self._task(own) for own in groups])
         tasks = dict(zip(ids, groups, strict=True))
         self.tasks |= tasks
         queue.record(self.outputs, {t: [_folder(job) for job in own] for t, own in tasks.items()})
@@ -84,9 +89,9 @@ class Slurm:
             for job in own:
                 job.end("elsewhere", f"in job {task}")
         runs, plural = sum(map(len, groups)), "s" * (len(groups) > 1)
-        job = ids[0].split("_")[0]
+        number = ids[0].split("_")[0]
         print(
-            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {job}; to see how "
+            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {number}; to see how "
             f"far they are, type: ptrun status {self.outputs}",
             file=sys.stderr,
         )
@@ -112,10 +117,11 @@ class Slurm:
         left: list[Job] = []
         for job in (one for one in self.jobs if one.stage == "elsewhere"):
             state = state_of(_folder(job))
-            if state.kind in ("finished", "failed"):
+            waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
+            if state.kind == "finished" or (state.kind == "failed" and not waits):
                 job.end(state.kind, state.detail)
                 view.finish(job)
-            elif state.kind != "running" and _folder(job).absolute() not in listed:
+            elif state.kind != "running" and not waits:
                 left.append(job)
         for job in left:
             job.lost += 1
@@ -123,8 +129,13 @@ class Slurm:
             if job.lost > 1:
                 job.end("failed", f"its Slurm jobs ended without a result; see {self._logs()}")
                 view.finish(job)
-        again = {id(own): [j for j in own if j.stage == "waiting"] for own in self.tasks.values()}
-        self._submit([own for own in again.values() if own])
+        self._submit(self._again([job for job in left if job.stage == "waiting"]))
+
+    def _again(self, left: Sequence[Job]) -> list[Group]:
+        """Return runs in the groups they had; those of other commands' jobs one by one."""
+        groups: list[Group] = [[job for job in own if job in left] for own in self.tasks.values()]
+        known = [job for own in groups for job in own]
+        return [*filter(None, groups), *([job] for job in left if job not in known)]
 
     def _logs(self) -> Path:
         return self.outputs / queue.FOLDER
@@ -181,6 +192,23 @@ def _need(group: Group, key: str) -> Any:
 def _folder(job: Job) -> Path:
     assert job.folder is not None
     return job.folder
+
+
+def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
+    """Submit tasks as one array; return their ids.
+
+    Raises:
+        UserError: Slurm rejects the job.
+    """
+    from submitit.core.utils import FailedJobError
+
+    try:
+        with executor.batch():
+            made = [executor.submit(task) for task in tasks]
+    except FailedJobError as error:
+        told = " ".join(str(error).split())
+        raise UserError(f"Slurm rejects the job: {told}. See conf/cluster/default.yaml.") from error
+    return [str(one.job_id) for one in made]
 
 
 def _executor(folder: Path, given: dict[str, Any]) -> Any:

@@ -45,6 +45,8 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
         UserError: an option is invalid.
     """
     jobs = shard(jobs, options.shard)
+    for place, job in enumerate(jobs):
+        job.index = place
     if options.dry_run:
         _list(jobs, options)
         return True

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.folder import lease
 from ptrun.folder.header import packed
 from ptrun.sweep import scheduler as scheduling
+from ptrun.sweep import sweep as sweeping
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.sweep import of_line
 from ptrun.sweep.view import View
@@ -53,6 +55,15 @@ def test_runs_of_one_shape_are_one_group_and_others_are_alone(sweep):
     done, rows = sweep("method=ptuning_v2,fine_tuning", "seed=1,2,3")
     assert started(rows) == [[1, 2, 3], [1], [2], [3]]
     assert stages(done) == ["finished"] * 6
+
+
+@pytest.mark.parametrize("part", ["1/2", "2/2"])
+def test_a_shard_of_the_runs_is_done(sweep, tmp_path, monkeypatch, part):
+    monkeypatch.setattr(sweeping, "Scheduler", partial(Scheduler, command=WORKER))
+    jobs = of_line([f"outputs={tmp_path / 'outputs'}", "seed=1,2,3,4,5"])
+    assert sweeping.do(jobs, SweepConfig(shard=part))
+    rows = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+    assert started(rows) == [[1, 2] if part == "1/2" else [3, 4, 5]]
 
 
 def test_an_interrupted_group_stays_together(sweep, tmp_path):
