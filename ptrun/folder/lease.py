@@ -26,7 +26,8 @@ from ptrun.folder import sharing as files
 _LOG = logging.getLogger(__name__)
 BEAT = 5.0
 """Seconds between beats."""
-_SILENCE = 3 * BEAT  # without a beat, an owner on another machine counts as dead
+SILENCE = 3 * BEAT
+"""Seconds without a beat after which an owner on another machine counts as dead."""
 _POLL = 1.0  # seconds between looks at a lock that is waited for
 
 
@@ -162,9 +163,9 @@ def _alive_elsewhere(folder: Path) -> bool:
     before = owner(folder)
     if before is None or before.here:
         return False
-    until = time.monotonic() + _SILENCE
+    until = time.monotonic() + SILENCE
     while time.monotonic() < until:
-        time.sleep(min(_POLL, _SILENCE))
+        time.sleep(min(_POLL, SILENCE))
         if owner(folder) != before:
             return owner(folder) is not None
     return False

@@ -61,7 +61,9 @@ class Planner:
 
     def _facts(self, composed: Composed) -> dict[str, Any]:
         hardware = composed.hardware
-        layout = layout_of(composed.names["hardware"], hardware, composed.dtype, elsewhere=False)
+        if hardware.divides and not hardware.ranks and hardware.model_parallel == 1:
+            raise UserError("sweep.on=slurm: type hardware.ranks=N, the processes of a run.")
+        layout = layout_of(composed.names["hardware"], hardware, composed.dtype, elsewhere=True)
         planned = planned_on(composed, layout)
         needs = self.known.get(key := _key(planned))
         if needs is None:

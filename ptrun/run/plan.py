@@ -232,7 +232,13 @@ def _compare(planned: Plan, shared: Overlaps) -> None:
     Raises:
         UserError: dev and test are the same texts, and the protocol requires them to differ.
     """
-    if "dev/test" in shared.identical and planned.protocol.disjoint:
+    same = "dev/test" in shared.identical
+    if same and planned.trial is not None:
+        raise UserError(
+            f"search: dev and test of task={planned.task.name} hold the same texts here, so the "
+            "search would choose by what it reports.\nType protocol=honest."
+        )
+    if same and planned.protocol.disjoint:
         raise UserError(
             f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
             "be biased.\nGive another task.dev or task.test, or type protocol=paper."

@@ -10,6 +10,7 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from ptrun.config.explain import composed
+from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.search.space import Space, space
@@ -43,6 +44,7 @@ def search(asked: Asked) -> dict[str, Any]:
     """
     own = space(asked.overrides)
     base = composed(own.fixed)
+    _check(base.sweep)
     folder = base.outputs / base.name
     total = asked.trials if asked.sampler != "grid" else _size(own)
     study = Study(folder, own, asked.sampler, base.seed, _decisive(asked))
@@ -55,6 +57,15 @@ def search(asked: Asked) -> dict[str, Any]:
     report = _report(study, best, _fresh(best, own, base.seed, asked.seeds))
     result.write_json(folder / FILE, report)
     return report
+
+
+def _check(options: SweepConfig) -> None:
+    if options.dry_run or options.shard:
+        raise UserError(
+            "search: leave out sweep.dry_run and sweep.shard; a round needs all trials."
+        )
+    if options.on is On.slurm and not options.wait:
+        raise UserError("search: a round needs its trials; type sweep.wait=true too.")
 
 
 def _size(own: Space) -> int:
@@ -81,7 +92,7 @@ def _do(study: Study, trials: Sequence[FrozenTrial], own: Space, name: str) -> N
     do(jobs, options_of(own.fixed), brief=True)
     if all(job.stage == "refused" for job in jobs):
         raise UserError(f"search: {jobs[0].text}")
-    if left := [job for job in jobs if job.stage in ("elsewhere", "left")]:
+    if left := [job for job in jobs if job.stage not in ("finished", "failed", "refused")]:
         raise UserError(
             f"search: {len(left)} trials are not finished; type the same command to go on."
         )
@@ -94,9 +105,12 @@ def _tell(study: Study, trial: FrozenTrial, done: RunResult | None) -> None:
     if done is None or not done.metrics["dev"]:
         study.tell(trial, None, [])
         return
-    curve = [(row["step"], row[done.metric]) for row in done.manifest["history"]]
+    facts = done.manifest
+    # floors are of the task's metric, and of runs with one curve
+    ranked = facts.get("history", []) if facts.get("selected_by") != "loss" else []
+    curve = [(row["step"], row[done.metric]) for row in ranked]
     value = done.metrics["dev"][done.metric]
-    study.tell(trial, value, curve, abandoned=done.manifest["abandoned"])
+    study.tell(trial, value, curve, abandoned=facts.get("abandoned", False))
 
 
 def _fresh(best: FrozenTrial, own: Space, seed: int, count: int) -> list[RunResult]:
@@ -110,7 +124,8 @@ def _fresh(best: FrozenTrial, own: Space, seed: int, count: int) -> list[RunResu
         Job(n, f"the winner, seed={seed + 1 + n}", [*own.fixed, *chosen, f"seed={seed + 1 + n}"])
         for n in range(count)
     ]
-    if not do(jobs, options_of(own.fixed)):
+    do(jobs, options_of(own.fixed))
+    if any(job.stage != "finished" for job in jobs):
         raise UserError("search: the winner is not finished; type the same command to go on.")
     found = [result.read(job.folder) for job in jobs if job.folder is not None]
     return [one for one in found if one is not None]

@@ -81,6 +81,8 @@ def _distribution(own: Override, given: str) -> BaseDistribution:
         isinstance(one, int) for one in (value.start, value.stop, value.step)
     ):
         values = range(value.start, value.stop, value.step)  # type: ignore[arg-type]
+        if not values:
+            raise UserError(f"{given}: the range is empty.")
         return IntDistribution(min(values), max(values), step=abs(int(value.step)))
     return CategoricalDistribution(list(dict.fromkeys(own.sweep_string_iterator())))
 

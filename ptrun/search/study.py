@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
@@ -86,11 +87,28 @@ class Study:
         floors = self.floors()
         for number in range(len(trials), min(total, first + size)):
             self._ask(number, floors)
+        for trial in self.trials[first : first + size]:
+            if trial.state not in _ENDED and trial.params.keys() != self.space.ranges.keys():
+                self._complete(trial)
         own = self.trials[first : first + size]
         return [trial for trial in own if trial.state not in _ENDED]
 
+    def _complete(self, trial: FrozenTrial) -> None:
+        """Propose what is missing of a trial that was killed while it was proposed."""
+        self.study.sampler = self._sampler((self.seed * _SEED_STEP + trial.number) % 2**32)
+        live = optuna.trial.Trial(self.study, trial._trial_id)
+        for key, range_ in self.space.ranges.items():
+            if isinstance(range_, FloatDistribution):
+                live.suggest_float(key, range_.low, range_.high, log=range_.log)
+            elif isinstance(range_, IntDistribution):
+                low, high, step = range_.low, range_.high, range_.step
+                live.suggest_int(key, low, high, step=step, log=range_.log)
+            elif isinstance(range_, CategoricalDistribution):
+                live.suggest_categorical(key, range_.choices)
+        self.study.sampler = optuna.samplers.RandomSampler()
+
     def _ask(self, number: int, floors: dict[int, float]) -> None:
-        self.study.sampler = self._sampler(self.seed * _SEED_STEP + number)
+        self.study.sampler = self._sampler((self.seed * _SEED_STEP + number) % 2**32)
         asked = self.study.ask(self.space.ranges)
         self.study.sampler = optuna.samplers.RandomSampler()  # a grid's would end the study itself
         chosen = [f"{key}={value}" for key, value in asked.params.items()]

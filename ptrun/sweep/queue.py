@@ -22,7 +22,11 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
 
 
 def queued(outputs: Path) -> dict[Path, str]:
-    """Return the runs of jobs in the queue: by folder, the task and its state."""
+    """Return the runs of jobs in the queue: by folder, the task and its state.
+
+    Raises:
+        UserError: Slurm does not answer, or a record is damaged.
+    """
     files = sorted((outputs / FOLDER).glob("*.json"))
     states = _states() if files else {}
     found: dict[Path, str] = {}
@@ -54,11 +58,18 @@ def cancel(tasks: Sequence[str]) -> None:
 
 
 def _states() -> dict[str, str]:
-    """Return the tasks in the queue; none where there is no Slurm."""
+    """Return the tasks in the queue; none where there is no Slurm.
+
+    Raises:
+        UserError: Slurm does not answer, so it is not known what is in the queue.
+    """
     line = ["squeue", "--noheader", "--array", "--format=%i %T"]
     try:
-        listed = subprocess.run(line, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
+    except FileNotFoundError:
         return {}
+    except (OSError, subprocess.SubprocessError) as error:
+        told = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1:]
+        raise UserError(f"squeue does not answer: {' '.join(told)}. Try again.") from error
     rows = (line.split() for line in listed.stdout.splitlines())
     return {row[0]: row[1].lower() for row in rows if len(row) == 2}

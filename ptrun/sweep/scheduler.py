@@ -7,7 +7,7 @@ planned in batches by a worker: this process imports no torch.
 
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
 from ptrun.folder import recognition
 from ptrun.folder.state import RunState, state_of
+from ptrun.sweep.beats import Beats
 from ptrun.sweep.devices import slots
 from ptrun.sweep.grouping import groups
 from ptrun.sweep.job import Job
@@ -51,8 +52,9 @@ class Scheduler:
         self.composed: list[Job] = []  # not planned yet
         self.ready: deque[list[Job]] = deque()  # groups
         self.lists = options.dry_run or options.on is On.slurm
+        self.waits = options.wait and not self.lists
         self.listed: list[list[Job]] = []  # groups that this process does not do
-        self.looked = 0.0
+        self.looked, self.beats = 0.0, Beats()
 
     def run(self) -> None:
         """Do what is left; afterwards the jobs say how they ended.
@@ -93,8 +95,13 @@ class Scheduler:
 
     def _left(self) -> bool:
         """Return whether runs are left that this process may still do."""
-        waits = self.options.wait and any(job.stage == "elsewhere" for job in self.jobs)
-        return bool(self.unseen or self.composed or self.ready or waits)
+        waits = self.waits and any(job.stage == "elsewhere" for job in self.jobs)
+        return bool(self.unseen or self.composed or self.ready or waits or self._unsure())
+
+    def _unsure(self) -> bool:
+        """Return whether it is not known yet if an owner on another machine lives."""
+        others = [job.folder for job in self.jobs if job.stage == "elsewhere" and job.folder]
+        return any(self.beats.unsure(folder) for folder in others)
 
     def _step(self) -> None:
         """Handle an answer, or use the time to compose a run or look at runs of others."""
@@ -104,7 +111,7 @@ class Scheduler:
             self._handle(worker, found.content)
         elif self.unseen:
             self._compose()
-        if self.options.wait and time.monotonic() - self.looked > _LOOK:
+        if time.monotonic() - self.looked > _LOOK:
             self._look()
         self.view.show(self.jobs)
 
@@ -172,9 +179,11 @@ class Scheduler:
             if self._is_left(job, state):
                 left.append((self._shape(job, state), job))
         most = min((job.most for shape, job in left if shape is not None), default=1)
-        self.ready.extend(groups(left, most, self.places))
+        new = [(shape, job) for shape, job in left if shape is None or not shape[1]]
+        self.ready.extend(groups([one for one in left if one not in new], most, workers=1))
+        self.ready.extend(groups(new, most, self.places))
 
-    def _shape(self, job: Job, state: RunState) -> Hashable | None:
+    def _shape(self, job: Job, state: RunState) -> tuple[str | None, Sequence[str]] | None:
         """Return what the runs of a group have in common; interrupted groups stay together."""
         shared = job.shape is not None and self.options.share is Share.auto
         return (job.shape, state.group) if shared else None
@@ -235,7 +244,10 @@ class Scheduler:
         for job in (one for one in self.jobs if one.stage == "elsewhere"):
             assert job.folder is not None
             state = state_of(job.folder)
-            if state.kind == "finished" or (self.options.wait and state.kind != "running"):
+            silent = state.kind == "running" and self.beats.silent(job.folder)
+            if silent:
+                state = RunState("interrupted")
+            if state.kind == "finished" or silent or (self.waits and state.kind != "running"):
                 job.stage = "waiting"
                 if self._is_left(job, state):
                     self.ready.append([job])

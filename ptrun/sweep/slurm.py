@@ -16,6 +16,7 @@ from ptrun.config.schema import ClusterConfig, SweepConfig
 from ptrun.errors import UserError
 from ptrun.folder.state import state_of
 from ptrun.sweep import queue
+from ptrun.sweep.beats import Beats
 from ptrun.sweep.job import Job
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.slurm_task import SlurmTask
@@ -41,6 +42,7 @@ class Slurm:
     def __init__(self, jobs: Sequence[Job], options: SweepConfig):
         self.jobs, self.options = jobs, options
         self.tasks: dict[str, Group] = {}
+        self.beats = Beats()
 
     def run(self) -> bool:
         """Submit what is left; return whether all is finished or submitted.
@@ -59,10 +61,13 @@ class Slurm:
         return all(job.stage in ("finished", "elsewhere") for job in self.jobs)
 
     def _submit(self, groups: Sequence[Group]) -> None:
-        """Submit groups: one array for those that need equally many processes."""
+        """Submit groups: one array for those that need the same processes and devices."""
         groups = [own for group in groups if (own := self._not_queued(group))]
-        for ranks in sorted({_need(own, "ranks") for own in groups}):
-            self._submit_array([own for own in groups if _need(own, "ranks") == ranks])
+        alike: dict[tuple[Any, Any], list[Group]] = {}
+        for own in groups:
+            alike.setdefault((_need(own, "ranks"), _need(own, "device")), []).append(own)
+        for array in alike.values():
+            self._submit_array(array)
 
     def _not_queued(self, group: Group) -> Group:
         """Return the runs of a group that no job in the queue will do."""
@@ -91,8 +96,8 @@ class Slurm:
         runs, plural = sum(map(len, groups)), "s" * (len(groups) > 1)
         number = ids[0].split("_")[0]
         print(
-            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {number}; to see how "
-            f"far they are, type: ptrun status {self.outputs}",
+            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {number}; to see "
+            f"how far they are, type: ptrun status {self.outputs}",
             file=sys.stderr,
         )
 
@@ -113,7 +118,10 @@ class Slurm:
                 raise
 
     def _look(self, view: View) -> None:
-        listed = queue.queued(self.outputs)  # before the folders: a job may end in between
+        try:
+            listed = queue.queued(self.outputs)  # before the folders: a job may end in between
+        except UserError:
+            return  # the next look may have an answer
         left: list[Job] = []
         for job in (one for one in self.jobs if one.stage == "elsewhere"):
             state = state_of(_folder(job))
@@ -121,7 +129,7 @@ class Slurm:
             if state.kind == "finished" or (state.kind == "failed" and not waits):
                 job.end(state.kind, state.detail)
                 view.finish(job)
-            elif state.kind != "running" and not waits:
+            elif not waits and (state.kind != "running" or self.beats.silent(_folder(job))):
                 left.append(job)
         for job in left:
             job.lost += 1
@@ -149,16 +157,24 @@ class Slurm:
 
 
 def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the parameters of submitit for an array of groups, each like the largest."""
+    """Return the parameters of submitit for an array of groups, each like the largest.
+
+    Raises:
+        UserError: the processes of a run cannot be divided over the nodes.
+    """
     ranks, gpu = _need(groups[0], "ranks"), _need(groups[0], "device") == "cuda"
-    on_node = -(-ranks // cluster.nodes)
+    nodes = cluster.nodes if ranks > 1 else 1
+    if ranks % nodes:
+        raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
+    on_node = ranks // nodes
     own = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
     return {
         **{key: value for key, value in own.items() if value is not None},
         "job_name": "ptrun",
         "time": _minutes(cluster, groups),
         "mem": f"{math.ceil(1024 * (cluster.memory or _gib(groups) * on_node))}MB",
-        "nodes": cluster.nodes,
+        "nodes": nodes,
+        **({"srun_args": ["--kill-on-bad-exit=1"]} if ranks > 1 else {}),
         "ntasks_per_node": on_node,
         "cpus_per_task": cluster.cpus,
         **({"gpus_per_node": on_node} if gpu else {}),

@@ -49,9 +49,9 @@ class SlurmTask:
             self._do() if rank is None else self._do_as_rank(rank)
         except stopping.Stopped as stopped:
             print(stopped, file=sys.stderr, flush=True)
-            if stopped.number == signal.SIGUSR1:
-                requeue(stopped.number, None)
-            sys.exit(128 + stopped.number)
+            if stopped.number != signal.SIGUSR1:
+                sys.exit(128 + stopped.number)
+            requeue(stopped.number, None)  # the first process exits; srun must not see others fail
 
     def checkpoint(self) -> Any:
         """Return what submitit starts when the job comes on again: the same."""
@@ -74,7 +74,7 @@ class SlurmTask:
                 with nullcontext() if int(rank["RANK"]) else lease.held(folder):
                     _start(text, rank)
             except lease.Busy as busy:
-                print(f"ptrun: {busy}", file=sys.stderr, flush=True)
+                sys.exit(f"ptrun: {busy}")  # srun then ends the other processes, too
 
 
 def _start(configuration: str, rank: Mapping[str, str]) -> None:

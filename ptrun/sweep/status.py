@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from ptrun.errors import UserError
 from ptrun.folder.scan import Known
 from ptrun.folder.state import KINDS, RunState
 from ptrun.sweep import queue
@@ -20,7 +22,11 @@ _LISTED = 40  # unfinished runs that are listed
 
 def with_queue(root: Path, known: Sequence[Known]) -> list[Known]:
     """Return runs with those that jobs of a cluster have still to do."""
-    queued = queue.queued(root)
+    try:
+        queued = queue.queued(root)
+    except UserError as error:
+        print(f"the queue is not shown: {error}", file=sys.stderr)
+        return list(known)
     found = [_in_queue(own, queued.pop(own.folder.absolute(), None)) for own in known]
     new = [Known(folder, RunState("queued", f"in {task}")) for folder, task in queued.items()]
     return [*found, *new]

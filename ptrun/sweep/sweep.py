@@ -11,6 +11,7 @@ from ptrun.sweep.job import ENDS, Job
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.shard import shard
 from ptrun.sweep.view import View
+from ptrun.sweep.workers import COMMAND, PLANNER
 
 _WORDS = {
     "elsewhere": "in other processes or jobs (sweep.wait=true waits for them)",
@@ -66,7 +67,8 @@ def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> boo
 
 def _list(jobs: Sequence[Job], options: SweepConfig) -> None:
     """Print each run with its state, and the group in which it would be done."""
-    scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True))
+    command = PLANNER if options.on is On.slurm else COMMAND
+    scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True), command)
     scheduler.run()
     number = {job.index: n for n, own in enumerate(scheduler.listed, start=1) for job in own}
     for job in scheduler.jobs:

@@ -18,6 +18,7 @@ _LOG = logging.getLogger(__name__)
 PATIENCE = 10.0
 """Seconds that one call may take."""
 _POLL = 0.05  # seconds
+_DRAIN, _INTERRUPTED = 60.0, 2.0  # seconds that the end of a run may wait for a tracker
 _hanging: list[str] = []  # trackers that did not answer
 
 
@@ -53,11 +54,15 @@ class Guard:
             self.calls.put(lambda tracker: tracker.log(numbers(row), step))
 
     def finish(self, result: RunResult | None) -> None:
-        """Pass the result on, and wait until the tracker has closed."""
+        """Pass the result on, and wait until the tracker has closed, but not for long."""
         self.calls.put(lambda tracker: tracker.finish(result))
         self.calls.put(None)
+        limit = _INTERRUPTED if result is None else _DRAIN
+        ends = time.monotonic() + limit
         while self.thread.is_alive() and not self._hangs():
             self.thread.join(_POLL)
+            if time.monotonic() > ends:
+                self._turn_off(f"not ready after {limit:.0f} seconds")
 
     def _hangs(self) -> bool:
         """Return whether the tracker is off; turn it off if a call takes too long."""

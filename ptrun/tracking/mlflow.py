@@ -17,8 +17,7 @@ def opened(run: Tracked, uri: str | None) -> OneTracker:
     from mlflow import MlflowClient
 
     client = MlflowClient(uri or f"sqlite:///{run.folder.parent.absolute() / 'mlflow.db'}")
-    found = client.get_experiment_by_name(run.group)
-    experiment = found.experiment_id if found else client.create_experiment(run.group)
+    experiment = _experiment(client, run.group)
     known = client.search_runs([experiment], f"tags.`{_ID}` = '{run.run_id}'", max_results=1)
     if known:
         client.update_run(known[0].info.run_id, status="RUNNING")
@@ -27,6 +26,21 @@ def opened(run: Tracked, uri: str | None) -> OneTracker:
     for key, value in _flat(run.config):
         client.log_param(made.info.run_id, key, str(value)[:_LONGEST])
     return _Mlflow(client, made.info.run_id)
+
+
+def _experiment(client: Any, name: str) -> str:
+    """Return the id of an experiment; runs that start together may all try to create it."""
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name))
+        except MlflowException:
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+    return str(found.experiment_id)
 
 
 class _Mlflow:

@@ -132,6 +132,7 @@ def test_the_same_command_takes_up_a_job_that_was_killed(ptrun):
 def test_a_run_of_two_tasks_survives_preemption(ptrun):
     pytest.importorskip("deepspeed")
     line = ["-m", "seed=1", *LONG, "hardware=zero1", "hardware.ranks=2"]
+    line += ["hardware.device=cpu"]
     began = time.monotonic()
     told = ptrun(*line, "sweep.on=slurm", "outputs=out")
     assert told.returncode == 0, told.stderr

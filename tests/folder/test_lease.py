@@ -93,7 +93,7 @@ def elsewhere(folder, beat):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(lease, "_POLL", 0.05)
-    monkeypatch.setattr(lease, "_SILENCE", 0.5)
+    monkeypatch.setattr(lease, "SILENCE", 0.5)
 
 
 def test_an_owner_on_another_machine_keeps_its_lease_while_it_beats(folder, quick):

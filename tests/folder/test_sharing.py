@@ -67,7 +67,7 @@ def test_a_stale_owner_file_still_names_its_owner(tmp_path, failing):
 @pytest.mark.parametrize("skew", [-10, 10], ids=["behind", "ahead"])
 def test_a_clock_that_differs_by_ten_seconds_changes_no_owner(tmp_path, monkeypatch, skew):
     """The owner is on a machine with another clock; it beats, and then it is silent."""
-    monkeypatch.setattr(lease, "_SILENCE", 0.4)
+    monkeypatch.setattr(lease, "SILENCE", 0.4)
     monkeypatch.setattr(lease, "_POLL", 0.05)
     folder = tmp_path / "run-1"
     since = (datetime.now().astimezone() + timedelta(seconds=skew)).isoformat()

@@ -95,6 +95,17 @@ def test_a_failure_counts_and_does_not_win(tmp_path):
     assert len(study.ended) == 2 and study.winner().number == other.number
 
 
+def test_a_trial_that_was_cut_while_it_was_proposed_is_completed(tmp_path):
+    study = Study(tmp_path, SPACE, "tpe", 1, {})
+    study.study.sampler = study._sampler(1)
+    cut = study.study.ask()
+    cut.suggest_float("train.lr", 1e-4, 1e-1, log=True)
+    first, *_ = Study(tmp_path, SPACE, "tpe", 1, {}).round(2, 2)
+    assert first.params.keys() == SPACE.ranges.keys()
+    assert first.params["train.lr"] == cut.params["train.lr"]
+    assert len(study.overrides(first)) == 3
+
+
 def test_a_grid_has_each_point_once(tmp_path):
     own = space(["train.lr=1e-3,1e-2", "method.length=range(1,4)"])
     study = Study(tmp_path, own, "grid", 1, {})

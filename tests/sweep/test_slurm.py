@@ -103,6 +103,20 @@ def _interrupt(_seconds):
     raise KeyboardInterrupt
 
 
+def test_a_queue_that_does_not_answer_is_not_an_empty_one(tmp_path, squeue):
+    (tmp_path / queue.FOLDER).mkdir()
+    queue.record(tmp_path, {"7": [tmp_path / "a"]})
+    squeue("slurm_load_jobs error: Socket timed out\\n' >&2; exit 1; printf '")
+    with pytest.raises(UserError, match="squeue does not answer: slurm_load_jobs error: Socket"):
+        queue.queued(tmp_path)
+
+
+def test_processes_are_divided_evenly_and_single_ones_stay_on_a_node():
+    assert asked(group(1), nodes=2)["nodes"] == 1
+    with pytest.raises(UserError, match=r"cluster\.nodes=2: a run has 3 processes"):
+        asked(group(1, ranks=3), nodes=2)
+
+
 def test_without_slurm_the_queue_is_empty_and_a_job_is_refused(tmp_path, monkeypatch):
     (tmp_path / queue.FOLDER).mkdir()
     queue.record(tmp_path, {"7": [tmp_path / "a"]})

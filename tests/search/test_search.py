@@ -1,0 +1,38 @@
+"""What a search refuses, because it would choose by what it reports or lose its trials."""
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.run.launch import launch
+from ptrun.search.search import Asked, search
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("sweep.dry_run=true", r"leave out sweep\.dry_run"),
+        ("sweep.shard=1/2", r"leave out sweep\.dry_run and sweep\.shard"),
+        ("sweep.on=slurm", r"type sweep\.wait=true too"),
+    ],
+)
+def test_a_round_needs_all_its_trials(tmp_path, typed, message):
+    overrides = (f"outputs={tmp_path}", "train.lr=1e-3,1e-2", typed)
+    with pytest.raises(UserError, match=message):
+        search(Asked(overrides, trials=2, together=2, seeds=1, sampler="tpe"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trial_whose_dev_set_is_reported_is_refused(data_dir, tiny_folder, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "".join(f"film {n},{'ab'[n % 2]}\n" for n in range(20)))
+    given = ["task=csv", f"task.train={rows}", f"task.dev={rows}", f"task.test={rows}"]
+    given += ["task.text=text", "task.label=label", "protocol=paper", "method.length=3"]
+    given += [f"backbone.path={tiny_folder('bert')}", f"outputs={tmp_path / 'out'}", "trial={}"]
+    with pytest.raises(UserError, match="the search would choose by what it reports"):
+        launch(compose_run([*given, "train.max_steps=1"]))
+
+
+def test_floors_that_are_no_numbers_are_refused():
+    with pytest.raises(UserError, match=r"trial=.*ptrun search sets it"):
+        _ = compose_run(["trial=[1,2]"]).trial
