@@ -8,6 +8,7 @@ at this scale run once. Writes results/scripts.json.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ def timed(script: Path, outputs: str) -> dict[str, object]:
     line = [str(script), "+scale=pocket", f"outputs={outputs}"]
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ})
     found = {"seconds": round(time.monotonic() - began, 1), "exit": done.returncode}
-    runs = [own.strip().split(";")[0] for own in done.stdout.splitlines() if " finished" in own]
+    runs = [own for own in done.stderr.splitlines() if re.match(r"\d+ runs?: ", own)]
     wrong = [own for own in done.stderr.splitlines() if own.startswith("ptrun:")]
     return {**found, "runs": runs, **({"wrong": wrong} if done.returncode else {})}
 
