@@ -56,7 +56,7 @@ def table(
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
-    results = result.read_all(root)
+    results = [own for own in result.read_all(root) if own.config.get("trial") is None]
     if not results:
         raise UserError(f"report {root}: no result.json or failure.json below it.")
     if over is not None:

@@ -124,3 +124,14 @@ def test_missing_seeds_are_named_within_a_task(folder):
         runs.append(outcome(names=names | {"protocol": "honest"}, **own))
     caption = str(table(folder(runs)).caption)
     assert "missing seeds: 2 of a y m full honest" in caption and caption.count("missing") == 1
+
+
+def test_trials_of_a_search_are_in_no_table(folder):
+    own = run("b", 1, 99.0, 0.0)
+    trial = outcome(
+        run_id="trial",
+        metrics={"dev": {"f1": 99.0}, "test": {}},
+        config={**own.config, "trial": {}},
+    )
+    found = cells_of(table(folder([run("a", 2, 54.0, 44.0), trial])))
+    assert found["test"] == ["44.00"] and found["n"] == ["1"]
