@@ -1,4 +1,4 @@
-"""Search hyperparameters: dev selects among trials, and fresh seeds of the winner are the score.
+"""Search hyperparameters on dev, and score the winner on fresh seeds.
 
 A key with several values or a range is searched. Trials never score test examples; those of a round
 share passes. Trials below the median of earlier ones are abandoned. The same command goes on.

@@ -199,16 +199,16 @@ def interrupted(name, out, table):
     from ptrun.run.shared_store import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
-    save, saves = SharedStore.save, []
+    draft, saves = SharedStore.draft, []
 
     def fatal(*given):
         saves.append(given)
         if len(saves) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        save(*given)
+        return draft(*given)
 
     if name.startswith("killed") and os.environ["RANK"] == "1":
-        SharedStore.save = fatal
+        SharedStore.draft = fatal
     layout, case = name.split("-", 1)[1].split("-", 1)
     more = [f"name={name.replace('killed', 'resumed')}", "train.eval_every=3"]
     launch(compose_run([*overrides(layout, case, out, table), *more]))
