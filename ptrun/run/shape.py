@@ -10,10 +10,7 @@ from typing import Any
 
 from ptrun.run.plan import Plan
 
-_OWN = (
-    "seed", "data_seed", "setting", "start", "train", "method", "backbone", "data",
-    "trial",
-)  # fmt: skip
+_OWN = ("seed", "data_seed", "setting", "start", "train", "trial", "method", "backbone", "data")
 
 
 def shape(planned: Plan) -> str | None:

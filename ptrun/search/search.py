@@ -1,10 +1,9 @@
 """A search: rounds of trials that dev scores, then the winner on fresh seeds, which test scores."""
 
-import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
@@ -69,10 +68,7 @@ def _check(options: SweepConfig) -> None:
 
 
 def _size(own: Space) -> int:
-    size = 1
-    for values in own.grid.values():
-        size *= len(values)
-    return size
+    return math.prod(len(values) for values in own.grid.values())
 
 
 def _decisive(asked: Asked) -> dict[str, Any]:
@@ -161,9 +157,3 @@ def _bias(values: Sequence[float], first: RunResult) -> float | None:
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     spread = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "sd": spread, "values": list(values)}
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """Return the report of a search that has ended."""
-    report: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    return report

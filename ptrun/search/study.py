@@ -21,7 +21,6 @@ from ptrun.errors import UserError
 from ptrun.search.space import Space
 
 FILE = "study.journal"
-SAMPLERS = ("tpe", "random", "grid")
 _STARTUP = 5  # complete trials before others are abandoned, as in Optuna's MedianPruner
 _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
 _OVERRIDES = "overrides"
@@ -34,7 +33,7 @@ class Study:
     Args:
         folder: gets the journal.
         space: what is searched.
-        sampler: one of `SAMPLERS`.
+        sampler: tpe, random or grid.
         seed: of the proposals.
         asked: all that decides the proposals; a study goes on with the same only.
 
@@ -95,7 +94,7 @@ class Study:
 
     def _complete(self, trial: FrozenTrial) -> None:
         """Propose what is missing of a trial that was killed while it was proposed."""
-        self.study.sampler = self._sampler((self.seed * _SEED_STEP + trial.number) % 2**32)
+        self.study.sampler = self._sampler(trial.number)
         live = optuna.trial.Trial(self.study, trial._trial_id)
         for key, range_ in self.space.ranges.items():
             if isinstance(range_, FloatDistribution):
@@ -108,13 +107,15 @@ class Study:
         self.study.sampler = optuna.samplers.RandomSampler()
 
     def _ask(self, number: int, floors: dict[int, float]) -> None:
-        self.study.sampler = self._sampler((self.seed * _SEED_STEP + number) % 2**32)
+        self.study.sampler = self._sampler(number)
         asked = self.study.ask(self.space.ranges)
         self.study.sampler = optuna.samplers.RandomSampler()  # a grid's would end the study itself
         chosen = [f"{key}={value}" for key, value in asked.params.items()]
         asked.set_user_attr(_OVERRIDES, [*chosen, f"trial={_text(floors)}"])
 
-    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        """Return the sampler of one proposal; it does not remember others."""
+        seed = (self.seed * _SEED_STEP + number) % 2**32
         if self.sampler == "grid":
             return optuna.samplers.GridSampler(self.space.grid, seed=self.seed)
         if self.sampler == "random":

@@ -179,8 +179,9 @@ class Scheduler:
             if self._is_left(job, state):
                 left.append((self._shape(job, state), job))
         most = min((job.most for shape, job in left if shape is not None), default=1)
-        new = [(shape, job) for shape, job in left if shape is None or not shape[1]]
-        self.ready.extend(groups([one for one in left if one not in new], most, workers=1))
+        kept = [(shape, job) for shape, job in left if shape and shape[1]]
+        new = [(shape, job) for shape, job in left if not (shape and shape[1])]
+        self.ready.extend(groups(kept, most, workers=1))
         self.ready.extend(groups(new, most, self.places))
 
     def _shape(self, job: Job, state: RunState) -> tuple[str | None, Sequence[str]] | None:

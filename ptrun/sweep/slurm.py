@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +62,13 @@ class Slurm:
 
     def _submit(self, groups: Sequence[Group]) -> None:
         """Submit groups: one array for those that need the same processes and devices."""
-        groups = [own for group in groups if (own := self._not_queued(group))]
+        listed = queue.queued(self.outputs) if groups else {}
+        groups = [own for group in groups if (own := _not_queued(group, listed))]
         alike: dict[tuple[Any, Any], list[Group]] = {}
         for own in groups:
             alike.setdefault((_need(own, "ranks"), _need(own, "device")), []).append(own)
         for array in alike.values():
             self._submit_array(array)
-
-    def _not_queued(self, group: Group) -> Group:
-        """Return the runs of a group that no job in the queue will do."""
-        listed = queue.queued(self.outputs)
-        for job in group:
-            assert job.folder is not None
-            if job.composed.rerun:
-                raise UserError(
-                    "rerun=true: a job that comes on again would start anew each time. Type "
-                    "name=NAME for new runs, or leave out sweep.on=slurm."
-                )
-            if found := listed.get(job.folder.absolute()):
-                job.end("elsewhere", f"in {found}")
-        return [job for job in group if job.stage != "elsewhere"]
 
     def _submit_array(self, groups: Sequence[Group]) -> None:
         cluster = groups[0][0].composed.cluster
@@ -154,6 +141,23 @@ class Slurm:
             return
         if input(f"Cancel {len(self.tasks)} jobs? Their runs are saved. [y/N] ").lower() == "y":
             queue.cancel(list(self.tasks))
+
+
+def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
+    """Return the runs of a group that no job in the queue will do.
+
+    Raises:
+        UserError: a run is to be repeated.
+    """
+    for job in group:
+        if job.composed.rerun:
+            raise UserError(
+                "rerun=true: a job that comes on again would start anew each time. Type "
+                "name=NAME for new runs, or leave out sweep.on=slurm."
+            )
+        if found := listed.get(_folder(job).absolute()):
+            job.end("elsewhere", f"in {found}")
+    return [job for job in group if job.stage != "elsewhere"]
 
 
 def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any]:
