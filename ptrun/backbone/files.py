@@ -41,6 +41,8 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
 
 def _to_import(folder: Path) -> str | None:
     """Return the kind that `ptrun import` needs for a checkpoint, None for a model folder."""
+    if folder.suffix == ".gguf":
+        return "gguf"
     merged = all((folder / name).is_file() for name in ("model.pt", "dict.txt"))
     if merged or any(folder.glob("model-model_part-*.pt")):
         return "megatron"

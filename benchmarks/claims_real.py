@@ -1,0 +1,130 @@
+"""Test the papers' claims on real pretrained weights and real data, and write a page.
+
+    make weights && make claims-real ARGS="--data DIR"      # goes on where it was interrupted
+    python benchmarks/claims_real.py --data DIR --only NER --minutes 60
+    python benchmarks/claims_real.py --page                 # the page from stored rows, no runs
+
+Each row of `real_rows.py` is a `ptrun search`: the rates of a method are chosen on dev, with one
+seed, then five fresh seeds are scored on test, once each. Rows that results/claims_real.json has
+are not repeated. No new row starts after --minutes. Writes results/claims_real.{json,md,svg}.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+from real_page import write_page
+from real_rows import ROWS, Row
+
+RESULTS = Path(__file__).parent / "results"
+SEEDS = 5
+
+
+def command(row: Row, given: argparse.Namespace) -> list[str]:
+    """Return the command line of a row."""
+    options = [option.format(weights=given.weights) for option in row.options]
+    own = [*options, f"data_dir={given.data}", f"outputs={given.outputs}", f"name={slug(row)}"]
+    ptrun = str(Path(sys.executable).parent / "ptrun")
+    if not row.rates:
+        return [ptrun, "-m", *own, f"seed={','.join(str(2 + i) for i in range(SEEDS))}"]
+    search = ["--sampler", "grid", "--seeds", str(SEEDS)]
+    return [ptrun, "search", *own, f"train.lr={row.rates}", *search]
+
+
+def slug(row: Row) -> str:
+    """Return the name of a row's folder."""
+    return re.sub(r"\W+", "_", row.name).strip("_").lower()
+
+
+def record(row: Row, folder: Path, took: float) -> dict:
+    """Return what the runs of a row left, seed by seed."""
+    runs = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
+    runs.sort(key=lambda run: run["seed"])
+    report = folder / "search.json"
+    search = json.loads(report.read_text()) if report.is_file() else {}
+    facts = [run["manifest"] for run in runs]
+    return {
+        "claim": row.claim,
+        "row": row.row,
+        "date": datetime.now(UTC).date().isoformat(),
+        "metric": runs[0]["metric"],
+        "rates": row.rates,
+        "rate": search.get("winner", {}).get("train.lr"),
+        "seeds": [run["seed"] for run in runs],
+        "test": [round(run["metrics"]["test"][run["metric"]], 2) for run in runs],
+        "dev": [round(run["metrics"]["dev"][run["metric"]], 2) for run in runs],
+        "learned": runs[0]["learned_parameters"]["total"],
+        "tokens_per_second": round(fmean(one.get("tokens_per_second") or 0 for one in facts)),
+        "minutes": round(took / 60, 1),
+    }
+
+
+def do(row: Row, given: argparse.Namespace) -> bool:
+    """Do the runs of a row and store its record; return whether it finished."""
+    start = time.monotonic()
+    log = given.outputs / f"{slug(row)}.log"
+    with log.open("a") as opened:
+        done = subprocess.run(
+            command(row, given), stdout=opened, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode:
+        print(f"not finished: {row.name}; see {log}", file=sys.stderr)
+        return False
+    stored = load()
+    stored.append(record(row, given.outputs / slug(row), time.monotonic() - start))
+    order = [row.name for row in ROWS]
+    stored.sort(key=lambda one: order.index(name_of(one)))
+    (RESULTS / "claims_real.json").write_text(json.dumps(stored, indent=1) + "\n")
+    return True
+
+
+def load() -> list[dict]:
+    """Return the stored records of rows that still exist."""
+    file = RESULTS / "claims_real.json"
+    stored = json.loads(file.read_text()) if file.is_file() else []
+    known = {row.name for row in ROWS}
+    return [one for one in stored if name_of(one) in known]
+
+
+def name_of(one: dict) -> str:
+    """Return the name of a record's row."""
+    return f"{one['claim']}: {one['row']}"
+
+
+def run(given: argparse.Namespace) -> None:
+    """Do the rows that are not stored, in order, until the time is over."""
+    given.outputs.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + 60 * given.minutes
+    for row in ROWS:
+        stored = {name_of(one) for one in load()}
+        if row.name in stored or not row.name.startswith(given.only) or time.monotonic() > end:
+            continue
+        if do(row, given):
+            print(f"{datetime.now(UTC):%H:%M} {row.name}", flush=True)
+
+
+def main() -> None:
+    """Run what is left, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the data sets, as data_dir=")
+    parser.add_argument("--weights", type=Path, default=Path("weights"))
+    parser.add_argument("--outputs", type=Path, default=Path("outputs/claims_real"))
+    parser.add_argument("--only", default="", help="rows whose name starts so")
+    parser.add_argument("--minutes", type=float, default=600, help="start no row after these")
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    given = parser.parse_args()
+    if not given.page:
+        if given.data is None:
+            parser.error("--data DIR is needed, with DIR/<task>/{train,validation,test}.jsonl[.gz]")
+        run(given)
+    write_page(RESULTS / "claims_real", load(), len(ROWS))
+
+
+if __name__ == "__main__":
+    main()
