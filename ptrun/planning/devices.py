@@ -2,10 +2,11 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
+
+from ptrun.hardware.free_memory import free
 
 GIB = 2**30
 
@@ -34,12 +35,6 @@ def visible(device_gib: float | None) -> list[Device]:
 
 
 def _machine() -> Device:
-    """Return the machine's memory; free is what Linux can provide without swapping."""
-    pages = os.sysconf("SC_PAGE_SIZE")
-    total = os.sysconf("SC_PHYS_PAGES") * pages
-    free = os.sysconf("SC_AVPHYS_PAGES") * pages
-    info = Path("/proc/meminfo")
-    if info.is_file():
-        lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    return Device("CPU memory", "cpu", total, free)
+    """Return the machine's memory."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Device("CPU memory", "cpu", total, free("cpu"))

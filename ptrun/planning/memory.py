@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
+from ptrun.hardware.free_memory import PER_NUMBER
 from ptrun.planning.layout import BYTES, Layout
 from ptrun.planning.parameters import Parameters
 from ptrun.planning.trace import Trace
@@ -103,7 +104,7 @@ def memory(counts: Parameters, found: Trace, layout: Layout, step: Work) -> Memo
 
 def per_member(counts: Parameters) -> float:
     """Return the bytes that one more member of a population adds."""
-    return counts.learned["total"] * FP32 * (3 + MOMENTS)
+    return counts.learned["total"] * PER_NUMBER
 
 
 def files(counts: Parameters) -> dict[str, float]:

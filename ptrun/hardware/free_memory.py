@@ -1,0 +1,33 @@
+"""The free memory of a device, and how many members of a population fit in it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ptrun.training.member import Member
+
+PER_NUMBER = 4 * 5
+"""Bytes of a learned number in training: itself, gradient, two moments and the best one, fp32."""
+
+
+def free(device: str) -> int:
+    """Return the free bytes of a device; on Linux, what it can provide without swapping."""
+    if device != "cpu":
+        return int(torch.cuda.mem_get_info(device)[0])
+    info = Path("/proc/meminfo")
+    if info.is_file():
+        lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def together(members: Sequence[Member], device: str, most: int) -> int:
+    """Return how many members are trained together: those that half of the free memory holds.
+
+    The other half is for activations, which a micro-batch bounds and members do not enlarge.
+    """
+    learned = max((sum(t.numel() for t in m.learned.values()) for m in members), default=0)
+    fit = free(device) // 2 // max(1, learned * PER_NUMBER)
+    return max(1, min(most, fit))

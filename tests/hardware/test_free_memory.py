@@ -1,0 +1,39 @@
+"""How many members of a population fit in memory."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ptrun.hardware import free_memory
+from ptrun.method.prompt_tuning import PromptTuning
+from tests.small_runs import engine, member, sst2
+
+
+@pytest.mark.parametrize(("free", "size"), [(10**9, 4), (2 * 3 * 20 * 100, 3), (10, 1)])
+def test_half_of_the_free_memory_holds_the_members(monkeypatch, free, size):
+    monkeypatch.setattr(free_memory, "free", lambda device: free)
+    members = [SimpleNamespace(learned={"prompt": torch.zeros(10, 10)})] * 8
+    assert free_memory.together(members, "cpu", 4) == size
+
+
+def test_the_machine_has_free_memory():
+    assert free_memory.free("cpu") > 2**26
+
+
+def test_members_beyond_memory_are_trained_after_the_others(tiny, data_dir, monkeypatch, caplog):
+    def trained(free):
+        monkeypatch.setattr(free_memory, "free", lambda device: free)
+        backbone, make = tiny(), partial(PromptTuning, length=3)
+        own = [member(make, backbone, sst2(data_dir), seed, max_steps=2) for seed in (1, 2)]
+        fit = engine(backbone, 1000)
+        fit.place([one.method for one in own])
+        fit.fit(own)
+        return own
+
+    whole, cut = trained(10**9), trained(1)
+    assert "1 of 2 runs at a time: more do not fit in memory" in caplog.text
+    for one, other in zip(whole, cut, strict=True):
+        for name, tensor in one.learned.items():
+            torch.testing.assert_close(tensor, other.learned[name], atol=1e-5, rtol=0)
