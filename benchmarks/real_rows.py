@@ -5,7 +5,6 @@ from dataclasses import dataclass
 PROMPT_RATES = "3e-3,1e-2,3e-2"
 FULL_RATES = "3e-5,1e-4,3e-4"
 SMALL_RATES = "3e-4,1e-3,3e-3"
-ENCODER_RATES = "1e-4,1e-3,1e-2"
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def minilm(claim: str, options: str, *only: str) -> list[Row]:
     ]
 
 
-def smollm(claim: str, options: str) -> list[Row]:
+def smollm(claim: str, options: str, *, soft: bool = True) -> list[Row]:
     """Return rows of SmolLM2, which answers through its language-model head."""
     common = (*SMOLLM, *options.split())
     words = "method.readout=verbalizer"
@@ -59,24 +58,71 @@ def smollm(claim: str, options: str) -> list[Row]:
         "manual": (("method=manual_prompt",), ""),
         "PT": (("method=prompt_tuning", words), PROMPT_RATES),
         "P-tuning v2": (("method=ptuning_v2", words), PROMPT_RATES),
-        "P-tuning": (("method=ptuning", PATTERN), ENCODER_RATES),
-        "FT": (("method=fine_tuning", words), FULL_RATES),
+        "P-tuning": (("method=ptuning",), SMALL_RATES),
+        "FT": (("method=fine_tuning", words), "1e-5,3e-5,1e-4"),
     }
+    if not soft:
+        del rows["P-tuning"]
     return [Row(claim, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
 
-PATTERN = "'task.pattern=\"{~sentence} {soft} {soft} It was {mask}.\"'"
+def facts() -> list[Row]:
+    """Return rows of SmolLM2 on ten relations of LAMA."""
+    relations = "P17,P19,P20,P27,P30,P36,P37,P103,P159,P495"
+    common = (*SMOLLM, "task=lama", f"task.relations=[{relations}]", "task.vocabulary=objects")
+    short = ("train.batch_size=8", "train.max_steps=60", "train.eval_every=60")
+    rows = {
+        "manual": (("method=manual_prompt",), ""),
+        "LPAQA": (("method=manual_prompt", "method.pattern=lpaqa_gpt"), ""),
+        "P-tuning": (("method=ptuning", *short), "1e-3"),
+        "P-tuning v2": (("method=ptuning_v2", "method.readout=verbalizer", *short), "1e-2"),
+    }
+    return [Row(FACTS, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
+
+
+def parts() -> list[Row]:
+    """Return rows of P-tuning v2 in two layers, and with fewer vectors, on names."""
+    common = (*MINILM, *NER.split(), "method=ptuning_v2")
+    layers = [
+        Row(
+            f"{NAMES}, depth",
+            f"layers {i}-{i + 1}",
+            (*common, f"method.layers=[{i},{i + 1}]"),
+            BEST,
+        )
+        for i in (1, 3, 5)
+    ]
+    lengths = [
+        Row(f"{NAMES}, length", f"{n} vectors", (*common, f"method.length={n}"), BEST)
+        for n in (1, 5, 50)
+    ]
+    return [*layers, *lengths]
+
+
+FACTS, NAMES = "LAMA, ten relations", "NER, 1,000 sentences"
 SHORT = "train.batch_size=16 train.max_steps=200 train.eval_every=50"
 FEW = f"setting=few_shot_32 {SHORT}"
-NER = "task=conll03 setting=sample_size setting.n=1000 train.batch_size=16 train.max_steps=200"
+TINY = "train.batch_size=16 train.max_steps=40 train.eval_every=20"
+NER = (
+    "task=conll03 setting=sample_size setting.n=1000 train.batch_size=16 train.max_steps=200 "
+    "train.eval_every=200"
+)
+BEST = "1e-2,3e-2"
 MAIN = ("FT", "PT", "P-tuning v2")
 
 ROWS: tuple[Row, ...] = (
-    *minilm("NER, 1,000 sentences", f"{NER} train.eval_every=200", *MAIN),
-    *minilm("RTE, 32 shots", f"task=rte {FEW}"),
-    *minilm("CB, all 250", f"task=cb setting=full {SHORT}"),
-    *minilm("SST-2, 32 shots", f"task=sst2 {FEW}"),
+    *minilm(NAMES, NER, *MAIN),
     *minilm("TREC, 32 shots", f"task=trec {FEW}"),
     *minilm("MPQA, 32 shots", f"task=mpqa {FEW}"),
+    *minilm("SST-2, 32 shots", f"task=sst2 {FEW}"),
     *minilm("Subj, 32 shots", f"task=subj {FEW}"),
+    *facts(),
+    *parts(),
+    *minilm("RTE, 32 shots", f"task=rte {FEW}", *MAIN, "M-IDPG"),
+    *minilm("CB, all 250", f"task=cb setting=full {SHORT}", *MAIN, "M-IDPG"),
+    *smollm("SmolLM2, CB, all 250", f"task=cb setting=full {TINY}"),
+    *smollm("SmolLM2, RTE, 32 shots", f"task=rte setting=few_shot_32 {TINY}"),
+    *smollm("SmolLM2, SST-2, 32 shots", f"task=sst2 setting=few_shot_32 {TINY}", soft=False),
+    *minilm("TREC, 1,000 texts", f"task=trec setting=k_1000 {SHORT}"),
+    *minilm("SST-2, 1,000 texts", f"task=sst2 setting=k_1000 {SHORT}"),
 )
