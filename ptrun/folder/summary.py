@@ -27,6 +27,7 @@ def summary(result: RunResult, folder: Path) -> str:
             f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s · "
             f"{facts['tokens_per_second']:,.0f} tokens/s · {facts['precision']}{hint}",
+            *(f"  warning: {text}" for text in facts.get("warnings", [])),
             f"  {folder / result.run_id}",
         ]
     )

@@ -51,6 +51,7 @@ class Plan:
         task, protocol, setting, backbone, engine: built.
         backbone_path: the backbone's local folder, if one was given.
         method, tracking, engine_component: checked nodes that are built later.
+        usual_rates: learning rates of the backbone's file, by what is trained.
         hardware: the requested devices and processes.
         variant: the folder of the setting's own files, if there are any.
         source: where the task's rows come from; None for the user's own table.
@@ -78,6 +79,7 @@ class Plan:
     backbone: Any
     backbone_path: str | None
     method: Component
+    usual_rates: Mapping[str, float]
     hardware: schema.HardwareConfig
     engine: TorchEngine
     engine_component: Component
@@ -153,6 +155,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         backbone=backbone,
         backbone_path=config["backbone"].get("path"),
         method=components["method"],
+        usual_rates=config["backbone"].get("lr") or {},
         hardware=schema.hardware_config(config["hardware"]),
         engine=made_engine,
         engine_component=components["hardware"],

@@ -14,6 +14,7 @@ from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.health.before import cut_texts, far_rate, toy
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.run.begin import begin
@@ -61,6 +62,8 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
         engine.load(tuned=left[0].tuned)
         engine.place([method for work in left for method in work.methods])
         left = _each(left, _open)
+    for warning in dict.fromkeys(text for work in left for text in work.warnings):
+        _LOG.warning("%s", warning)
     if left:
         _do(left, engine)
     ends = [work.ended for work in works]
@@ -93,6 +96,7 @@ def _do(works: Sequence[Work], engine: TorchEngine) -> None:
     ids = [work.planned.run_id for work in works]
     for work, outcome in zip(works, outcomes, strict=True):
         manifest = facts(work.planned, work.trained, work.split, work.overlaps, seconds)
+        manifest["warnings"] = [*work.warnings, *_findings(work)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = replace(outcome, manifest=manifest)
         work.store.close(outcome, keep_state=work.planned.keep.has_state)
@@ -168,11 +172,31 @@ def _open(work: Work) -> None:
     planned = work.planned
     _begin(work)
     features = [_features(work, m, p) for m, p in zip(work.methods, work.parts, strict=True)]
+    work.warnings = _doubts(planned, work.methods[0], features[0][0])
     work.store = _open_folder(planned, tuned=work.tuned)
     work.trained = [
         Trained(part, _member(planned, method, part, rows, work.store))
         for part, method, rows in zip(work.parts, work.methods, features, strict=True)
     ]
+    for one in work.trained:
+        one.member.health.compares = len(work.trained) == 1
+
+
+def _doubts(planned: Plan, method: Method, train: Sequence[Features]) -> list[str]:
+    """Return warnings about a run that may not learn what was meant."""
+    found = [toy(planned.backbone, planned.task), cut_texts(train, planned.task, method.room())]
+    if method.learned():
+        tunes = method.tunes_backbone
+        found.append(far_rate(planned.train.lr, planned.usual_rates, tunes=tunes))
+    return [text for text in found if text]
+
+
+def _findings(work: Work) -> list[str]:
+    """Return warnings about a run that did not learn; of several parts, none."""
+    if len(work.trained) > 1:
+        return []
+    member = work.trained[0].member
+    return member.health.findings(member.step) if member.total else []
 
 
 def _begin(work: Work) -> None:

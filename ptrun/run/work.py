@@ -27,6 +27,7 @@ class Work:
     methods: list[Method] = field(init=False)
     trained: list[Trained] = field(init=False)
     store: SharedStore = field(init=False)
+    warnings: list[str] = field(default_factory=list)
     ended: Ended | None = None
 
     @property

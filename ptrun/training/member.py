@@ -4,6 +4,7 @@ The order of examples, the dropout keys and the learning rate are pure functions
 a member resumes with the same bits and saves no random-number state.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError
+from ptrun.health.during import Health
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.stored import Stored
@@ -23,6 +25,7 @@ from ptrun.training.order import Slices, batches
 from ptrun.training.stepper import TorchStepper
 from ptrun.types import Journal, Prediction
 
+_LOG = logging.getLogger(__name__)
 SAVE_SECONDS = 20.0
 """A member saves at every evaluation, and in between when the last save is older than this."""
 
@@ -102,6 +105,7 @@ class Member:
         self.best_metrics: Mapping[str, float] = {}
         self.history: list[dict[str, Any]] = []
         self.failed: str | None = None
+        self.health = Health()
         self.token_budget: int | None = None  # the engine's, after it was halved
         self.group: Sequence[str] = ()  # the runs that share its passes
         self.saved_at = time.monotonic()
@@ -171,6 +175,7 @@ class Member:
         event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
         if math.isfinite(loss) and math.isfinite(norm):
             self.stepper.step(rate)
+            self.health.step(loss, norm)
         elif (why := self.stepper.skip()) is None:
             event, figures = "skipped", {"loss_scale": self.stepper.scale}
         else:
@@ -191,6 +196,8 @@ class Member:
         """
         metrics = {**self.score(predictions), **({} if loss is None else {"loss": loss})}
         self.history.append({"step": self.step, **metrics})
+        if self.total and (warning := self.health.judge(predictions)):
+            _LOG.warning("step %d: %s", self.step, warning)
         epoch = self.step / max(1, self.per_epoch)
         self.journal.log({"event": "dev", "step": self.step, "epoch": epoch, **metrics})
         if not math.isfinite(metrics[self.metric]):  # no later value compares as better

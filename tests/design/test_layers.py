@@ -16,7 +16,7 @@ LAYERS = [
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),
     ("readout", "protocol", "importing"),
-    ("method",),
+    ("method", "health"),
     ("training", "start"),
     ("hardware", "pretrain"),
     ("run", "sweep"),

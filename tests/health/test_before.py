@@ -1,0 +1,59 @@
+"""Warnings before training: they name the remedy, and good runs have none."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ptrun.backbone.files import SHIPPED
+from ptrun.health.before import cut_texts, far_rate, toy
+from ptrun.readout.base import Features, Row
+
+USUAL = {"prompt": 1e-2, "encoder": 1e-4, "full": 5e-5}
+
+
+def backbone(folder):
+    return SimpleNamespace(name="own", folder=folder)
+
+
+def task(name="reviews", kind="classification", max_tokens=128):
+    return SimpleNamespace(name=name, kind=kind, max_tokens=max_tokens)
+
+
+def test_a_toy_on_real_text_is_told(tmp_path):
+    assert "toy" in toy(backbone(SHIPPED / "pocket_bert"), task())
+    assert toy(backbone(SHIPPED / "pocket_bert"), task("pocket_ner")) is None
+    assert toy(backbone(tmp_path), task()) is None
+    assert toy(backbone(None), task()) is None  # of the hub
+
+
+@pytest.mark.parametrize(
+    ("rate", "tunes", "words"),
+    [
+        (1000, False, "train.lr=1000 is far above the usual rate"),
+        (1e-7, False, "of this backbone; try train.lr=0.0001"),
+        (1e-2, True, "far above"),
+        (1e-2, False, None),
+        (1e-4, False, None),
+        (3e-4, True, None),
+    ],
+)
+def test_a_rate_two_orders_off_is_told(rate, tunes, words):
+    found = far_rate(rate, USUAL, tunes=tunes)
+    assert found is None if words is None else words in found
+    assert far_rate(rate, {}, tunes=tunes) is None
+
+
+def rows(full, short):
+    lengths = [128] * full + [20] * short
+    return [Features(str(i), [Row([5] * n)], [0]) for i, n in enumerate(lengths)]
+
+
+def test_many_cut_texts_are_told():
+    assert cut_texts(rows(10, 90), task(), 512) is None
+    found = cut_texts(rows(11, 89), task(), 512)
+    assert (
+        found.startswith("11 of 100 texts fill the limit of 128 tokens") and "max_tokens" in found
+    )
+    assert "no more positions" in cut_texts(rows(11, 89), task(max_tokens=None), 128)
+    assert cut_texts(rows(11, 89), task(kind="extraction"), 512) is None
+    assert cut_texts([], task(), 512) is None
