@@ -14,6 +14,7 @@ from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hub.repository import loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.run.begin import begin
@@ -203,7 +204,9 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
     run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
     store = SharedStore(run_store, world, tuned=tuned)
-    store.write_request(planned.request)
+    if world.main:
+        warn_of_moved(planned.repositories)
+    store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
     return store
 
 

@@ -1,0 +1,93 @@
+"""Read a split of a data set."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.hub.failure import failure
+from ptrun.hub.reach import from_cache_alone
+from ptrun.hub.repository import COMMIT, Repository
+
+
+def read(repository: Repository, subset: str | None, split: str) -> Any:
+    """Return the rows of a split, as a table of the `datasets` library.
+
+    Without the hub the cached copy is used, if it is that of the wanted commit.
+
+    Raises:
+        UserError: it cannot be read, or has no such subset or split.
+    """
+    if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
+        return _split(repository, _builder(repository, subset), split)
+    trouble = repository.ask() if repository.commit is None else None
+    if trouble and repository.recorded is None and _refused(trouble):
+        raise UserError(failure(repository, trouble)) from trouble
+    from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        with from_cache_alone() if trouble else nullcontext():
+            builder = _builder(repository, subset)
+    except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise UserError(failure(repository, trouble or error)) from error
+    _check_commit(repository, builder.hash)
+    return _split(repository, builder, split)
+
+
+def _split(repository: Repository, builder: Any, split: str) -> Any:
+    """Return the rows of a split.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    try:
+        return builder.as_dataset(split=split)
+    except ValueError as error:
+        raise UserError(
+            f"{repository.name}: no split {split!r}; this data set has "
+            f"{', '.join(builder.info.splits or {})}.\nType task.splits with one of them."
+        ) from error
+
+
+def _builder(repository: Repository, subset: str | None) -> Any:
+    """Return what reads a data set; its files are in the cache.
+
+    Raises:
+        UserError: it has no such subset.
+    """
+    from datasets import load_dataset_builder
+
+    try:
+        builder = load_dataset_builder(repository.name, subset, revision=repository.wanted)
+    except ValueError as error:
+        if "Config" not in str(error):
+            raise
+        text = " ".join(str(error).split())
+        raise UserError(
+            f"{repository.name}: no subset {subset} ({text})\nType task.source.subset=NAME."
+        ) from error
+    builder.download_and_prepare()
+    return builder
+
+
+def _check_commit(repository: Repository, found: str) -> None:
+    """Record the commit of the rows.
+
+    Raises:
+        UserError: the cache has another one; without the hub, `datasets` takes the latest it has.
+    """
+    wanted = repository.commit or repository.recorded or repository.current or repository.cached()
+    if wanted and COMMIT.fullmatch(wanted) and found != wanted:
+        raise UserError(
+            f"{repository.name}: commit {wanted} is needed, but the cache has {found} and the hub "
+            "does not respond.\nType the command with a network and HF_HUB_OFFLINE=0, or "
+            f"task.source.revision={found}."
+        )
+    repository.found(found)
+
+
+def _refused(error: Exception) -> bool:
+    """Return whether the hub has answered, so that a cached copy of another revision is no help."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status is not None and status < 500

@@ -1,0 +1,42 @@
+"""Download the files of a model."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+from ptrun.errors import UserError
+from ptrun.hub.failure import failure
+from ptrun.hub.reach import from_cache_alone
+from ptrun.hub.repository import Repository
+
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+def fetch(repository: Repository) -> Path:
+    """Download a hub model, unless it is cached, and return its folder; its name is the commit.
+
+    Without the hub the cached copy is used.
+
+    Raises:
+        UserError: the download fails, or the model has no safetensors.
+    """
+    trouble = repository.ask()
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HTTPError
+
+    name, revision = repository.name, repository.wanted
+    try:
+        with from_cache_alone() if trouble else nullcontext():
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+    except (HTTPError, OSError, ValueError) as error:
+        raise UserError(
+            f"backbone {failure(repository, trouble or error)}\n"
+            "For a local copy type backbone.path=FOLDER, for a shipped model backbone=pocket_bert."
+        ) from error
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{name} has no safetensors at revision {revision}; pickled weights are not read.\n"
+            "Type backbone.revision=... with a revision that has them (often refs/pr/1, of the\n"
+            "hub's converter), or convert it once with model.save_pretrained(FOLDER)."
+        )
+    repository.found(folder.name)
+    return folder
