@@ -54,7 +54,7 @@ def read(folder: Path) -> Composed | None:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
         reason = f"{key}{str(error).splitlines()[0]}"
         raise UserError(
-            f"{file}: damaged ({reason}). Type the command of the run again."
+            f"{file}: damaged ({reason}). Type the command of the run with rerun=true."
         ) from error
     return composed
 

@@ -7,7 +7,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.hub.failure import failure
 from ptrun.hub.reach import from_cache_alone
-from ptrun.hub.repository import COMMIT, Repository
+from ptrun.hub.repository import Repository
 
 
 def read(repository: Repository, subset: str | None, split: str) -> Any:
@@ -28,7 +28,8 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
 
     try:
         with from_cache_alone() if trouble else nullcontext():
-            builder = _builder(repository, subset)
+            kept = _cached(repository, subset) if trouble else None
+            builder = kept or _builder(repository, subset)
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
         raise UserError(failure(repository, trouble or error)) from error
     _check_commit(repository, builder.hash)
@@ -71,14 +72,35 @@ def _builder(repository: Repository, subset: str | None) -> Any:
     return builder
 
 
+def _cached(repository: Repository, subset: str | None) -> Any:
+    """Return what reads the copy of the wanted commit; None if the cache has none.
+
+    Without the hub, `load_dataset_builder` reads the latest copy, of whatever commit.
+    """
+    from datasets import config
+    from datasets.naming import camelcase_to_snakecase
+    from datasets.packaged_modules.cache.cache import Cache
+
+    owner, _, name = repository.name.rpartition("/")
+    place = "___".join([*([owner] if owner else []), camelcase_to_snakecase(name)])
+    commit = repository.recorded or repository.cached()
+    found = list(Path(config.HF_DATASETS_CACHE, place).glob(f"{subset or '*'}/*/{commit}"))
+    if len(found) != 1:
+        return None
+    own, version, _ = found[0].parts[-3:]
+    return Cache(
+        repo_id=repository.name, dataset_name=name, config_name=own, version=version, hash=commit
+    )
+
+
 def _check_commit(repository: Repository, found: str) -> None:
     """Record the commit of the rows.
 
     Raises:
-        UserError: the cache has another one; without the hub, `datasets` takes the latest it has.
+        UserError: it is not the wanted one.
     """
     wanted = repository.commit or repository.recorded or repository.current or repository.cached()
-    if wanted and COMMIT.fullmatch(wanted) and found != wanted:
+    if wanted and found != wanted:
         raise UserError(
             f"{repository.name}: commit {wanted} is needed, but the cache has {found} and the hub "
             "does not respond.\nType the command with a network and HF_HUB_OFFLINE=0, or "

@@ -23,10 +23,10 @@ def fetch(repository: Repository) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HTTPError
 
-    name, revision = repository.name, repository.wanted
     try:
         with from_cache_alone() if trouble else nullcontext():
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+            wanted = {"revision": repository.wanted, "allow_patterns": _WANTED}
+            folder = Path(snapshot_download(repository.name, **wanted))
     except (HTTPError, OSError, ValueError) as error:
         raise UserError(
             f"backbone {failure(repository, trouble or error)}\n"
@@ -34,7 +34,8 @@ def fetch(repository: Repository) -> Path:
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"{name} has no safetensors at revision {revision}; pickled weights are not read.\n"
+            f"{repository.name} has no safetensors at revision {repository.revision}; pickled "
+            "weights are not read.\n"
             "Type backbone.revision=... with a revision that has them (often refs/pr/1, of the\n"
             "hub's converter), or convert it once with model.save_pretrained(FOLDER)."
         )

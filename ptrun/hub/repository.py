@@ -76,6 +76,8 @@ class Repository:
 
     def cached(self) -> str | None:
         """Return the commit that the revision named when it was last downloaded."""
+        if COMMIT.fullmatch(self.revision or ""):
+            return self.revision
         file = self._reference()
         return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 

@@ -15,7 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-_API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?")
+_API = re.compile(
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?"
+)
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _STORED_APART = (".safetensors", ".parquet")  # large files, which the hub redirects to a store
 
@@ -142,7 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut = fault.bytes if fault and fault.action == "cut" else None
         if found := _API.fullmatch(urlsplit(self.path).path):
             kind, name, verb, revision, rest = found.groups()
-            return self._api(kind, name, verb, unquote(revision or "main"), unquote(rest or ""), body)
+            return self._api(
+                kind, name, verb, unquote(revision or "main"), unquote(rest or ""), body
+            )
         if path.startswith("/store/"):
             content = next(
                 own
@@ -218,11 +222,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_json(self, content: Any) -> None:
         self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
-    def _send_error(self, status: int, code: str = "", headers: dict[str, str] | None = None) -> None:
+    def _send_error(
+        self, status: int, code: str = "", headers: dict[str, str] | None = None
+    ) -> None:
         own = {"X-Error-Code": code, "X-Error-Message": f"{code or 'an error'}."}
         self._send(status, b'{"error": "no"}', {**(headers or {}), **own})
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str], cut: int | None = None) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: dict[str, str], cut: int | None = None
+    ) -> None:
         self.send_response(status)
         for key, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(key, value)
@@ -253,7 +261,12 @@ def _tree(files: dict[str, bytes], under: str, recursive: bool) -> list[dict[str
         parts = path.removeprefix(start).split("/")
         for depth in range(1, len(parts) if recursive else min(len(parts), 2)):
             folder = start + "/".join(parts[:depth])
-            rows[folder] = {"type": "directory", "oid": oid(folder.encode()), "size": 0, "path": folder}
+            rows[folder] = {
+                "type": "directory",
+                "oid": oid(folder.encode()),
+                "size": 0,
+                "path": folder,
+            }
         if recursive or len(parts) == 1:
             rows[path] = {"type": "file", "oid": oid(content), "size": len(content), "path": path}
     return list(rows.values())
