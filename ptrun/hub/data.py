@@ -20,7 +20,7 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
     """
     if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
         return _split(repository, _builder(repository, subset), split)
-    trouble = repository.ask() if repository.commit is None else None
+    trouble = repository.ask()
     if trouble and repository.recorded is None and _refused(trouble):
         raise UserError(failure(repository, trouble)) from trouble
     from datasets.exceptions import DatasetsError
@@ -33,6 +33,7 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
         raise UserError(failure(repository, trouble or error)) from error
     _check_commit(repository, builder.hash)
+    repository.found(builder.hash)
     return _split(repository, builder, split)
 
 
@@ -83,7 +84,7 @@ def _cached(repository: Repository, subset: str | None) -> Any:
 
     owner, _, name = repository.name.rpartition("/")
     place = "___".join([*([owner] if owner else []), camelcase_to_snakecase(name)])
-    commit = repository.recorded or repository.cached()
+    commit = repository.commit or repository.recorded or repository.cached()
     found = list(Path(config.HF_DATASETS_CACHE, place).glob(f"{subset or '*'}/*/{commit}"))
     if len(found) != 1:
         return None
@@ -94,10 +95,10 @@ def _cached(repository: Repository, subset: str | None) -> Any:
 
 
 def _check_commit(repository: Repository, found: str) -> None:
-    """Record the commit of the rows.
+    """Refuse rows of another commit.
 
     Raises:
-        UserError: it is not the wanted one.
+        UserError: these rows are not of the wanted commit.
     """
     wanted = repository.commit or repository.recorded or repository.current or repository.cached()
     if wanted and found != wanted:
@@ -106,7 +107,6 @@ def _check_commit(repository: Repository, found: str) -> None:
             "does not respond.\nType the command with a network and HF_HUB_OFFLINE=0, or "
             f"task.source.revision={found}."
         )
-    repository.found(found)
 
 
 def _refused(error: Exception) -> bool:

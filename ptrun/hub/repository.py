@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ class Repository:
     recorded: str | None = None
     commit: str | None = None
     current: str | None = None
+    _trouble: Exception | None = None
 
     @property
     def key(self) -> str:
@@ -57,17 +58,22 @@ class Repository:
         return "backbone" if self.kind == "model" else "task.source"
 
     def ask(self) -> Exception | None:
-        """Ask the hub for the current commit; return the error if there is no answer."""
+        """Ask the hub, once, for the current commit; return the error if there is no answer."""
+        if self.current is None and self._trouble is None:
+            go_offline_if_unreachable()
+            limit_waiting()
+            self._trouble = self._ask()
+        return self._trouble
+
+    def _ask(self) -> Exception | None:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HTTPError
 
-        go_offline_if_unreachable()
-        limit_waiting()
         for pause in (*_PAUSES, None):
             try:
                 info = HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
                 self.current = info.sha
-                return None
+                break
             except (HTTPError, OSError, ValueError) as error:
                 if pause is None or not _passing(error):
                     return error
@@ -83,7 +89,12 @@ class Repository:
 
     def found(self, commit: str) -> None:
         """Keep the commit that was loaded, and in the cache that it is the revision's."""
-        self.commit = commit
+        first, self.commit = self.commit is None, commit
+        if first and self._trouble is not None and not _off():
+            _LOG.warning(
+                "%s: the hub does not give it now; the copy in the cache, commit %s, is used.",
+                *(self.name, commit),
+            )
         if commit != self.current or commit == self.cached():
             return
         file = self._reference()
@@ -113,6 +124,31 @@ def _passing(error: Exception) -> bool:
     """
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status >= 500 if status else "RemoteProtocol" in type(error).__name__
+
+
+def _off() -> bool:
+    """Return whether the hub is switched off, by the user or because nothing responds there."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def agree(
+    repositories: Sequence[Repository],
+    broadcast: Callable[[dict[str, str] | None], dict[str, str] | None],
+    *,
+    main: bool,
+) -> None:
+    """Let all ranks of a run load what the first one (`main`) finds: a revision may move."""
+    new = [one for one in repositories if not one.recorded]
+    named = None
+    if main:
+        found = {one.key: one.cached() if one.ask() else one.current for one in new}
+        named = {key: commit for key, commit in found.items() if commit}
+    named = broadcast(named)
+    if not main:
+        for one in new:
+            one.recorded = (named or {}).get(one.key)
 
 
 def pin(repositories: Sequence[Repository], commits: Mapping[str, str]) -> None:

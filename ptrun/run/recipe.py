@@ -14,7 +14,7 @@ from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.hub.repository import loaded, warn_of_moved
+from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.run.begin import begin
@@ -129,8 +129,10 @@ def _find(work: Work) -> None:
 
 def _prepare(work: Work) -> None:
     """Read the examples, divide them and build the methods; do the prerequisite run."""
-    planned = work.planned
-    with planned.engine.world.main_first():  # the first rank labels lines that the others read
+    planned, world = work.planned, work.planned.engine.world
+    if world.size > 1:
+        agree(planned.repositories, world.broadcast, main=world.main)
+    with world.main_first():  # the first rank labels lines that the others read
         work.split, work.overlaps = split_of(planned)
     work.parts = divide(planned.build_method(), work.split)
     if planned.trial is not None:

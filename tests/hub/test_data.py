@@ -91,6 +91,14 @@ def test_downloaded_rows_are_used_if_the_hub_fails_later(hub, name):
     assert texts(again) == before and again.repository.commit == main(hub)
 
 
+def test_a_recorded_commit_is_read_from_the_cache_if_access_is_withdrawn(hub, caplog):
+    before, commit = texts(source()), main(hub)
+    hub.gated[DATA] = "right"
+    assert texts(source(recorded=commit)) == before
+    assert f"the copy in the cache, commit {commit}, is used" in caplog.text
+    check(refused(source()), "data set is gated")
+
+
 def test_a_fault_that_passes_is_not_seen(hub):
     hub.faults = [Fault("GET /api/datasets", status=500, times=2)]
     assert len(texts(source())) == 12 and not hub.faults[0].times
@@ -152,7 +160,8 @@ def test_offline_the_copy_of_the_wanted_commit_is_read(hub, offline):
     texts(source())
     offline()
     for pinned in (source(recorded=old), source(old)):
-        assert texts(pinned)[0].startswith("a train") and pinned.repository.commit == old
+        assert [texts(pinned, split)[0][:9] for split in SPLITS[:2]] == ["a train f", "a validat"]
+        assert pinned.repository.commit == old
     assert texts(source())[0].startswith("new")
     assert texts(source(new), "test")[0].startswith("new test")
 

@@ -89,11 +89,12 @@ def test_a_failing_hub_is_one_sentence(hub, name):
 
 
 @pytest.mark.parametrize("name", ["500", "closed", "silent", "403"])
-def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name):
+def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
     commit = fetch(model()).name
     break_(hub, name)
     again = model()
     assert fetch(again).name == commit and again.commit == commit and again.current is None
+    assert f"the copy in the cache, commit {commit}, is used" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [Fault("", status=500), Fault("", action="close")])
