@@ -32,7 +32,7 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
             builder = kept or _builder(repository, subset)
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
         raise UserError(failure(repository, trouble or error)) from error
-    _check_commit(repository, builder.hash)
+    _check_commit(repository, builder.hash, trouble)
     repository.found(builder.hash)
     return _split(repository, builder, split)
 
@@ -94,18 +94,18 @@ def _cached(repository: Repository, subset: str | None) -> Any:
     )
 
 
-def _check_commit(repository: Repository, found: str) -> None:
-    """Refuse rows of another commit.
+def _check_commit(repository: Repository, found: str, trouble: Exception | None) -> None:
+    """Refuse rows of another commit: if `datasets` cannot read one, it reads a copy of another.
 
     Raises:
         UserError: these rows are not of the wanted commit.
     """
     wanted = repository.commit or repository.recorded or repository.current or repository.cached()
     if wanted and found != wanted:
+        why = "and the hub does not give it now" if trouble else "but its files cannot be read"
         raise UserError(
-            f"{repository.name}: commit {wanted} is needed, but the cache has {found} and the hub "
-            "does not respond.\nType the command with a network and HF_HUB_OFFLINE=0, or "
-            f"task.source.revision={found}."
+            f"{repository.name}: commit {wanted} is needed, {why}; the cache has {found}.\n"
+            f"Type task.source.revision={found}, or the command again later."
         )
 
 

@@ -29,8 +29,8 @@ def fetch(repository: Repository) -> Path:
             folder = Path(snapshot_download(repository.name, **wanted))
     except (HTTPError, OSError, ValueError) as error:
         raise UserError(
-            f"backbone {failure(repository, trouble or error)}\n"
-            "For a local copy type backbone.path=FOLDER, for a shipped model backbone=pocket_bert."
+            f"backbone {failure(repository, trouble or error)} "
+            "For a local copy type backbone.path=FOLDER."
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise UserError(

@@ -53,6 +53,11 @@ class Repository:
         return self.commit or self.recorded or self.current or self.revision
 
     @property
+    def noun(self) -> str:
+        """What it is, in words."""
+        return "model" if self.kind == "model" else "data set"
+
+    @property
     def group(self) -> str:
         """The part of the configuration that names the repository."""
         return "backbone" if self.kind == "model" else "task.source"

@@ -195,7 +195,7 @@ class Source:
             data = read_hub(self._on_hub, self.origin.get("subset"), split)
         except UserError as error:
             raise UserError(
-                f"task={self.name}: {error}\n"
+                f"task={self.name}: {error} "
                 f"For local files type data_dir=DIR with DIR/{self.folder}/"
                 f"{{train,validation,test}}.jsonl[.gz].{self._how}"
             ) from error

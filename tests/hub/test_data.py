@@ -132,12 +132,18 @@ def test_a_missing_subset_is_named_with_those_that_there_are(hub):
 
 def test_a_repository_without_rows_is_named(hub):
     hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
-    check(refused(source()), DATA, "data_dir=DIR")
+    check(refused(source()), DATA, "it cannot be read", "Check task.source.hub", "data_dir=DIR")
 
 
 def test_a_damaged_file_is_named(hub):
     hub.push("datasets", DATA, {f"data/{split}.parquet": b"PAR1 no" for split in SPLITS})
-    check(refused(source()), DATA, "data_dir=DIR")
+    check(refused(source()), DATA, "it cannot be read (Parquet", "task.source.revision")
+
+
+def test_a_new_commit_without_rows_is_not_replaced_by_the_copy_of_another(hub):
+    texts(source())
+    old, new = main(hub), hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
+    check(refused(source()), f"commit {new} is needed, but its files cannot be read", old)
 
 
 def test_offline_the_cache_is_used_without_a_request(hub, offline):

@@ -154,4 +154,4 @@ def test_a_body_that_stops_is_asked_for_again_and_then_refused(hub):
     hub.faults = [Fault(f"GET /store.*{TENSORS}", action="stall")]
     with pytest.raises(UserError) as caught:
         fetch(model())
-    check(str(caught.value), MODEL, "nothing for 1 seconds", "HF_HUB_DOWNLOAD_TIMEOUT")
+    check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
