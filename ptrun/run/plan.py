@@ -182,10 +182,19 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
 
 
 def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
-    """Return the hub commits of the run that is repeated (`commits`) or resumed; none if new."""
-    if commits or planned.rerun or not planned.repositories:
+    """Return the hub commits to load.
+
+    They are those of the run that is resumed; else of the run that is repeated (`commits`); else of
+    the run that the prompt starts from.
+    """
+    if not planned.repositories:
         return commits
-    before = request_file.read(planned.folder)
+    own = {} if planned.rerun else _commits(planned.folder)
+    return {**_commits(planned.start.folder), **commits, **own}
+
+
+def _commits(folder: Path | None) -> dict[str, str]:
+    before = request_file.read(folder) if folder else None
     return before.commits if before else {}
 
 

@@ -128,6 +128,29 @@ def test_a_new_run_with_rerun_true_or_a_typed_revision_takes_the_new_commit(proj
     assert commits(folder) == new
 
 
+def test_an_interrupted_rerun_on_another_branch_resumes_on_its_own_commit(project, hub):
+    run.main(TYPED)
+    refs = hub.repos["models", MODEL].refs
+    refs["dev"], _ = move_main(hub)
+    typed = [str(the_run(project / "outputs")), "backbone.revision=dev"]
+    rerun.main(typed)
+    folder = the_run(project / "outputs" / "reruns")
+    commit = request.read(folder).commits[f"models/{MODEL}@dev"]
+    (folder / "result.json").unlink()
+    refs["dev"] = next(iter(hub.repos["models", MODEL].commits))
+    rerun.main(typed)
+    assert refs["dev"] != commit == request.read(folder).commits[f"models/{MODEL}@dev"]
+
+
+def test_a_start_from_another_run_takes_its_commits(project, hub):
+    old = mains(hub)
+    run.main(TYPED)
+    first = the_run(project / "outputs")
+    move_main(hub)
+    run.main([*TYPED, f"start=run:{first.resolve()}", "name=second"])
+    assert commits(the_run(project / "outputs" / "second")) == old
+
+
 def test_a_damaged_record_of_commits_is_refused(project, hub):
     run.main(TYPED)
     folder = the_run(project / "outputs")
