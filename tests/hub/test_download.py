@@ -149,9 +149,11 @@ def test_a_model_without_safetensors_is_refused(hub):
 
 
 @pytest.mark.slow
-def test_a_body_that_stops_is_asked_for_again_and_then_refused(hub):
-    """The library asks six times for a body, a second each here."""
-    hub.faults = [Fault(f"GET /store.*{TENSORS}", action="stall")]
+@pytest.mark.parametrize("request_", ["GET .*/tree/", f"GET /store.*{TENSORS}"])
+def test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused(hub, request_):
+    """The library repeats these requests itself; each ends after a second here."""
+    hub.faults = [Fault(request_, action="stall")]
     with pytest.raises(UserError) as caught:
         fetch(model())
     check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
+    assert hub.faults[0].times == 10**6 - 6
