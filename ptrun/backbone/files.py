@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.hub import go_offline_if_unreachable
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
-_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 
@@ -70,33 +68,6 @@ def weight_files(folder: Path) -> list[Path]:
         f"backbone.path={folder}: {reason}; ptrun reads only safetensors.\n"
         "Convert a file that you trust once, with model.save_pretrained(FOLDER)."
     )
-
-
-def fetch(hub: str, revision: str | None) -> Path:
-    """Download a hub model, unless it is cached, and return its folder.
-
-    Raises:
-        UserError: the download fails, or the model has no safetensors.
-    """
-    go_offline_if_unreachable()
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        folder = Path(snapshot_download(hub, revision=revision, allow_patterns=_WANTED))
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        reason = str(error).splitlines()[0][:120]
-        raise UserError(
-            f"cannot download backbone {hub} from the hub ({reason}).\n"
-            "Type backbone.path=FOLDER for a local copy, or backbone=pocket_bert."
-        ) from error
-    if not any(folder.glob("*.safetensors")):
-        raise UserError(
-            f"{hub} has no safetensors at revision {revision}; pickled weights are not read.\n"
-            "Type backbone.revision=... with a revision that has them (often refs/pr/1, of the\n"
-            "hub's converter), or convert it once with model.save_pretrained(FOLDER)."
-        )
-    return folder
 
 
 def read_config(folder: Path) -> dict[str, Any]:

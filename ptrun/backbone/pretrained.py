@@ -26,6 +26,7 @@ from ptrun.backbone.packing.packed import requested
 from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
+from ptrun.hub import download, repository
 from ptrun.tokenizer import tokenizers
 
 
@@ -74,9 +75,10 @@ class PretrainedBackbone:
         layer_norm_eps: float | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
-        self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
+        self.revision, self.dtype, self.source = revision, dtype, source
         self.fits_fp16 = fp16
         self.folder = files.locate(shipped, path)
+        self.repository = repository.model(hub, revision) if hub and not self.folder else None
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
@@ -85,7 +87,7 @@ class PretrainedBackbone:
         own = (dropout, attention_dropout, layer_norm_eps)
         self._overrides = switches.overrides(self.architecture, self.name, *own)
         self._epsilon = "" if layer_norm_eps is None else f"~eps{layer_norm_eps:g}"
-        self.has_head, self.fetched, self._replayed = True, False, False
+        self.has_head, self._replayed = True, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
         self.cuts: dict[int, Cut] = {}  # by the id of the parameter
@@ -124,7 +126,7 @@ class PretrainedBackbone:
     @property
     def commit(self) -> str | None:
         """The commit of the hub revision, once it is fetched."""
-        return self.folder.name if self.fetched and self.folder else None
+        return self.repository.commit if self.repository else None
 
     @property
     def weights(self) -> str:
@@ -134,8 +136,9 @@ class PretrainedBackbone:
     @cached_property
     def _untuned(self) -> str:
         """The fingerprint of local files, or hub id and revision; another epsilon is part of it."""
-        local = None if self.fetched else self.folder
-        name = fingerprint(local) if local else f"{self.hub}@{self.revision}"
+        hub = self.repository  # its module says why the commit is no part of it
+        local = None if hub else self.folder
+        name = fingerprint(local) if local else f"{hub and hub.name}@{self.revision}"
         return name + self._epsilon
 
     def tokenizer(self, *, words: bool = False) -> Any:
@@ -277,10 +280,9 @@ class PretrainedBackbone:
 
     def _files(self) -> Path:
         if self.folder is None:
-            if self.hub is None:
+            if self.repository is None:
                 raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
-            self.folder = files.fetch(self.hub, self.revision)
-            self.fetched = True
+            self.folder = download.fetch(self.repository)
         return self.folder
 
     def _prepare(self, model: Any) -> Any:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,13 @@ Plugins.instance().register(UserFolders)
 class Composed:
     """The configuration of a run as plain data, and the chosen option of each group.
 
+    `commits` are those of the hub that an earlier run recorded, by `Repository.key`.
     `ptrun.run.plan` turns it into a `Plan`. Other modules use the properties below.
     """
 
     config: dict[str, Any]
     names: dict[str, str]
+    commits: dict[str, str] = field(default_factory=dict)
 
     @property
     def outputs(self) -> Path:
@@ -202,7 +204,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     """
     content = plain(config)
     content.pop("hydra", None)
-    known = {field.name for field in fields(schema.RunConfig)}
+    known = {one.name for one in fields(schema.RunConfig)}
     for key in content.keys() - known:
         raise UserError(unknown(key, key, known))
     _check_name(str(content["name"]))

@@ -25,8 +25,10 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     """Return the configuration that can change a number, with contents in place of paths.
 
     `data` and `weights` identify the content of data files and model, and `start` that of another
-    run. So a moved folder keeps its runs, and changed content makes new ones. Of the hardware only
-    the precision counts: device, micro-batches, ranks and recomputation change rounding alone.
+    run. So a moved folder keeps its runs, and changed content makes new ones. Of a hub model or
+    data set they have id and revision, not the commit: `ptrun.hub.repository` says why. Of the
+    hardware only the precision counts: device, micro-batches, ranks and recomputation change
+    rounding alone.
     """
     left_out = (*_NOT_AFFECTING, *_BY_START)
     kept = {key: value for key, value in config.items() if key not in left_out}

@@ -18,6 +18,7 @@ from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
 from ptrun.folder.result import write_text
 from ptrun.folder.sharing import read_text
+from ptrun.hub.repository import COMMIT
 
 FILE = "run.yaml"
 
@@ -31,9 +32,8 @@ def write(folder: Path, composed: Composed) -> None:
     if config.get("data_dir") == os.path.expanduser(os.environ.get("PTRUN_DATA", "")):
         config["data_dir"] = None
     names = {group: name for group, name in composed.names.items() if group not in NOT_OF_A_RUN}
-    content = yaml.safe_dump(
-        {"names": names, "config": config}, allow_unicode=True, sort_keys=False, width=100
-    )
+    whole = {"names": names, "config": config, "commits": composed.commits}
+    content = yaml.safe_dump(whole, allow_unicode=True, sort_keys=False, width=100)
     write_text(folder / FILE, _HEAD + content)
 
 
@@ -48,13 +48,13 @@ def read(folder: Path) -> Composed | None:
         return None
     try:
         content = yaml.safe_load(read_text(file))
-        composed = Composed(content["config"], content["names"])
+        composed = Composed(content["config"], content["names"], content.get("commits", {}))
         _check(composed)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, KeyError) as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
         reason = f"{key}{str(error).splitlines()[0]}"
         raise UserError(
-            f"{file}: damaged ({reason}). Type the command of the run again."
+            f"{file}: damaged ({reason}). Type the command of the run with rerun=true."
         ) from error
     return composed
 
@@ -64,7 +64,7 @@ def _check(composed: Composed) -> None:
 
     A default in place of a lost value would make another run.
     """
-    if not all(isinstance(part, Mapping) for part in (composed.config, composed.names)):
+    if not all(isinstance(part, Mapping) for part in vars(composed).values()):
         raise ValueError("expected names and config")
     groups = [group for group in GROUPS if group not in NOT_OF_A_RUN]
     lost = {key for key in (*groups, *_ALWAYS) if key not in composed.config}
@@ -74,4 +74,7 @@ def _check(composed: Composed) -> None:
     for name in composed.names.values():
         if not isinstance(name, str):
             raise ValueError(f"name {name!r}")
+    for commit in composed.commits.values():
+        if not (isinstance(commit, str) and COMMIT.fullmatch(commit)):
+            raise ValueError(f"commit {commit!r}")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

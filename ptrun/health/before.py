@@ -5,6 +5,7 @@ from itertools import islice
 
 from ptrun.backbone.files import SHIPPED
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
 from ptrun.task.base import Task
@@ -13,6 +14,19 @@ _FAR = 100  # times the usual rate, or less than its hundredth part
 _CUT = 0.1  # of the texts
 _READ = 1000  # texts, of up to millions
 _WINDOWS = ("extraction", "multispan")  # kinds of task that read long texts in windows
+
+
+def doubts(
+    method: Method, train: Sequence[Features], rate: float, usual: Mapping[str, float]
+) -> list[str]:
+    """Return the warnings about a run: its method, encoded training examples and `train.lr`.
+
+    `usual` holds the learning rates of the backbone's file by what is trained.
+    """
+    found = [toy(method.backbone, method.task), cut_texts(train, method.task, method.room())]
+    if method.learned():
+        found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
+    return [text for text in found if text]
 
 
 def toy(backbone: PretrainedBackbone, task: Task) -> str | None:

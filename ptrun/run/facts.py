@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptrun.config.schema import Select
+from ptrun.hub.repository import loaded
 from ptrun.protocol.overlap import Overlaps
 from ptrun.run import manifest
 from ptrun.run.parts import Trained
@@ -25,7 +26,11 @@ def facts(
         "backbone": manifest.weights(
             planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
         ),
-        "data": {"digest": planned.content["data"], **manifest.samples(split)},
+        "data": {
+            "digest": planned.content["data"],
+            "commits": loaded(planned.task.repositories),
+            **manifest.samples(split),
+        },
         "task_version": planned.task.version,
         "own_code": planned.own_code,
         "start": planned.start_typed,

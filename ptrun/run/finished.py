@@ -89,6 +89,8 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
         node["path"] = path
     backbone: PretrainedBackbone = build.build("backbone", node)
     backbone.pooler_seed = done.manifest["backbone"].get("pooler_seed")
+    if backbone.repository:
+        backbone.repository.recorded = done.manifest["backbone"].get("commit")
     return backbone
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ptrun.errors import UserError
+from ptrun.health.pieces import words_in_pieces
 from ptrun.method.base import Method
-from ptrun.run.pieces import words_in_pieces
 from ptrun.training.member import Member
 from ptrun.types import Example, Split
 

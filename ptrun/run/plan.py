@@ -16,8 +16,10 @@ from ptrun.config.build import Component
 from ptrun.config.components import own_code
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.folder import request as request_file
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_pair
 from ptrun.prompt.pvp import check_pvps
 from ptrun.protocol.base import ClaimProtocol
@@ -95,6 +97,12 @@ class Plan:
     folder: Path
     request: Composed
 
+    @property
+    def repositories(self) -> list[Repository]:
+        """The hub repositories of the backbone and the data."""
+        own = self.backbone.repository
+        return [*([own] if own else []), *self.task.repositories]
+
     def build_method(self) -> Method:
         """Return the method; only the seed decides its random values."""
         torch.manual_seed(self.seed)
@@ -138,7 +146,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     own |= {"own_code": code} if code else {}
     content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
     run_id = identity.run_id(names, content)
-    return Plan(
+    made = Plan(
         names=names,
         seed=config["seed"],
         data_seed=config["data_seed"],
@@ -171,6 +179,26 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         folder=composed.outputs / composed.name / run_id,
         request=request,
     )
+    commits = _recorded(made, composed.commits)
+    pin(made.repositories, commits)
+    return replace(made, request=replace(request, commits=commits))
+
+
+def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
+    """Return the hub commits to load.
+
+    They are those of the run that is resumed; else of the run that is repeated (`commits`); else of
+    the run that the prompt starts from.
+    """
+    if not planned.repositories:
+        return commits
+    own = {} if planned.rerun else _commits(planned.folder)
+    return {**_commits(planned.start.folder), **commits, **own}
+
+
+def _commits(folder: Path | None) -> dict[str, str]:
+    before = request_file.read(folder) if folder else None
+    return before.commits if before else {}
 
 
 def _precision(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.health.before import cut_texts, far_rate, toy
+from ptrun.health.before import doubts
+from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.run.begin import begin
@@ -132,8 +133,10 @@ def _find(work: Work) -> None:
 
 def _prepare(work: Work) -> None:
     """Read the examples, divide them and build the methods; do the prerequisite run."""
-    planned = work.planned
-    with planned.engine.world.main_first():  # the first rank labels lines that the others read
+    planned, world = work.planned, work.planned.engine.world
+    if world.size > 1:
+        agree(planned.repositories, world.broadcast, main=world.main)
+    with world.main_first():  # the first rank labels lines that the others read
         work.split, work.overlaps = split_of(planned)
     work.parts = divide(planned.build_method(), work.split)
     if planned.trial is not None:
@@ -172,7 +175,8 @@ def _open(work: Work) -> None:
     planned = work.planned
     _begin(work)
     features = [_features(work, m, p) for m, p in zip(work.methods, work.parts, strict=True)]
-    work.warnings = _doubts(planned, work.methods[0], features[0][0])
+    rate, usual = planned.train.lr, planned.usual_rates
+    work.warnings = doubts(work.methods[0], features[0][0], rate, usual)
     work.store = _open_folder(planned, tuned=work.tuned)
     work.trained = [
         Trained(part, _member(planned, method, part, rows, work.store))
@@ -180,15 +184,6 @@ def _open(work: Work) -> None:
     ]
     for one in work.trained:
         one.member.health.compares = len(work.trained) == 1
-
-
-def _doubts(planned: Plan, method: Method, train: Sequence[Features]) -> list[str]:
-    """Return warnings about a run that may not learn what was meant."""
-    found = [toy(planned.backbone, planned.task), cut_texts(train, planned.task, method.room())]
-    if method.learned():
-        tunes = method.tunes_backbone
-        found.append(far_rate(planned.train.lr, planned.usual_rates, tunes=tunes))
-    return [text for text in found if text]
 
 
 def _findings(work: Work) -> list[str]:
@@ -227,7 +222,9 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
     run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
     store = SharedStore(run_store, world, tuned=tuned)
-    store.write_request(planned.request)
+    if world.main:
+        warn_of_moved(planned.repositories)
+    store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
     return store
 
 

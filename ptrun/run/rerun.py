@@ -56,7 +56,7 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
     _resolve_runs(config, str(kept.config["name"]))
-    return _under_free_name(Composed(config, names))
+    return _under_free_name(Composed(config, names, kept.commits))
 
 
 def _outputs(old: Run, kept: Composed, base: Composed) -> str:

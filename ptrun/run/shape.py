@@ -25,6 +25,7 @@ def shape(planned: Plan) -> str | None:
         "common": common,
         "method": shared,
         "backbone": [planned.content["backbone"], planned.backbone_path],
+        "commit": hub.recorded if (hub := planned.backbone.repository) else None,
         "pooler": _random_pooler(planned, shared),
         "hardware": planned.engine_component.node,
         "tracking": planned.tracking.node,

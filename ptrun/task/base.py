@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from ptrun.hub.repository import Repository
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -31,6 +32,10 @@ class Task(Protocol):
     """A description of each label, as the task's YAML file has it; empty if there is none."""
     max_tokens: int | None
     """Longest input in tokens; None means the backbone's limit."""
+
+    @property
+    def repositories(self) -> Sequence[Repository]:
+        """The hub repositories that the examples come from."""
 
     reads: Sequence[str]
     """The fields of a file that `unlabelled` needs."""

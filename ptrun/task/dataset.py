@@ -13,6 +13,7 @@ from string import Formatter
 from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 from ptrun.errors import UserError
+from ptrun.hub.repository import Repository
 from ptrun.stored import code_of, stored
 from ptrun.task.base import PARTS, Part, Scores
 from ptrun.task.shown import shown
@@ -83,6 +84,11 @@ class Dataset(ABC):
         self._written, self._skip = common.get("written") or {}, common.get("skip") or {}
         self._source = Source(self.name, common["source"], data_dir)
         self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
+
+    @property
+    def repositories(self) -> Sequence[Repository]:
+        """The hub repositories that the examples come from."""
+        return [own for own in [self._source.repository] if own is not None]
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""

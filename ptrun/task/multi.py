@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from ptrun.errors import UserError
+from ptrun.hub.repository import Repository
 from ptrun.task.base import PARTS, Part, Scores, Task
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
@@ -54,6 +55,11 @@ class Multi:
                 f"task {name}: tasks are {list(tasks)}; expected two or more names without "
                 f"{_SEPARATOR!r}."
             )
+
+    @property
+    def repositories(self) -> Sequence[Repository]:
+        """The hub repositories of all tasks."""
+        return [one for task in self.tasks.values() for one in task.repositories]
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether all the tasks have this part."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ptrun.errors import UserError
+from ptrun.hub.repository import Repository
 from ptrun.metrics.labels import accuracy, macro_f1
 from ptrun.task.base import PARTS, Part, Scores
 from ptrun.task.own_pattern import entry, place
@@ -42,6 +43,7 @@ class Own:
     version = 1
     max_tokens: int | None = None
     descriptions: ClassVar[Mapping[str, str]] = {}
+    repositories: ClassVar[Sequence[Repository]] = ()
 
     def __init__(
         self,

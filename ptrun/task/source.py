@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.hub import go_offline_if_unreachable
+from ptrun.hub.data import read as read_hub
+from ptrun.hub.repository import Repository
 from ptrun.task.lines import json_lines
 from ptrun.task.ppt.construction import read
 from ptrun.task.shown import names, shown
@@ -82,6 +84,15 @@ class Source:
                 "and perhaps `subset`, or `folder: NAME` for local files only."
             )
 
+    @cached_property
+    def _on_hub(self) -> Repository:
+        return Repository("dataset", str(self.origin["hub"]), self.origin.get("revision"))
+
+    @property
+    def repository(self) -> Repository | None:
+        """The repository that the rows come from; None if they do not come from the hub."""
+        return self._on_hub if "hub" in self.origin and not self._is_local() else None
+
     @property
     def folder(self) -> str:
         """The local folder, below `data_dir`."""
@@ -111,7 +122,11 @@ class Source:
             raise UserError(f"{name}: no examples; the split is empty.")
 
     def digest(self, splits: list[str]) -> str:
-        """Return 16 hex over the local files, or the origin as JSON."""
+        """Return 16 hex over the local files, or the origin as JSON.
+
+        The origin names the revision of a hub data set and not its commit; `ptrun.hub.repository`
+        says why.
+        """
         if self._is_local() and splits:
             hashed = hashlib.sha256()
             for split in splits:
@@ -175,19 +190,14 @@ class Source:
         return f"\nHow to make it: {how}" if how else ""
 
     def _hub(self, split: str) -> Iterator[Row]:
-        go_offline_if_unreachable()
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetsError
-
-        hub, revision = self.origin["hub"], self.origin.get("revision")
+        hub = self.origin["hub"]
         try:
-            data = load_dataset(hub, self.origin.get("subset"), split=split, revision=revision)
-        except (DatasetsError, OSError, ValueError) as error:
-            reason = str(error).splitlines()[0][:120]
+            data = read_hub(self._on_hub, self.origin.get("subset"), split)
+        except UserError as error:
             raise UserError(
-                f"task={self.folder}: cannot read {hub} from the hub ({reason}).\n"
-                f"Type data_dir=DIR with files DIR/{self.folder}/{{train,validation,test}}"
-                f".jsonl[.gz], or task=pocket_ner for data that needs no network.{self._how}"
+                f"task={self.name}: {error} "
+                f"For local files type data_dir=DIR with DIR/{self.folder}/"
+                f"{{train,validation,test}}.jsonl[.gz].{self._how}"
             ) from error
         classes = {key: _label_names(feature) for key, feature in data.features.items()}
         for index, row in enumerate(data):

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError
-from ptrun.health.during import Health
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.stored import Stored
+from ptrun.training.health import Health
 from ptrun.training.optim import learning_rate, make_optimizer, total_steps
 from ptrun.training.order import Slices, batches
 from ptrun.training.stepper import TorchStepper

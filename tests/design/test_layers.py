@@ -11,12 +11,13 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "hub", "stored", "metrics", "pocket", "drawing"),
-    ("tokenizer",),
+    ("__init__", "types", "errors", "stored", "metrics", "pocket", "drawing"),
+    ("tokenizer", "hub"),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),
     ("readout", "protocol", "importing"),
-    ("method", "health"),
+    ("method",),
+    ("health",),
     ("training", "start"),
     ("hardware", "pretrain"),
     ("run", "sweep"),

@@ -74,3 +74,10 @@ def test_a_random_pooler_is_part_of_the_backbone(shape_of):
     assert frozen[0] != frozen[1]
     stored = [shape_of("method.pooler=frozen", f"seed={n}") for n in (1, 2)]
     assert stored[0] == stored[1]
+
+
+def test_runs_on_other_commits_of_a_backbone_share_nothing(tmp_path):
+    made = plan(compose_run(["backbone=bert_base_cased", f"outputs={tmp_path}"]))
+    before = shape(made)
+    made.backbone.repository.recorded = "a" * 40
+    assert before is not None and shape(made) not in (None, before)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from ptrun.health.pieces import words_in_pieces
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.choose import readout_for
 from ptrun.run.parts import usable
-from ptrun.run.pieces import words_in_pieces
 from ptrun.types import Split
 from tests.readout.reading import task
 

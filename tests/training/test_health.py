@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptrun.health.during import Health, one_answer
+from ptrun.training.health import Health, one_answer
 from ptrun.types import Prediction
 
 

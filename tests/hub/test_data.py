@@ -1,0 +1,181 @@
+"""A data set of the hub is read, or one sentence says why not."""
+
+import time
+
+import pytest
+from huggingface_hub import constants
+
+from ptrun.errors import UserError
+from ptrun.task.source import Source
+from tests.hub.conftest import DATA, SPLITS, data_files, parquet
+from tests.hub.faults import FAULTS, break_, check
+from tests.hub.server import Fault
+
+
+def source(revision="main", name=DATA, recorded=None, **origin):
+    made = Source("reviews", {"hub": name, "revision": revision, **origin}, None)
+    made.repository.recorded = recorded
+    return made
+
+
+def texts(read, split="train"):
+    return [row.text("text") for row in read.rows(split)]
+
+
+def refused(read, split="train"):
+    started = time.monotonic()
+    with pytest.raises(UserError) as caught:
+        list(read.rows(split))
+    assert time.monotonic() - started < 10
+    return str(caught.value)
+
+
+def main(hub):
+    return hub.repos["datasets", DATA].refs["main"]
+
+
+def test_all_splits_are_read_with_the_names_of_their_labels(hub):
+    read = source()
+    for split in SPLITS:
+        rows = list(read.rows(split))
+        assert [row.data["label"] for row in rows] == ["bad", "good"] * 6
+        assert rows[0].text("text") == f"a {split} film 0 is bad"
+    assert read.repository.commit == main(hub)
+
+
+def test_all_splits_come_from_one_commit_though_main_moves_between_them(hub):
+    read, old = source(), main(hub)
+    texts(read)
+    hub.push("datasets", DATA, data_files("new"))
+    assert texts(read, "test")[0].startswith("a test") and read.repository.commit == old
+
+
+@pytest.mark.parametrize("named", ["commit", "branch", "tag"])
+def test_a_pinned_revision_is_the_one_that_is_read(hub, named):
+    old = main(hub)
+    hub.repos["datasets", DATA].refs |= {"branch": old, "tag": old}
+    hub.push("datasets", DATA, data_files("new"))
+    read = source(old if named == "commit" else named)
+    assert texts(read)[0].startswith("a train") and read.repository.commit == old
+
+
+def test_a_recorded_commit_is_read_after_main_has_moved(hub):
+    old = main(hub)
+    new = hub.push("datasets", DATA, data_files("new"))
+    assert texts(source())[0].startswith("new")  # so the cache has both
+    recorded = source(recorded=old)
+    assert texts(recorded)[0].startswith("a train") and recorded.repository.current == new
+
+
+def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**10)
+    rows = {f"data/{split}.parquet": parquet(split, 4000) for split in SPLITS}
+    hub.push("datasets", DATA, rows)
+    hub.faults = [Fault("GET .*train.parquet", action="cut", bytes=10_000, times=1)]
+    assert len(texts(source())) == 4000
+    first, second = hub.files_sent("train.parquet")
+    assert first.sent == 10_000 and first.sent - 2**10 < second.start <= first.sent
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_failing_hub_is_one_sentence(hub, name):
+    happened, remedy = break_(hub, name)
+    check(refused(source()), "task=reviews", DATA, happened, remedy, "data_dir=DIR")
+
+
+@pytest.mark.parametrize("name", ["500", "closed", "silent"])
+def test_downloaded_rows_are_used_if_the_hub_fails_later(hub, name):
+    before = texts(source())
+    break_(hub, name)
+    again = source()
+    assert texts(again) == before and again.repository.commit == main(hub)
+
+
+def test_a_recorded_commit_is_read_from_the_cache_if_access_is_withdrawn(hub, caplog):
+    before, commit = texts(source()), main(hub)
+    hub.gated[DATA] = "right"
+    assert texts(source(recorded=commit)) == before
+    assert f"the copy in the cache, commit {commit}, is used" in caplog.text
+    check(refused(source()), "data set is gated")
+
+
+def test_a_fault_that_passes_is_not_seen(hub):
+    hub.faults = [Fault("GET /api/datasets", status=500, times=2)]
+    assert len(texts(source())) == 12 and not hub.faults[0].times
+
+
+def test_a_wrong_id_and_a_wrong_revision_are_named(hub):
+    message = refused(source(name="someone/lost"))
+    check(message, "someone/lost", "no such data set", "task.source.hub", "`hf auth login`")
+    check(refused(source("lost")), DATA, "no revision lost", "Type task.source.revision=main")
+    texts(source())
+    check(refused(source("lost")), "no revision lost")  # the copy of main is no replacement
+
+
+def test_a_gated_data_set_needs_the_right_token(hub, monkeypatch):
+    hub.gated[DATA] = "right"
+    check(refused(source()), "data set is gated: its owner grants access (401)", "HF_TOKEN")
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    check(refused(source()), "(403)", "Ask for access")
+    monkeypatch.setenv("HF_TOKEN", "right")
+    assert len(texts(source())) == 12
+
+
+def test_a_missing_split_is_named_with_those_that_there_are(hub):
+    message = refused(source(), "dev")
+    check(message, DATA, "no split 'dev'", "train, validation, test", "task.splits")
+
+
+def test_a_missing_subset_is_named_with_those_that_there_are(hub):
+    check(refused(source(subset="lost")), DATA, "no subset lost", "default", "task.source.subset")
+
+
+def test_a_repository_without_rows_is_named(hub):
+    hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
+    check(refused(source()), DATA, "it cannot be read", "Check task.source.hub", "data_dir=DIR")
+
+
+def test_a_damaged_file_is_named(hub):
+    hub.push("datasets", DATA, {f"data/{split}.parquet": b"PAR1 no" for split in SPLITS})
+    check(refused(source()), DATA, "it cannot be read (Parquet", "task.source.revision")
+
+
+def test_a_new_commit_without_rows_is_not_replaced_by_the_copy_of_another(hub):
+    texts(source())
+    old, new = main(hub), hub.push("datasets", DATA, {"README.md": b"Nothing.\n"})
+    check(refused(source()), f"commit {new} is needed, but its files cannot be read", old)
+
+
+def test_offline_the_cache_is_used_without_a_request(hub, offline):
+    before = texts(source())
+    offline()
+    again = source()
+    assert texts(again) == before and again.repository.commit == main(hub) and not hub.requests
+
+
+def test_offline_without_a_copy_the_cache_is_named(hub, offline):
+    offline()
+    check(refused(source()), DATA, constants.HF_HUB_CACHE, "HF_HUB_OFFLINE=0", "data_dir=DIR")
+
+
+def test_offline_the_copy_of_the_wanted_commit_is_read(hub, offline):
+    """The library would read the latest copy, whatever the revision."""
+    texts(source())
+    old = main(hub)
+    new = hub.push("datasets", DATA, data_files("new"))
+    texts(source())
+    offline()
+    for pinned in (source(recorded=old), source(old)):
+        assert [texts(pinned, split)[0][:9] for split in SPLITS[:2]] == ["a train f", "a validat"]
+        assert pinned.repository.commit == old
+    assert texts(source())[0].startswith("new")
+    assert texts(source(new), "test")[0].startswith("new test")
+
+
+def test_offline_the_copy_of_another_commit_is_refused(hub, offline):
+    old = main(hub)
+    new = hub.push("datasets", DATA, data_files("new"))
+    texts(source())
+    offline()
+    check(refused(source(recorded=old)), old, new, f"task.source.revision={new}")
+    check(refused(source(old)), old, new)

@@ -1,0 +1,159 @@
+"""A model of the hub is downloaded and loaded, or one sentence says why not."""
+
+import time
+
+import pytest
+from huggingface_hub import constants
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.hub.download import fetch
+from ptrun.hub.repository import Repository
+from tests.hub.conftest import MODEL, model_files
+from tests.hub.faults import FAULTS, break_, check
+from tests.hub.server import Fault
+
+TENSORS = "model.safetensors"
+
+
+def model(revision="main", name=MODEL, **given):
+    return Repository("model", name, revision, **given)
+
+
+def refused(repository):
+    started = time.monotonic()
+    with pytest.raises(UserError) as caught:
+        fetch(repository)
+    assert time.monotonic() - started < 10
+    return str(caught.value)
+
+
+def test_a_model_is_loaded_by_its_id(hub):
+    commit = hub.repos["models", MODEL].refs["main"]
+    config = {"model_type": "bert"}
+    backbone = PretrainedBackbone(name="x", hub=MODEL, revision="main", config=config)
+    assert backbone.commit is None
+    backbone.load()
+    assert backbone.commit == commit and backbone.weights == f"{MODEL}@main"
+    assert backbone.folder.name == commit
+    shipped = PretrainedBackbone(name="pocket_bert", shipped="pocket_bert")
+    shipped.load()
+    own, other = (dict(one.model.named_parameters()) for one in (backbone, shipped))
+    stored = [name for name in own if not name.startswith("pooler")]  # the files have no pooler
+    assert len(stored) > 60 and all(own[name].equal(other[name]) for name in stored)
+
+
+@pytest.mark.parametrize("named", ["commit", "branch", "tag", "refs/pr/1"])
+def test_a_pinned_revision_is_the_one_that_is_downloaded(hub, named):
+    old = hub.repos["models", MODEL].refs["main"]
+    hub.repos["models", MODEL].refs |= {"branch": old, "tag": old, "refs/pr/1": old}
+    hub.push("models", MODEL, model_files(**{"config.json": b"{}"}))
+    pinned = model(old if named == "commit" else named)
+    assert fetch(pinned).name == old and pinned.commit == old
+
+
+def test_a_recorded_commit_is_loaded_after_main_has_moved(hub):
+    old = hub.repos["models", MODEL].refs["main"]
+    new = hub.push("models", MODEL, model_files(**{"config.json": b"{}"}))
+    recorded = model(recorded=old)
+    assert fetch(recorded).name == old and recorded.current == new
+
+
+def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**16)
+    hub.faults = [Fault(f"GET .*{TENSORS}", action="cut", bytes=1_000_000, times=1)]
+    folder = fetch(model())
+    whole = model_files()[TENSORS]
+    assert (folder / TENSORS).read_bytes() == whole
+    first, second = hub.files_sent(TENSORS)
+    assert (first.start, first.sent) == (0, 1_000_000)
+    assert second.start + second.sent == len(whole)
+    assert first.sent - 2**16 < second.start <= first.sent
+
+
+def test_a_second_download_takes_only_the_files_that_are_missing(hub):
+    """huggingface_hub 2.4 keeps complete files; the bytes of a file that was cut are lost."""
+    hub.faults = [Fault(f"GET .*{TENSORS}", status=500)]
+    check(refused(model()), MODEL, "error of its own (500)", "complete files are kept")
+    hub.faults.clear()
+    hub.requests.clear()
+    folder = fetch(model())
+    assert {one.line.rsplit("/")[-1] for one in hub.requests if one.sent} == {TENSORS}
+    assert (folder / TENSORS).read_bytes() == model_files()[TENSORS]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_failing_hub_is_one_sentence(hub, name):
+    happened, remedy = break_(hub, name)
+    check(refused(model()), MODEL, happened, remedy, "backbone.path=FOLDER")
+
+
+@pytest.mark.parametrize("name", ["500", "closed", "silent", "403"])
+def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
+    commit = fetch(model()).name
+    break_(hub, name)
+    again = model()
+    assert fetch(again).name == commit and again.commit == commit and again.current is None
+    assert f"the copy in the cache, commit {commit}, is used" in caplog.text
+
+
+@pytest.mark.parametrize("fault", [Fault("", status=500), Fault("", action="close")])
+def test_a_fault_that_passes_is_not_seen(hub, fault):
+    hub.faults = [Fault("GET /api/models", fault.status, action=fault.action, times=2)]
+    assert fetch(model()).name == hub.repos["models", MODEL].refs["main"]
+    assert not hub.faults[0].times
+
+
+def test_a_wrong_id_and_a_wrong_revision_are_named(hub):
+    check(refused(model(name="someone/lost")), "someone/lost", "no such model", "backbone.hub")
+    check(refused(model("lost")), MODEL, "no revision lost", "Type backbone.revision=main")
+    check(refused(model("f" * 40)), MODEL, f"no revision {'f' * 40}")
+
+
+def test_a_name_that_is_no_id_is_named(hub):
+    check(refused(model(name="a/b/c")), "a/b/c")
+
+
+def test_a_gated_model_needs_the_right_token(hub, monkeypatch):
+    hub.gated[MODEL] = "right"
+    check(refused(model()), "is gated: its owner grants access (401)", "`hf auth login`")
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    check(refused(model()), "is gated: its owner grants access (403)", "Ask for access")
+    monkeypatch.setenv("HF_TOKEN", "right")
+    assert fetch(model()).is_dir()
+
+
+def test_offline_the_cache_is_used_without_a_request(hub, offline):
+    commit = fetch(model()).name
+    offline()
+    assert fetch(model()).name == commit and not hub.requests
+    assert fetch(model(recorded=commit)).name == commit
+
+
+def test_offline_without_a_copy_the_cache_is_named(hub, offline):
+    offline()
+    message = refused(model())
+    check(message, MODEL, constants.HF_HUB_CACHE, "HF_HUB_OFFLINE=0", "backbone.path=FOLDER")
+    assert not hub.requests
+
+
+def test_offline_an_incomplete_copy_is_refused(hub, offline):
+    (fetch(model()) / TENSORS).unlink()
+    offline()
+    check(refused(model()), MODEL, "does not hold it")
+
+
+def test_a_model_without_safetensors_is_refused(hub):
+    hub.push("models", MODEL, {"config.json": b"{}", "pytorch_model.bin": b""})
+    assert "no safetensors at revision main" in refused(model())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", ["GET .*/tree/", f"GET /store.*{TENSORS}"])
+def test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused(hub, request_):
+    """The library repeats these requests itself; each ends after a second here."""
+    hub.faults = [Fault(request_, action="stall")]
+    with pytest.raises(UserError) as caught:
+        fetch(model())
+    check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
+    assert hub.faults[0].times == 10**6 - 6
