@@ -137,14 +137,14 @@ def test_answers_are_those_of_the_run_without_the_labels(name, trained, data, tm
     bare = [{key: row[key] for key in row if key not in LABELS} for row in test]
     lines = asked(folder, write(tmp_path / "new.jsonl", bare), capsys)
     assert [line["id"] for line in lines] == list(range(1, len(test) + 1))
-    said, left = {str(line["id"] - 1): line["answer"] for line in lines}, given(folder)
+    said, left = {str(line["id"] - 1): line["prediction"] for line in lines}, given(folder)
     assert left and {key: said[key] for key in left} == left
     if name in ("head", "words"):
         assert all(0.5 <= line["probability"] <= 1 for line in lines)
     if name == "choice":
         options = [row["options"] for row in bare]
         assert [line["option"] for line in lines] == [
-            own[line["answer"]] for own, line in zip(options, lines, strict=True)
+            own[line["prediction"]] for own, line in zip(options, lines, strict=True)
         ]
 
 
@@ -154,13 +154,13 @@ def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_
     folder = trained("over", "task=pocket_pairs", f"start=run:{tuned}", "method.length=3")
     test = data / "pocket_pairs" / "test.jsonl"
     left = list(given(folder).values())
-    assert [line["answer"] for line in asked(folder, test, capsys)] == left
+    assert [line["prediction"] for line in asked(folder, test, capsys)] == left
     moved = shutil.move(tuned, tmp_path / "moved")
     with pytest.raises(UserError, match=r"no finished run of this name .*Give a folder"):
         asked(folder, test, capsys)
     lines = asked(folder, test, capsys, f"start=run:{moved}")
     shutil.move(moved, tuned)
-    assert [line["answer"] for line in lines] == left
+    assert [line["prediction"] for line in lines] == left
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_each_data_set_of_several_is_asked_in_its_own_fields(trained, data, tmp_
         test += [{**row, "id": f"{task}:{row['id']}", "task": task} for row in own]
     lines = asked(folder, write(tmp_path / "new.jsonl", test), capsys)
     left = {row["id"]: row["prediction"] for row in read(folder / "predictions.jsonl")}
-    assert {line["id"]: line["answer"] for line in lines} == left
+    assert {line["id"]: line["prediction"] for line in lines} == left
     test[1]["task"] = "pocket_nir"
     with pytest.raises(UserError, match=r"new.jsonl:2: task is 'pocket_nir'; expected one of"):
         asked(folder, write(tmp_path / "new.jsonl", test), capsys)
@@ -183,16 +183,16 @@ def test_a_table_is_answered_after_its_training_files_are_gone(
 ):
     for folder in tables[0].values():
         found = asked(folder, tables[1], capsys)
-        assert [line["answer"] for line in found] == list(given(folder).values())
+        assert [line["prediction"] for line in found] == list(given(folder).values())
     folder, file = own
     lines = asked(folder, file, capsys)
     assert [line["id"] for line in lines] == [f"r{i}" for i in range(SIZES["test"])]
-    assert {line["answer"] for line in lines} <= {"1", "5"}
+    assert {line["prediction"] for line in lines} <= {"1", "5"}
     monkeypatch.setattr(answering, "_CHUNK", 5)  # whatever rows are read together
     out = tmp_path / "answers.jsonl"
     below = f"outputs={folder.parents[1]}"
     assert asked(folder.name[:-2], file, capsys, "--output", out, below) == []
-    assert [line["answer"] for line in read(out)] == [line["answer"] for line in lines]
+    assert [line["prediction"] for line in read(out)] == [line["prediction"] for line in lines]
     with pytest.raises(UserError, match=r"the file exists\. Type another name"):
         asked(folder, file, capsys, "--output", out)
     with pytest.raises(UserError, match=r"the folder .* is missing\. Make it first"):
