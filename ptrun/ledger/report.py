@@ -160,7 +160,7 @@ def _columns(
     learned = {run.learned_parameters["total"] for cell in found for run in cell.runs}
     names, metric = dict(zip(NAMES, row.names, strict=True)), found[0].runs[0].metric
     failed = sum(cell.failed for cell in found)
-    values = {**names, "differs": row.differs, "metric": metric}
+    values: dict[str, Any] = {**names, "differs": row.differs, "metric": metric}
     values |= {**_mean("dev", devs), **_mean("test", tests), "n": len(tests), "failed": failed}
     texts = {**names, "differs in": row.differs, "metric": metric}
     texts |= {"dev": spread(devs), "test": spread(tests), "n": str(len(tests))}
@@ -171,8 +171,10 @@ def _columns(
 
 def _mean(name: str, scores: Sequence[float]) -> dict[str, float | None]:
     """Return mean and standard deviation; None where there is none."""
-    found = mean_std(scores) if scores else None
-    return {name: found and found.mean, f"{name}_std": found and found.std}
+    if not scores:
+        return {name: None, f"{name}_std": None}
+    found = mean_std(scores)
+    return {name: found.mean, f"{name}_std": found.std}
 
 
 def _means(found: Sequence[Cell], split: str) -> list[float]:

@@ -114,9 +114,7 @@ class Results:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join(f"<tr>{_html_cells(own)}</tr>" for own in self.texts)
         notes = "<br>".join(html.escape(note) for note in self.notes)
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
-        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
 
     def _is_equal(self, name: str) -> bool:
         """Return whether a column of names has one value."""

@@ -103,9 +103,7 @@ def _chunks(
     rows = iter(asked)
     while chunk := list(islice(rows, _CHUNK)):
         found = predictions(run, methods, [row.example for row in chunk])
-        yield [
-            (own, _answer(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)
-        ]
+        yield [(own, _answer(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)]
 
 
 def predictions(

@@ -125,7 +125,9 @@ class Submission:
         found = _found(question)
         if self.task == "record" and isinstance(found, Mapping):
             found = found.get("query")
-        return self._new(_number(found, question), question)
+        index = _number(found, question)
+        self._new(index, question)
+        return index
 
     def _gather(self, question: Question, value: int) -> None:
         found = _found(question)
@@ -140,19 +142,16 @@ class Submission:
         own = self.passages.setdefault(passage, {}).setdefault(asked, [])
         own.append({"idx": answer, "label": value})
 
-    def _new(self, index: Any, question: Question) -> Any:
-        """Return an index that no earlier row has."""
+    def _new(self, index: int | tuple[int, ...], question: Question) -> None:
+        """Note an index; refuse one that an earlier row has."""
         if str(index) in self.seen:
             raise UserError(f"row {question.number}: the index {index} appears twice; remove one.")
         self.seen.add(str(index))
-        return index
 
 
 def _found(question: Question) -> Any:
     """Return the index of a row as its file has it, else its number from 0."""
-    return next(
-        (question.data[key] for key in _KEYS if key in question.data), question.number - 1
-    )
+    return next((question.data[key] for key in _KEYS if key in question.data), question.number - 1)
 
 
 def _number(value: Any, question: Question) -> int:

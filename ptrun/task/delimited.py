@@ -18,7 +18,6 @@ from ptrun.task.lines import text_lines
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
 
-
 Quoting = Literal["none"] | None
 """Whether quotes are plain text; None: they enclose cells."""
 
@@ -63,8 +62,11 @@ def records(file: Path, form: str, quoting: Quoting = None) -> Iterator[tuple[st
     lines = _texts(file)
     top = list(_until_filled(lines))
     separator = "\t" if form == ".tsv" else _separator(top[-1] if top else "")
-    style = csv.QUOTE_NONE if quoting == "none" else csv.QUOTE_MINIMAL
-    reader = csv.reader(chain(top, lines), delimiter=separator, quoting=style, strict=True)
+    every = chain(top, lines)
+    if quoting == "none":
+        reader = csv.reader(every, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        reader = csv.reader(every, delimiter=separator, strict=True)
     while True:
         where = f"{file}:{reader.line_num + 1}"
         try:

@@ -1,8 +1,9 @@
 """SuperGLUE's files as published, and FewGLUE's in the same form.
 
 SuperGLUE (Wang et al. 2019) has `<Task>/{train,val,test}.jsonl`. The labels of test are hidden: its
-rows are for `ptrun predict --submission`, no task reports on them. FewGLUE_32dev (P-tuning) has `<Task>/{train,dev32,val}.jsonl`: 32 examples to train
-on, 32 to select on, and SuperGLUE's val to report on.
+rows are for `ptrun predict --submission`, and no task reports on them. FewGLUE_32dev (P-tuning) has
+`<Task>/{train,dev32,val}.jsonl`: 32 examples to train on, 32 to select on, and SuperGLUE's val to
+report on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
