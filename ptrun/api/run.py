@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ptrun.api.quiet import quiet, same_random
 from ptrun.errors import UserError
-from ptrun.folder import request
 from ptrun.folder.find import Run as Found
 from ptrun.folder.summary import summary
 from ptrun.types import RunResult
@@ -60,6 +59,8 @@ class Run:
         Raises:
             UserError: an older version of ptrun made the run, or the file is damaged.
         """
+        from ptrun.folder import request  # imports Hydra
+
         kept = request.read(self.folder)
         if kept is None:
             raise UserError(f"{self.folder}: an older version made this run, without run.yaml.")

@@ -87,13 +87,13 @@ class Submission:
             UserError: an index is no number, or appears twice.
         """
         if not self.seen and self.name.endswith(".tsv"):
-            yield "index\\tprediction"
+            yield "index\tprediction"
         for question, answer in answered:
             value = self._value(answer["prediction"])
             if self.task == "multirc":
                 self._gather(question, value)
             elif self.name.endswith(".tsv"):
-                yield f"{self._index(question)}\\t{value}"
+                yield f"{self._index(question)}\t{value}"
             else:
                 yield json.dumps({"idx": self._index(question), "label": value})
 
