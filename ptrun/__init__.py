@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ptrun.api.run import Run
     from ptrun.api.running import load, report, run, sweep
+    from ptrun.drawing.results import Results
     from ptrun.errors import RunFailed, UserError
-    from ptrun.ledger.results import Results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Results": "ptrun.ledger.results",
+    "Results": "ptrun.drawing.results",
     "Run": "ptrun.api.run",
     "RunFailed": "ptrun.errors",
     "UserError": "ptrun.errors",

@@ -11,7 +11,7 @@ from ptrun.api.run import Run
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
-    from ptrun.ledger.results import Results
+    from ptrun.drawing.results import Results
     from ptrun.sweep.job import Job
 
 _COMMAND_ONLY = ("on", "dry_run", "shard")  # keys of `sweep`

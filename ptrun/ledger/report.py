@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ptrun.drawing.results import Results
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.scan import runs
 from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_best
 from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
-from ptrun.ledger.results import Results
 from ptrun.ledger.vote import vote as vote_of
 from ptrun.types import RunResult
 

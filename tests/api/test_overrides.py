@@ -28,6 +28,11 @@ def test_dicts_nest_and_reach_the_configuration():
     assert composed.config["method"]["length"] == 7 and composed.seed == 3
 
 
+def test_a_place_with_a_space_is_a_path_for_predictions():
+    (override,) = typed([], {"backbone": {"path": "/a b/it's"}})
+    assert parsed(override) == "/a b/it's"
+
+
 WRONG = {
     "no override": (["ptuning_v2"], {}, r"'ptuning_v2': expected 'KEY=VALUE'"),
     "no text": ([], {"seed": {1, 2}}, r"seed: \{1, 2\} is a set; expected a text, a number"),

@@ -11,8 +11,8 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "hub", "stored", "metrics", "pocket", "drawing"),
-    ("tokenizer",),
+    ("__init__", "types", "errors", "hub", "stored", "metrics", "pocket"),
+    ("tokenizer", "drawing"),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),
     ("readout", "protocol", "importing"),
