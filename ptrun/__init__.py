@@ -1,3 +1,68 @@
-"""ptrun: config-driven experiments in prompt tuning of pretrained language models."""
+"""ptrun: config-driven experiments in prompt tuning of pretrained language models.
+
+    import ptrun
+
+    run = ptrun.run(method="ptuning_v2", task="pocket_sentiment", seed=1, train={"lr": 1e-2})
+    run.metrics["test"]
+    run.predict([{"sentence": "a bright film"}])
+
+Nothing is imported before it is used: `import ptrun` loads neither torch nor Hydra.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptrun.api.run import Run
+    from ptrun.api.running import load, report, run, sweep
+    from ptrun.drawing.results import Results
+    from ptrun.errors import RunFailed, UserError
 
 __version__ = "0.1.0"
+__all__ = [
+    "Results",
+    "Run",
+    "RunFailed",
+    "UserError",
+    "__version__",
+    "load",
+    "report",
+    "run",
+    "sweep",
+]
+
+_PLACES = {
+    "Results": "ptrun.drawing.results",
+    "Run": "ptrun.api.run",
+    "RunFailed": "ptrun.errors",
+    "UserError": "ptrun.errors",
+    **dict.fromkeys(("load", "report", "run", "sweep"), "ptrun.api.running"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the API at its first use."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'ptrun' has no attribute {name!r}")
+    found = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the names of the API."""
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """This module: `ptrun.run` and `ptrun.sweep` are functions, though folders have these names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, except a folder that Python would bind to a name of the API."""
+        if not (name in _PLACES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -24,14 +24,16 @@ class Prediction:
     """The prediction of a method for the example with the same id.
 
     `value` has the type of the target. `also` has predictions by other rules, which are scored
-    separately. `probability` is that of `value`, if the read-out gives one. Its rounding depends on
-    the batch, so comparisons ignore it.
+    separately. `probability` is that of `value`, and `probabilities` are those of all labels, or of
+    all options by index, if the read-out gives them. Their rounding depends on the batch, so
+    comparisons ignore them.
     """
 
     id: str
     value: Any
     also: Mapping[str, Any] = field(default_factory=dict)
     probability: float | None = field(default=None, compare=False)
+    probabilities: Mapping[Any, float] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Predict the rows of a file with a finished run.
 
-Writes one JSON line a row. Every row is checked before the first one is predicted; the file may be
+Writes one line a row. Every row is checked before the first one is predicted; the file may be
 larger than memory.
 """
 
@@ -12,6 +12,8 @@ from ptrun.config.arguments import Parser
 EXAMPLES = """\
   ptrun predict outputs/runs/RUN --input new.csv                       JSON lines on the terminal
   ptrun predict RUN --input new.jsonl.gz --output predictions.jsonl hardware=gpu
+  ptrun predict 7accbe96 --input new.csv --output new_predictions.csv --probabilities
+  ptrun predict RUN --input test.jsonl --submission glue               GLUE's and SuperGLUE's files
 """
 _MORE = """\
 --input takes CSV, TSV, JSON lines (each also .gz) or parquet, with the fields of the run's task:
@@ -24,9 +26,14 @@ _MORE = """\
   task=pocket_multi                 task: one of its data sets, and the fields of that one
 Other fields, labels too, are ignored. The id of a row is its field `id`, else its number from 1.
 
-A line is {"id": ..., "answer": ..., "probability": ...}. The answer is a label, a list of tags
-(one a word), a text ("" for none), a list of texts, or a number. For multiple choice it is the
+A line is {"id": ..., "prediction": ..., "probability": ...}. The prediction is a label, a list of
+tags (one a word), a text ("" for none), a list of texts, or a number. For multiple choice it is the
 index from 0, with the option's text as "option". Some read-outs have no probability.
+An --output that ends in .csv or .tsv becomes a table with a header; any other is JSON lines.
+
+--submission writes the file that the server of GLUE or SuperGLUE takes, under its name (CoLA.tsv,
+BoolQ.jsonl, ...), from the hidden test: rows with their field idx or index. `ptrun import data
+superglue` makes such rows of SuperGLUE's test files.
 
 KEY=VALUE sets the hardware and the place of files that moved:
   hardware=gpu, hardware.token_budget=N, hardware.precision=fp32
@@ -40,11 +47,27 @@ def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser("predict", __doc__, EXAMPLES)
     made.epilog = f"{_MORE}\n{made.epilog}"
-    made.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
-    made.overrides("see below")
-    made.add_argument("--input", type=Path, required=True, metavar="FILE", help="rows to predict")
     made.add_argument(
+        "run", metavar="RUN", help="a finished run: folder, id, start of an id or its 8 digits"
+    )
+    made.overrides("see below")
+    made.add_argument(
+        "--input", type=Path, required=True, metavar="FILE",
+        help="rows to predict; - reads JSON lines from standard input",
+    )  # fmt: skip
+    out = made.add_mutually_exclusive_group()
+    out.add_argument(
         "--output", type=Path, metavar="FILE", help="a new file; default: standard output"
+    )
+    out.add_argument(
+        "--submission", type=Path, metavar="DIR", help="write the file of a leaderboard there"
+    )
+    made.add_argument(
+        "--probabilities", action="store_true", help="also the probability of every label"
+    )
+    made.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
+    made.add_argument(
+        "--quoting", choices=["none"], help="quotes in a CSV or TSV are plain text, as in GLUE's"
     )
     return made
 
@@ -56,6 +79,8 @@ def main(arguments: Sequence[str]) -> None:
         UserError: the run, the file or an option is wrong.
     """
     given = parser().parse(arguments)
-    from ptrun.predicting.answering import predict  # imports torch
+    from ptrun.predicting.answering import Detail, predict  # imports torch
 
-    predict(given.run, given.overrides, given.input, given.output)
+    detail = Detail(given.probabilities, given.top)
+    where = {"submission": given.submission, "quoting": given.quoting}
+    predict(given.run, given.overrides, given.input, given.output, detail=detail, **where)

@@ -6,13 +6,19 @@ method and task. `ptrun report --paper NAME` prints every number of a paper besi
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
   ptrun report outputs --over method.pattern    over the values of a key, and the best on dev
   ptrun report outputs --best 3                 also the mean of the best 3 seeds, as DPT does
+  ptrun report outputs --csv results.csv        the numbers as a file; --csv - prints them
   ptrun report --paper dpt --to ledger          the paper beside ours: a page, CSV, LaTeX, figures
 """
 
@@ -25,6 +31,9 @@ def parser() -> Parser:
     rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
     rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
     rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
+    form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     made.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
     made.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
     made.add_argument(
@@ -45,24 +54,44 @@ def main(arguments: Sequence[str]) -> None:
     made = parser()
     given = made.parse(arguments)
     of_folder = [given.folder, given.over, given.best, given.vote or None]
+    of_folder += [given.csv, given.markdown or None]
     of_paper = [given.table, given.outputs, given.to]
     if (given.paper is None) == (given.folder is None):
         made.error("give a folder of results or --paper NAME")
     if given.paper and any(value is not None for value in of_folder):
-        made.error("--over, --best and --vote are for a folder of results, not for --paper")
+        made.error("--over, --best, --vote, --csv and --markdown go with a folder of results")
     if given.folder and any(value is not None for value in of_paper):
         made.error("--table, --outputs and --to go with --paper")
-
-    import sys
-
-    from rich.console import Console
 
     if given.paper:
         from ptrun.ledger.paper import report
 
-        shown = report(given.paper, given.table, given.outputs or Path("outputs"), given.to)
-    else:
-        from ptrun.ledger.report import table
+        show(report(given.paper, given.table, given.outputs or Path("outputs"), given.to))
+        return
+    from ptrun.ledger.report import table
 
-        shown = table(given.folder, given.over, best=given.best, vote=given.vote)
+    found = table(given.folder, given.over, best=given.best, vote=given.vote)
+    if given.csv not in (None, "-"):
+        _write(Path(given.csv), found.csv())
+    elif given.csv or given.markdown:
+        print(found.csv() if given.csv else found.markdown(), end="")
+    else:
+        show(found)
+
+
+def show(shown: "RenderableType") -> None:
+    """Print a table in the width of the terminal, or in 200 columns to a file or pipe."""
+    import sys
+
+    from rich.console import Console
+
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
+
+
+def _write(file: Path, text: str) -> None:
+    from ptrun.folder.result import write_text
+
+    try:
+        write_text(file, text)
+    except OSError as error:
+        raise UserError(f"--csv {file}: cannot be written ({error.strerror}).") from error

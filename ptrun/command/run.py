@@ -15,6 +15,7 @@ from ptrun.hardware.messages import is_main_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
+    from ptrun.sweep.job import Job
 
 EXAMPLES = """\
   ptrun method=ptuning_v2 task=conll03 data_dir=DIR      train a deep prompt on CoNLL-2003
@@ -118,9 +119,25 @@ def _sweep(overrides: Sequence[str]) -> None:
     """Do the runs of `-m`; exit with 1 if some are not finished."""
     from ptrun.sweep.sweep import do, of_line, options_of
 
-    options = options_of(overrides)
-    if not do(of_line(overrides), options):
+    options, jobs = options_of(overrides), of_line(overrides)
+    done = do(jobs, options)
+    if not options.dry_run:
+        _show_table(jobs)
+    if not done:
         sys.exit(1)
+
+
+def _show_table(jobs: Sequence["Job"]) -> None:
+    """Print the table of a sweep's runs that have ended, as `ptrun report` does."""
+    from ptrun.folder.result import read
+
+    folders = dict.fromkeys(job.folder for job in jobs if job.stage in ("finished", "failed"))
+    ended = {folder: done for folder in folders if folder and (done := read(folder))}
+    if ended:
+        from ptrun.command.report import show
+        from ptrun.ledger.report import of_runs
+
+        show(of_runs(ended, f"{len(ended)} runs"))
 
 
 def _unused(_: object) -> None:

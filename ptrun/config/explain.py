@@ -42,7 +42,7 @@ def composed(overrides: Sequence[str]) -> Composed:
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
     """Return a composition error as a `UserError`."""
     text = "\n".join(str(part) for part in _chain(error))
-    for describe in (_grammar, _option, _key, _value, _group):
+    for describe in (_several, _grammar, _option, _key, _value, _group):
         message = describe(error, text, overrides)
         if message:
             return UserError(message)
@@ -56,6 +56,18 @@ def _chain(error: BaseException | None) -> list[BaseException]:
         errors.append(error)
         error = error.__cause__ or error.__context__
     return errors
+
+
+def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
+    """`seed=1,2` in one run."""
+    match = re.search(r"Ambiguous value for argument '(.*?)'", text)
+    if not match:
+        return None
+    key, _, value = match[1].lstrip("+").partition("=")
+    return (
+        f"{key}={value}: several values. Type ptrun -m {key}={value} for a sweep, or "
+        f"'{key}=[{value}]' for a list."
+    )
 
 
 def _grammar(error: Exception, _text: str, _overrides: Sequence[str]) -> str | None:

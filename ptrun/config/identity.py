@@ -37,7 +37,7 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     if kept.get("trial") is None:
         kept.pop("trial", None)
     backbone = {k: v for k, v in kept["backbone"].items() if v is not None and k not in _DESCRIBING}
-    task = {key: value for key, value in kept["task"].items() if not _names_file(key, value)}
+    task = {key: value for key, value in kept["task"].items() if not _is_left_out(key, value)}
     if isinstance(task.get("vocabulary"), str):  # a file of words; its content is in `data`
         task["vocabulary"] = Path(task["vocabulary"]).name
     if "corpus" in (task.get("source") or {}):  # `data` covers the examples made from it
@@ -54,10 +54,12 @@ def _content(value: Any) -> Any:
     return "@" + hashlib.sha256(Path(value[1:]).expanduser().read_bytes()).hexdigest()[:16]
 
 
-def _names_file(key: str, value: Any) -> bool:
-    """Return whether a key of `task=csv` is for a file, whose content is in `data`."""
+def _is_left_out(key: str, value: Any) -> bool:
+    """Return whether a key of `task=csv` changes no number beside the content in `data`."""
     if key == "pattern":
         return value is None or str(value).startswith("@")
+    if key == "quoting":  # the default changes nothing
+        return value is None
     return key in ("train", "dev", "test") and isinstance(value, str | None)
 
 

@@ -47,7 +47,9 @@ def parsed(typed: str) -> Any:
         value = OverridesParser.create().parse_override(loosen(typed)).value()
     except HydraException as error:
         raise explain(error, [typed]) from error
-    return os.path.expanduser(text) if key in PLACES else plain(OmegaConf.create({"": value}))[""]
+    if key in PLACES:
+        return os.path.expanduser(value if isinstance(value, str) else text)
+    return plain(OmegaConf.create({"": value}))[""]
 
 
 def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

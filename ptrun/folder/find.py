@@ -1,9 +1,10 @@
-"""Find a run by its folder, its id, or a unique prefix of its id below `outputs`.
+"""Find a run by its folder, its id, the start of its id or its 8 hex digits, below `outputs`.
 
 If several runs have the same id, reruns and runs that `rerun=true` set aside do not count.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from ptrun.folder import result
 from ptrun.types import RunResult
 
 _MAX_LISTED = 3
+_HASH = re.compile(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,14 @@ def _folder(given: str, command: str, outputs: Path) -> Path:
         return path
     ended = [] if path.is_absolute() else result.ended_folders(outputs)
     matches = [run for run in ended if run.name == given]
-    matches = matches or [run for run in ended if _has_prefix(run, given, outputs)]
+    matches = matches or [run for run in ended if _fits(run, given, outputs)]
     if len(matches) > 1:
         counted = result.run_folders(outputs)
         matches = [run for run in matches if run in counted] or matches
     if not matches:
         raise UserError(
             f"{command} {given}: no such folder, and no run below {outputs} has an id that starts "
-            "with this. Give a run folder or the start of a run id."
+            "with this. Give a run folder, the start of a run id or its last 8 digits."
         )
     if len(matches) > 1:
         shown = [*map(str, matches[:_MAX_LISTED]), *(["..."] if matches[_MAX_LISTED:] else [])]
@@ -82,8 +84,15 @@ def _folder(given: str, command: str, outputs: Path) -> Path:
     return matches[0]
 
 
-def _has_prefix(folder: Path, given: str, outputs: Path) -> bool:
-    return folder.name.startswith(given) or str(folder.relative_to(outputs)).startswith(given)
+def _fits(folder: Path, given: str, outputs: Path) -> bool:
+    if folder.name.startswith(given) or str(folder.relative_to(outputs)).startswith(given):
+        return True
+    return is_hash(given) and folder.name.partition("~")[0].endswith(f"-{given}")
+
+
+def is_hash(given: str) -> bool:
+    """Return whether a text may be the hash at the end of a run id."""
+    return _HASH.fullmatch(given) is not None
 
 
 def _no_run(folder: Path, command: str) -> str:

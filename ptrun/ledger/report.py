@@ -7,21 +7,22 @@ ptrun report outputs --vote                   # and the score of the seeds' majo
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from rich.table import Table
-
+from ptrun.drawing.results import Results
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.scan import runs
 from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_best
 from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.ledger.vote import vote as vote_of
+from ptrun.types import RunResult
 
-_COLUMNS = ("dev", "test", "n", "failed", "learned")
-_FOLDED = ("best on dev", "tests by seed")
+_Row = tuple[dict[str, Any], dict[str, str]]
+"""A row as plain values and as text."""
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
 _VOTE = (
     "vote: the test score of the majority label over seeds, or of the mean number; the earliest "
@@ -39,7 +40,7 @@ _BEST = (
 
 def table(
     root: Path, over: str | None = None, *, best: int | None = None, vote: bool = False
-) -> Table:
+) -> Results:
     """Return the table of all runs below a folder.
 
     Args:
@@ -52,25 +53,44 @@ def table(
     Raises:
         UserError: the folder is missing or has no result, or no result has the key.
     """
-    if best is not None and (best < 1 or over is not None):
-        raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
-    results = [own for own in result.read_all(root) if own.config.get("trial") is None]
-    if not results:
-        raise UserError(f"report {root}: no result.json or failure.json below it.")
+    found = {folder: own for folder in result.run_folders(root) if (own := result.read(folder))}
+    shown = of_runs(found, str(root), over, best=best, vote=vote)
+    if over is None and best is None and not vote:
+        shown.notes[1:1] = _unfinished(root)
+    return shown
+
+
+def of_runs(
+    runs: Mapping[Path, RunResult],
+    title: str,
+    over: str | None = None,
+    *,
+    best: int | None = None,
+    vote: bool = False,
+) -> Results:
+    """Return the table of results by run folder; other arguments as in `table`.
+
+    Raises:
+        UserError: there is no result, or an option is wrong.
+    """
+    if best is not None and (best < 1 or over is not None):
+        raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
+    kept = {folder: own for folder, own in runs.items() if own.config.get("trial") is None}
+    if not kept:
+        raise UserError(f"report {title}: no result.json or failure.json below it.")
     if over is not None:
-        rows = [_merged_row(row) for row in merged(results, over)]
-        return _table(root, (*_COLUMNS, "best on dev"), rows, _OVER.format(key=over))
-    found = cells(results)
+        rows = [_merged_row(row) for row in merged(list(kept.values()), over)]
+        return _results(title, rows, _OVER.format(key=over))
+    found = cells(list(kept.values()))
     if best is not None:
-        columns = (*_COLUMNS, f"best {best}", "min", "within 2", "tests by seed")
-        rows = [_row(cell) + _seeds(cell, best) for cell in found]
-        return _table(root, columns, rows, _BEST.format(keep=best))
+        rows = [_joined(_row(cell), _seeds(cell, best)) for cell in found]
+        return _results(title, rows, _BEST.format(keep=best))
     if vote:
-        return _voted(root, found)
-    caption = "\n".join([_SEEDS, *_unfinished(root), *_missing_seeds(found)])
-    return _table(root, _COLUMNS, [_row(cell) for cell in found], caption)
+        return _voted(title, found, {folder.name: folder for folder in kept})
+    rows = [_row(cell) for cell in found]
+    return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(found)]))
 
 
 def _unfinished(root: Path) -> list[str]:
@@ -105,52 +125,56 @@ def spread(values: Sequence[float]) -> str:
     return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
 
 
-def _voted(root: Path, found: Sequence[Cell]) -> Table:
-    """Return the table with votes; its caption says why some cells have none."""
-    folders = {folder.name: folder for folder in result.run_folders(root)}
+def _voted(title: str, found: Sequence[Cell], folders: Mapping[str, Path]) -> Results:
+    """Return the table with votes; its notes say why some cells have none."""
     votes = [vote_of(cell.runs, folders) for cell in found]
     scores = ["-" if vote.score is None else f"{vote.score:.2f}" for vote in votes]
-    rows = [[*_row(cell), score] for cell, score in zip(found, scores, strict=True)]
+    rows = [
+        _joined(_row(cell), ({"vote": vote.score}, {"vote": text}))
+        for cell, vote, text in zip(found, votes, scores, strict=True)
+    ]
     reasons = dict.fromkeys(f"no vote: {vote.reason}" for vote in votes if vote.reason)
-    return _table(root, (*_COLUMNS, "vote"), rows, "\n".join([_SEEDS, _VOTE, *reasons]))
+    return _results(title, rows, "\n".join([_SEEDS, _VOTE, *reasons]))
 
 
-def _table(
-    root: Path, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str
-) -> Table:
-    shown = Table(title=str(root), title_justify="left", caption=caption, caption_justify="left")
-    for name in (*NAMES, "differs in", "metric"):
-        shown.add_column(name, overflow="fold")
-    for name in columns:
-        shown.add_column(name, justify="right", no_wrap=name not in _FOLDED, overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    return shown
+def _results(title: str, rows: Sequence[_Row], notes: str) -> Results:
+    return Results(title, [own for own, _ in rows], [text for _, text in rows], notes.split("\n"))
 
 
-def _row(cell: Cell) -> list[str]:
+def _joined(row: _Row, more: _Row) -> _Row:
+    return {**row[0], **more[0]}, {**row[1], **more[1]}
+
+
+def _row(cell: Cell) -> _Row:
     return _columns(cell, [cell], cell.values("dev"), cell.values("test"))
 
 
-def _merged_row(row: Merged) -> list[str]:
+def _merged_row(row: Merged) -> _Row:
     found = list(row.cells.values())
-    return [*_columns(row, found, _means(found, "dev"), _means(found, "test")), _best(row)]
+    return _joined(_columns(row, found, _means(found, "dev"), _means(found, "test")), _best(row))
 
 
 def _columns(
     row: Cell | Merged, found: Sequence[Cell], devs: Sequence[float], tests: Sequence[float]
-) -> list[str]:
+) -> _Row:
     learned = {run.learned_parameters["total"] for cell in found for run in cell.runs}
-    return [
-        *row.names,
-        row.differs,
-        found[0].runs[0].metric,
-        spread(devs),
-        spread(tests),
-        str(len(tests)),
-        str(sum(cell.failed for cell in found) or ""),
-        " to ".join(f"{count:,}" for count in sorted({min(learned), max(learned)})),
-    ]
+    names, metric = dict(zip(NAMES, row.names, strict=True)), found[0].runs[0].metric
+    failed = sum(cell.failed for cell in found)
+    values: dict[str, Any] = {**names, "differs": row.differs, "metric": metric}
+    values |= {**_mean("dev", devs), **_mean("test", tests), "n": len(tests), "failed": failed}
+    texts = {**names, "differs in": row.differs, "metric": metric}
+    texts |= {"dev": spread(devs), "test": spread(tests), "n": str(len(tests))}
+    texts |= {"failed": str(failed or "")}
+    counts = " to ".join(f"{count:,}" for count in sorted({min(learned), max(learned)}))
+    return {**values, "learned": max(learned)}, {**texts, "learned": counts}
+
+
+def _mean(name: str, scores: Sequence[float]) -> dict[str, float | None]:
+    """Return mean and standard deviation; None where there is none."""
+    if not scores:
+        return {name: None, f"{name}_std": None}
+    found = mean_std(scores)
+    return {name: found.mean, f"{name}_std": found.std}
 
 
 def _means(found: Sequence[Cell], split: str) -> list[float]:
@@ -158,26 +182,34 @@ def _means(found: Sequence[Cell], split: str) -> list[float]:
     return [mean_std(values).mean for cell in found if (values := cell.values(split))]
 
 
-def _seeds(cell: Cell, best: int) -> list[str]:
+def _seeds(cell: Cell, best: int) -> _Row:
     """Return the columns of `best=`; the scores stand in the order of seeds.
 
-    The mean of the best is `-` if there are fewer scores.
+    The mean of the best is unknown if there are fewer scores.
     """
     runs = sorted(cell.runs, key=lambda run: run.seed)
     tests = replace(cell, runs=runs).values("test")
-    if not tests:
-        return ["-"] * 4
-    mean = f"{mean_of_best(tests, keep=best):.2f}" if len(tests) >= best else "-"
-    scores = " ".join(f"{score:.2f}" for score in tests)
-    return [mean, f"{min(tests):.2f}", f"{near_best(tests)} of {len(tests)}", scores]
+    mean = mean_of_best(tests, keep=best) if len(tests) >= best else None
+    near = near_best(tests) if tests else None
+    least = min(tests, default=None)
+    values = {f"best_{best}": mean, "min": least, "within_2": near, "tests": tests}
+    texts = {
+        f"best {best}": "-" if mean is None else f"{mean:.2f}",
+        "min": "-" if least is None else f"{least:.2f}",
+        "within 2": "-" if near is None else f"{near} of {len(tests)}",
+        "tests by seed": " ".join(f"{score:.2f}" for score in tests) or "-",
+    }
+    return values, texts
 
 
-def _best(row: Merged) -> str:
-    """Return the test score of the best value on dev and that value; `-` without dev scores."""
+def _best(row: Merged) -> _Row:
+    """Return the test score of the best value on dev and that value; unknown without dev scores."""
     names = [name for name, cell in row.cells.items() if cell.values("dev")]
     if not names:
-        return "-"
+        return {"best_on_dev": None, "best_values": []}, {"best on dev": "-"}
     found = [row.cells[name] for name in names]
     devs, tests = _means(found, "dev"), _means(found, "test")
     best = [name for name, dev in zip(names, devs, strict=True) if dev == max(devs)]
-    return f"{best_on_dev(devs, tests):.2f} ({', '.join(best)})"
+    score = best_on_dev(devs, tests)
+    text = f"{score:.2f} ({', '.join(best)})"
+    return {"best_on_dev": score, "best_values": best}, {"best on dev": text}

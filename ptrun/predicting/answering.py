@@ -1,9 +1,9 @@
-"""Predictions of a finished run for the rows of a file, about a thousand rows at a time."""
+"""Predictions of a finished run for the user's rows, about a thousand rows at a time."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,39 +11,99 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.predicting.loading import ready
-from ptrun.predicting.questions import Question, questions
-from ptrun.predicting.writing import lines_to
+from ptrun.predicting.questions import Question, questions, readable
+from ptrun.predicting.submission import Submission
+from ptrun.predicting.writing import Form, form_of, lines_to, make
 from ptrun.run.finished import Finished
+from ptrun.task.delimited import Quoting
 from ptrun.types import Example, Prediction
 
 _CHUNK = 1024  # rows that are sorted by length and predicted together
 
 
-def predict(given: str, typed: Sequence[str], file: Path, output: Path | None) -> None:
-    """Write a JSON line for each row of a file, in order.
+@dataclass(frozen=True)
+class Detail:
+    """What an answer holds beside the prediction.
+
+    Args:
+        probabilities: those of all labels.
+        top: the number of likeliest labels, with their probabilities.
+    """
+
+    probabilities: bool = False
+    top: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a number of labels that is not 1 or more."""
+        if self.top is not None and (isinstance(self.top, bool) or self.top < 1):
+            raise UserError(f"predict: top is {self.top}; use 1 or more.")
+
+
+def predict(
+    given: str,
+    typed: Sequence[str],
+    file: Path,
+    output: Path | None,
+    *,
+    detail: Detail,
+    quoting: Quoting = None,
+    submission: Path | None = None,
+) -> None:
+    """Write an answer for each row of a file, in order.
 
     Args:
         given: the run's folder or id.
         typed: `KEY=VALUE` arguments.
-        file: the rows.
-        output: a new file; None writes to standard output.
+        file: the rows; `-` is standard input.
+        output: a new file, whose suffix selects the form; None writes to standard output.
+        detail: what an answer holds.
+        quoting: that of a CSV or TSV; None is that of the run's task.
+        submission: a folder; the file of a leaderboard is written there instead of `output`.
 
     Raises:
         UserError: the run cannot predict, a row does not suit its task, or `output` exists.
     """
     run = ready(given, typed)
-    parts = frozenset(run.parts)
-    total = sum(1 for _ in questions(file, run.task, parts))  # checks every row first
-    quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
-    with lines_to(output) as lines, _bar(total, quiet=quiet) as bar:
-        methods = run.load()
-        rows = questions(file, run.task, parts)
-        while chunk := list(islice(rows, _CHUNK)):
-            found = predictions(run, methods, [row.example for row in chunk])
-            lines.write(_line(run, *pair) for pair in zip(chunk, found, strict=True))
-            bar.advance(bar.task_ids[0], len(chunk))
+    parts, quoting = frozenset(run.parts), quoting or getattr(run.task, "quoting", None)
+    form: Form = form_of(output, detail.top)
+    if submission is not None:
+        form = Submission(run.task.name, run.task.labels, file)
+        output = submission / form.name
+    with readable(file) as own:
+        total = sum(1 for _ in questions(own, run.task, parts, quoting))  # checks every row first
+        if submission is not None:
+            make(submission)
+        quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
+        with lines_to(output) as lines, _bar(total, quiet=quiet) as bar:
+            rows = questions(own, run.task, parts, quoting)
+            for answered in _chunks(run, run.load(), rows, detail):
+                lines.write(form.lines(answered))
+                bar.advance(bar.task_ids[0], len(answered))
+            lines.write(form.end())
+
+
+def answers(
+    run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each row, in order: what a line of `ptrun predict` holds.
+
+    Raises:
+        UserError: `detail` asks for probabilities, and the read-out has none.
+    """
+    for answered in _chunks(run, methods, asked, detail):
+        yield from (answer for _, answer in answered)
+
+
+def _chunks(
+    run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
+) -> Iterator[list[tuple[Question, dict[str, Any]]]]:
+    rows = iter(asked)
+    while chunk := list(islice(rows, _CHUNK)):
+        found = predictions(run, methods, [row.example for row in chunk])
+        yield [(own, _answer(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)]
 
 
 def predictions(
@@ -62,13 +122,28 @@ def predictions(
     return [found[place] for place in range(len(examples))]
 
 
-def _line(run: Finished, question: Question, prediction: Prediction) -> str:
-    line: dict[str, Any] = {"id": question.id, "answer": prediction.value}
+def _answer(
+    run: Finished, question: Question, prediction: Prediction, detail: Detail
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"id": question.id, "prediction": prediction.value}
     if run.task.kind == "choice":
-        line["option"] = question.example.fields["options"][prediction.value]
+        answer["option"] = question.example.fields["options"][prediction.value]
     if prediction.probability is not None:
-        line["probability"] = round(prediction.probability, 4)
-    return json.dumps(line, ensure_ascii=False)
+        answer["probability"] = round(prediction.probability, 4)
+    if not (detail.probabilities or detail.top):
+        return answer
+    if prediction.probabilities is None:
+        raise UserError(
+            f"predict {run.folder}: this run's read-out has no probabilities of labels. Leave out "
+            "--probabilities and --top (in Python: probabilities and top)."
+        )
+    shares = {key: round(share, 4) for key, share in prediction.probabilities.items()}
+    if detail.probabilities:
+        answer["probabilities"] = shares if run.task.kind != "choice" else list(shares.values())
+    if detail.top:
+        best = sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])[: detail.top]
+        answer["top"] = [{"prediction": key, "probability": round(p, 4)} for key, p in best]
+    return answer
 
 
 @contextmanager

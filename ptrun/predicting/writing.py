@@ -1,14 +1,97 @@
-"""The output of predictions: standard output, or a file that appears only when it is complete."""
+"""The output of predictions: standard output, or a file that appears only when it is complete.
 
+The suffix of the file selects the form: `.csv`, `.tsv`, else JSON lines.
+"""
+
+import csv
+import io
+import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Protocol, TextIO
 
 from ptrun.errors import UserError
+from ptrun.predicting.questions import Question
+
+Answered = Sequence[tuple[Question, dict[str, Any]]]
+
+
+class Form(Protocol):
+    """How answers become lines of text."""
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield the lines of some rows and their answers."""
+
+    def end(self) -> Iterator[str]:
+        """Yield the lines that can be written after the last answer only."""
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield a line for each answer."""
+        return (json.dumps(answer, ensure_ascii=False) for _, answer in answered)
+
+    def end(self) -> Iterator[str]:
+        """Yield nothing."""
+        return iter(())
+
+
+class Delimited:
+    """A table: a header, then a row for each answer; lists are JSON in one cell.
+
+    Args:
+        separator: `,` or a tab.
+        top: the number of likeliest labels, each with a column for itself and its probability.
+    """
+
+    def __init__(self, separator: str, top: int | None):
+        self.separator, self.top = separator, top
+        self.header: list[str] = []
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield a line for each answer, and the header before the first."""
+        for _, answer in answered:
+            cells = self._cells(answer)
+            if not self.header:
+                self.header = list(cells)
+                yield self._line(self.header)
+            yield self._line([cells[name] for name in self.header])
+
+    def end(self) -> Iterator[str]:
+        """Yield nothing."""
+        return iter(())
+
+    def _cells(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer with one value a column."""
+        cells = {key: value for key, value in answer.items() if key != "top"}
+        if isinstance(cells.get("probabilities"), dict):
+            shares = cells.pop("probabilities")
+            cells |= {f"probability_{label}": share for label, share in shares.items()}
+        best = answer.get("top", [])
+        for place in range(self.top or 0):
+            own = best[place] if place < len(best) else {}
+            cells[f"top_{place + 1}"] = own.get("prediction", "")
+            cells[f"top_{place + 1}_probability"] = own.get("probability", "")
+        return cells
+
+    def _line(self, cells: Sequence[Any]) -> str:
+        plain = [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
+        text = io.StringIO()
+        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(plain)
+        return text.getvalue()
+
+
+def form_of(output: Path | None, top: int | None) -> Form:
+    """Return the form of a file, by its suffix."""
+    suffix = "" if output is None else output.suffix.lower()
+    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
+    return JsonLines() if separator is None else Delimited(separator, top)
 
 
 class Lines:
@@ -62,11 +145,23 @@ def lines_to(file: Path | None) -> Iterator[Lines]:
             draft.unlink()
 
 
+def make(folder: Path) -> None:
+    """Make a folder for output.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(str(folder), error) from error
+
+
 def _check_new(file: Path) -> None:
     if file.exists():
-        raise UserError(f"--output {file}: the file exists. Type another name, or remove it.")
+        raise UserError(f"{file}: the file exists. Type another name, or remove it.")
     if not file.parent.is_dir():
-        raise UserError(f"--output {file}: the folder {file.parent} is missing. Make it first.")
+        raise UserError(f"{file}: the folder {file.parent} is missing. Make it first.")
 
 
 def _unwritable(name: str, error: OSError) -> UserError:

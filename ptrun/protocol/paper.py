@@ -24,6 +24,6 @@ class Paper:
         train = task.load("train", paper=True)
         dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
         test = task.load("test", paper=True) if task.has("test", paper=True) else dev
-        same = [e.id for e in dev] == [e.id for e in test]
+        same = [(e.id, e.fields) for e in dev] == [(e.id, e.fields) for e in test]
         reported = "published dev, selected on it too" if same else "published test"
         return Split(train, dev, test, {"dev": "published dev", "test": reported})

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.readout.base import Batch, Features
+from ptrun.readout.head import labelled, likeliest
 from ptrun.readout.pooled_head import PooledHead
 from ptrun.task.entity_choice import GAP
 from ptrun.types import Example, Prediction
@@ -59,7 +60,11 @@ class ChoiceHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest option of each example."""
         pairs = batch.pairs(self.scores(output, batch)[:, -1])
-        return [Prediction(f.id, f.facts["values"][int(own.argmax())]) for f, own in pairs]
+        return [self._chosen(f, own) for f, own in pairs]
+
+    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
+        (best,), (shares,) = likeliest(scores[None])
+        return labelled(features.id, best, shares, features.facts["values"])
 
 
 class EntityHead(ChoiceHead):
@@ -71,6 +76,9 @@ class EntityHead(ChoiceHead):
 
     outputs = 2
     loss = PooledHead.loss  # cross-entropy summed over entities
+
+    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
+        return Prediction(features.id, features.facts["values"][int(scores.argmax())])
 
     def options(self, example: Example) -> list[str]:
         """Return the query with each entity in its gap."""

@@ -14,7 +14,7 @@ from ptrun.errors import UserError
 from ptrun.prompt.linear import drawn
 from ptrun.readout.base import Batch
 from ptrun.task.base import Task
-from ptrun.types import Example
+from ptrun.types import Example, Prediction
 
 _HEAD_SITE = 1_000_001  # dropout site, beyond any site of a backbone
 _SPREAD = 6364136223846793005  # keys of neighbouring rows are consecutive; reads must not meet
@@ -73,11 +73,15 @@ def row_limit(task: Task, room: int) -> int:
     return min(room, task.max_tokens or room)
 
 
-def likeliest(scores: Tensor) -> tuple[list[int], list[float]]:
-    """Return the best column of each row of `[N, C]`, and its softmax probability."""
-    best = scores.argmax(dim=-1)
-    shares = scores.log_softmax(dim=-1).gather(-1, best[:, None])[:, 0].exp()
-    return best.tolist(), shares.tolist()
+def likeliest(scores: Tensor) -> tuple[list[int], list[list[float]]]:
+    """Return the best column of each row of `[N, C]`, and the softmax of the row."""
+    return scores.argmax(dim=-1).tolist(), scores.log_softmax(dim=-1).exp().tolist()
+
+
+def labelled(name: str, best: int, shares: Sequence[float], labels: Sequence[Any]) -> Prediction:
+    """Return the prediction of a label with the probabilities `[C]` of all labels."""
+    every = dict(zip(labels, shares, strict=True))
+    return Prediction(name, labels[best], probability=shares[best], probabilities=every)
 
 
 def tokens(rows: Any, i: int) -> tuple[list[int], list[int] | None]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from ptrun.prompt.spelling import mask_ids
 from ptrun.prompt.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, Row, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import likeliest
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -74,8 +73,25 @@ class LabelWords(Cloze):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
         scores = self._scores(output, batch)[self._before :: self._before + 1 + self.closed]
-        parts = zip(batch.features, *likeliest(scores), strict=True)
-        return [Prediction(f.id, self._label(f, best), probability=p) for f, best, p in parts]
+        best, shares = scores.argmax(dim=-1), scores.log_softmax(dim=-1).exp()
+        own = shares.gather(-1, best[:, None])[:, 0].tolist()
+        parts = zip(batch.features, best.tolist(), own, self._by_label(shares), strict=True)
+        return [
+            Prediction(f.id, self._label(f, place), {}, share, self._named(f, every))
+            for f, place, share, every in parts
+        ]
+
+    def _by_label(self, shares: Tensor) -> list[list[float]]:
+        """Return the probabilities `[N, C]` of labels, or of the likeliest word of each."""
+        if self.among == "labels":
+            return shares.tolist()
+        firsts = [[word[0] for word in words] for words in self.tokens.ids]
+        return torch.stack([shares[:, own].amax(dim=-1) for own in firsts], dim=-1).tolist()
+
+    def _named(self, features: Features, shares: list[float]) -> dict[Any, float]:
+        """Return probabilities by label, or by index for the options that the example has."""
+        options = features.facts["options"]
+        return dict(zip(range(options) if options else self.tokens.labels, shares, strict=False))
 
     @property
     def _before(self) -> int:

@@ -17,6 +17,7 @@ from ptrun.readout.head import (
     Head,
     columns,
     decoder_start,
+    labelled,
     likeliest,
     read_keys,
     row_limit,
@@ -114,9 +115,8 @@ class LabelHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""
-        best, shares = likeliest(self.scores(output, batch))
-        parts = zip(batch.features, best, shares, strict=True)
-        return [Prediction(f.id, self.task.labels[i], probability=p) for f, i, p in parts]
+        parts = zip(batch.features, *likeliest(self.scores(output, batch)), strict=True)
+        return [labelled(f.id, i, shares, self.task.labels) for f, i, shares in parts]
 
 
 class NumberHead(LabelHead):

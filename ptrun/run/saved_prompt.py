@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ptrun.errors import UserError
 from ptrun.folder import result
+from ptrun.folder.find import is_hash
 from ptrun.method.base import Method
 from ptrun.run.store import read_tensors, state_file
 
@@ -22,7 +23,7 @@ _PROMPT = "prompt."
 
 
 def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
-    """Return the folder of a run, given as a folder or as an id below `outputs`.
+    """Return the folder of a run, given as a folder, an id below `outputs`, or its 8 digits.
 
     A run of the same `name` comes first. `key` is the option that names the run.
 
@@ -33,7 +34,8 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     for folder in (path, outputs / name / given):
         if (folder / FILE).is_file():
             return folder
-    folders = sorted(file.parent for file in outputs.glob(f"*/{path.name}/{FILE}"))
+    own = f"*-{given}" if is_hash(given) else path.name
+    folders = sorted(file.parent for file in outputs.glob(f"*/{own}/{FILE}"))
     folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
     if not folders:
         raise UserError(

@@ -47,7 +47,7 @@ class View:
 
     def started(self, group: Sequence[Job], slot: int) -> None:
         """Say that runs have started."""
-        if self.live is None:
+        if self.live is None and not self.quiet:
             numbers = ", ".join(str(job.index + 1) for job in group)
             title = f": {group[0].title}" if len(group) == 1 and group[0].title else ""
             together = f" together, on device {slot}" if len(group) > 1 else ""

@@ -2,7 +2,8 @@
 
 The separator of a CSV is `,`, `;` or tab, whichever is most frequent in its first line. Lines are
 counted as in an editor, and a row that spans several lines is named by its first line. Rows with
-empty cells only are skipped.
+empty cells only are skipped. A cell in double quotes may contain the separator and line breaks;
+with quoting `none` a quote is a character like any other, as in GLUE's files.
 """
 
 import csv
@@ -10,11 +11,15 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from ptrun.errors import UserError
 from ptrun.task.lines import text_lines
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
+
+Quoting = Literal["none"] | None
+"""Whether quotes are plain text; None: they enclose cells."""
 
 
 def header(where: str, cells: list[str]) -> list[str]:
@@ -30,13 +35,13 @@ def header(where: str, cells: list[str]) -> list[str]:
     return columns
 
 
-def delimited_rows(file: Path, form: str) -> Iterator[Row]:
+def delimited_rows(file: Path, form: str, quoting: Quoting = None) -> Iterator[Row]:
     """Yield the rows below the header; `form` is `.csv` or `.tsv`.
 
     Raises:
         UserError: a row cannot be read, or does not fit the header.
     """
-    below = records(file, form)
+    below = records(file, form, quoting)
     columns = header(*next(below))
     for where, cells in below:
         if len(cells) != len(columns):
@@ -48,7 +53,7 @@ def delimited_rows(file: Path, form: str) -> Iterator[Row]:
             yield Row(where, {n: c for n, c in zip(columns, cells, strict=True) if n})
 
 
-def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
+def records(file: Path, form: str, quoting: Quoting = None) -> Iterator[tuple[str, list[str]]]:
     """Yield `file:line` and the cells of each row; blank lines are skipped.
 
     Raises:
@@ -57,7 +62,11 @@ def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
     lines = _texts(file)
     top = list(_until_filled(lines))
     separator = "\t" if form == ".tsv" else _separator(top[-1] if top else "")
-    reader = csv.reader(chain(top, lines), delimiter=separator, strict=True)
+    every = chain(top, lines)
+    if quoting == "none":
+        reader = csv.reader(every, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        reader = csv.reader(every, delimiter=separator, strict=True)
     while True:
         where = f"{file}:{reader.line_num + 1}"
         try:
@@ -67,7 +76,8 @@ def records(file: Path, form: str) -> Iterator[tuple[str, list[str]]]:
         except csv.Error as error:
             raise UserError(
                 f"{where}: the row that starts here cannot be read ({error}).\n"
-                'Close every quote, and write "" for a quote within quotes.'
+                'Close every quote, and write "" for a quote within quotes. If quotes are plain '
+                "text, type task.quoting=none (ptrun predict: --quoting none)."
             ) from error
         if cells and (len(cells) > 1 or cells[0].strip()):
             yield where, cells

@@ -13,6 +13,7 @@ from ptrun.errors import UserError
 from ptrun.hub.repository import Repository
 from ptrun.metrics.labels import accuracy, macro_f1
 from ptrun.task.base import PARTS, Part, Scores
+from ptrun.task.delimited import Quoting
 from ptrun.task.own_pattern import entry, place
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
@@ -20,6 +21,7 @@ from ptrun.task.table import check_columns, columns, rows
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
+_ID = "id"  # a column that names the rows
 _MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
 
 
@@ -35,7 +37,10 @@ class Own:
         pattern: a pattern (`ptrun.prompt.pattern`) over the text columns, or `@FILE` with a
             pattern and perhaps label words; it becomes the PVP `own`.
         name: the task's name in tables and folders; null means the training file's name.
+        quoting: `none` if quotes in a CSV or TSV are plain text; null: they enclose cells.
         labels: all labels, for prediction without the training file; null means to read it.
+
+    The id of an example is that of the column `id`, if the file has one, else part and number.
     """
 
     kind: ClassVar[str] = "classification"
@@ -57,6 +62,7 @@ class Own:
         label: str | None = None,
         pattern: str | None = None,
         name: str | None = None,
+        quoting: Quoting = None,
         labels: list[str] | None = None,
     ):
         if train is None and labels is None:
@@ -71,7 +77,7 @@ class Own:
         paths = {"train": train, "dev": dev, "test": test}
         self._files = {part: Path(path) for part, path in paths.items() if path is not None}
         self.name = name or Path((train or "csv").removesuffix(".gz")).stem
-        self._labels = labels
+        self._labels, self.quoting = labels, quoting
         self.fields, self._label = self._columns(text, label)
         self.reads = self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
@@ -142,7 +148,7 @@ class Own:
         if "train" not in self._files:  # checked when the run was trained
             return texts, label or ""
         train = self._files["train"]
-        listed = f"columns: {names(columns(train))}"
+        listed = f"columns: {names(columns(train, self.quoting))}"
         if not 1 <= len(texts) <= 2:
             raise UserError(
                 f"task.text: expected one or two columns of {train}, got {len(texts)}; {listed}\n"
@@ -158,7 +164,7 @@ class Own:
                 f"{listed}"
             )
         for file in self._files.values():
-            check_columns(file, [*texts, label])
+            check_columns(file, [*texts, label], self.quoting)
         return texts, label
 
     def _check_labels(self, counts: Mapping[str, int]) -> None:
@@ -172,19 +178,23 @@ class Own:
             raise UserError(
                 f"{train}: column {shown(self._label)} has {problem}\n"
                 "Classification needs a few labels with many rows each. Name another column: "
-                f"task.label=COLUMN, of {names(columns(train))}"
+                f"task.label=COLUMN, of {names(columns(train, self.quoting))}"
             )
 
     def _read(self, part: Part) -> Iterator[Example]:
         allowed = None if part == "train" else set(self.labels)
-        for i, row in enumerate(rows(self._files[part], [*self.fields, self._label])):
+        file, wanted = self._files[part], [*self.fields, self._label]
+        ids = [_ID] if _ID not in wanted and _ID in columns(file, self.quoting) else []
+        for i, row in enumerate(rows(file, [*wanted, *ids], self.quoting)):
             label = _filled(row, self._label, _as_text(row, self._label)).strip()
             if allowed is not None and label not in allowed:
                 raise UserError(
                     f"{row.where}: {self._label} is {shown(label)}, a label that "
                     f"{self._files['train']} does not have; it has {names(self.labels)}"
                 )
-            yield Example(f"{part}-{i}", self._texts(row), label)
+            name = row.data.get(_ID) if ids else None
+            named = isinstance(name, str | int) and name != ""
+            yield Example(str(name) if named else f"{part}-{i}", self._texts(row), label)
 
     def _texts(self, row: Row) -> dict[str, str]:
         return {field: _filled(row, field, row.text(field)) for field in self.fields}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ptrun.errors import UserError
-from ptrun.task.delimited import delimited_rows, header, records
+from ptrun.task.delimited import Quoting, delimited_rows, header, records
 from ptrun.task.lines import json_lines
 from ptrun.task.shown import names, near, shown
 from ptrun.task.source import Row
@@ -24,8 +24,8 @@ _FOREIGN = {
 }
 
 
-def columns(file: Path) -> list[str]:
-    """Return the column names of a table.
+def columns(file: Path, quoting: Quoting = None) -> list[str]:
+    """Return the column names of a table; `quoting` is that of a CSV or TSV.
 
     Raises:
         UserError: there is no such table, or its first line names no columns.
@@ -35,30 +35,30 @@ def columns(file: Path) -> list[str]:
         return list(_parquet(file).schema_arrow.names)
     if form == ".jsonl":
         return list(_first(file, json_lines(file))[1])
-    return header(*_first(file, records(file, form)))
+    return header(*_first(file, records(file, form, quoting)))
 
 
-def rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+def rows(file: Path, wanted: Sequence[str], quoting: Quoting = None) -> Iterator[Row]:
     """Yield the rows of a table; `where` is the first line of a row.
 
     Raises:
         UserError: a wanted column is missing, a row does not fit the header, or there is no row.
     """
-    check_columns(file, wanted)
-    every = _rows(file, wanted)
+    check_columns(file, wanted, quoting)
+    every = _rows(file, wanted, quoting)
     first = next(every, None)
     if first is None:
         raise UserError(f"{file}: no rows below the header; a table needs at least one.")
     return chain([first], every)
 
 
-def check_columns(file: Path, wanted: Sequence[str]) -> None:
+def check_columns(file: Path, wanted: Sequence[str], quoting: Quoting = None) -> None:
     """Refuse columns that a table does not have.
 
     Raises:
         UserError: names the column, the most similar one, and all columns.
     """
-    present = columns(file)
+    present = columns(file, quoting)
     for name in wanted:
         if name not in present:
             raise UserError(
@@ -81,13 +81,13 @@ def check_file(file: Path) -> None:
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
 
 
-def _rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
+def _rows(file: Path, wanted: Sequence[str], quoting: Quoting) -> Iterator[Row]:
     form = _form(file)
     if form == ".parquet":
         return _parquet_rows(file, wanted)
     if form == ".jsonl":
         return (Row(where, data) for where, data in json_lines(file))
-    return delimited_rows(file, form)
+    return delimited_rows(file, form, quoting)
 
 
 def _form(file: Path) -> str:

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import rich.progress
@@ -11,6 +12,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 T = TypeVar("T")
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Draw nothing, on a terminal either."""
+    before = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(before)
+
+
+def _is_drawn() -> bool:
+    return sys.stderr.isatty() and not _silent.get()
 
 
 class Meter:
@@ -39,13 +55,13 @@ def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
         TextColumn("{task.completed}/{task.total} steps"),
         TimeRemainingColumn(),
     )
-    quiet = quiet or not sys.stderr.isatty()
+    quiet = quiet or not _is_drawn()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
         yield Meter(bar, total, done)
 
 
 def track(parts: Sequence[T], title: str) -> Iterator[T]:
     """Yield the parts of work before training, with a progress bar on a terminal."""
-    quiet = not (parts and sys.stderr.isatty())
+    quiet = not (parts and _is_drawn())
     console = Console(stderr=True)
     yield from rich.progress.track(parts, title, console=console, transient=True, disable=quiet)

@@ -39,6 +39,7 @@ WRONG = {
         ["task.pattern={text} is {mask}: not readable", "quotes", "'task.pattern=\"...\"'"],
     ),
     "no value": (["seed"], ["seed"]),
+    "several values in one run": (["seed=1,2"], ["seed=1,2: several values", "ptrun -m seed=1,2"]),
     "unknown list": (["list", "metod"], ["metod", "did you mean 'method'?"]),
     "report of what": (
         ["report", "outputs", "--best", "few"],

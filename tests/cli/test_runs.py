@@ -85,7 +85,10 @@ def test_a_killed_run_goes_on_bit_for_bit(ptrun):
 @pytest.mark.slow
 def test_a_sweep_goes_on_past_a_failed_job_and_reports_mean_and_failures(ptrun):
     small = ptrun.small("train.clip=null")
-    assert ptrun("-m", *small, "seed=1,2", "name=sweep").returncode == 0
+    swept = ptrun("-m", *small, "seed=1,2", "name=sweep")
+    assert swept.returncode == 0
+    assert [word for word in swept.stdout.splitlines() if word.startswith("2 runs")]
+    assert "mean ± standard deviation over seeds" in swept.stdout.splitlines()[-1]
     lost = ptrun("-m", *small, "train.lr=1e30", "seed=1", "name=sweep")
     assert lost.returncode == 1 and "failed: loss" in lost.stderr
     again = ptrun(*small, "train.lr=1e30", "seed=1", "name=sweep")

@@ -114,7 +114,12 @@ def test_a_run_is_found_by_the_beginning_of_its_id_before_its_reruns(tmp_path):
         assert find(given, "diff", outputs).folder == first
     assert find("reruns/pt-s1", "diff", outputs).folder.parent.name == "reruns"
     assert find(str(other / "result.json"), "diff", outputs).folder == other
-    with pytest.raises(UserError, match=r"diff pt: 2 runs match. Give one of them: .*pt-s2-bb$"):
+    eight = made(outputs / "runs" / "pt-s3-0123abcd")
+    made(outputs / "runs" / "pt-s3-0123abcd~1")
+    assert find("0123abcd", "diff", outputs).folder == eight
+    with pytest.raises(UserError, match=r"the start of a run id or its last 8 digits"):
+        find("123abcd", "diff", outputs)
+    with pytest.raises(UserError, match=r"diff pt: 3 runs match. Give one of them: .*pt-s2-bb"):
         find("pt", "diff", outputs)
 
 

@@ -1,8 +1,10 @@
 """`ptrun predict`: a finished run's answers to further rows are those it gave itself."""
 
 import csv
+import io
 import json
 import shutil
+import sys
 from itertools import islice
 
 import pandas as pd
@@ -137,14 +139,14 @@ def test_answers_are_those_of_the_run_without_the_labels(name, trained, data, tm
     bare = [{key: row[key] for key in row if key not in LABELS} for row in test]
     lines = asked(folder, write(tmp_path / "new.jsonl", bare), capsys)
     assert [line["id"] for line in lines] == list(range(1, len(test) + 1))
-    said, left = {str(line["id"] - 1): line["answer"] for line in lines}, given(folder)
+    said, left = {str(line["id"] - 1): line["prediction"] for line in lines}, given(folder)
     assert left and {key: said[key] for key in left} == left
     if name in ("head", "words"):
         assert all(0.5 <= line["probability"] <= 1 for line in lines)
     if name == "choice":
         options = [row["options"] for row in bare]
         assert [line["option"] for line in lines] == [
-            own[line["answer"]] for own, line in zip(options, lines, strict=True)
+            own[line["prediction"]] for own, line in zip(options, lines, strict=True)
         ]
 
 
@@ -154,13 +156,13 @@ def test_a_run_over_the_backbone_that_another_tuned_finds_it(trained, data, tmp_
     folder = trained("over", "task=pocket_pairs", f"start=run:{tuned}", "method.length=3")
     test = data / "pocket_pairs" / "test.jsonl"
     left = list(given(folder).values())
-    assert [line["answer"] for line in asked(folder, test, capsys)] == left
+    assert [line["prediction"] for line in asked(folder, test, capsys)] == left
     moved = shutil.move(tuned, tmp_path / "moved")
     with pytest.raises(UserError, match=r"no finished run of this name .*Give a folder"):
         asked(folder, test, capsys)
     lines = asked(folder, test, capsys, f"start=run:{moved}")
     shutil.move(moved, tuned)
-    assert [line["answer"] for line in lines] == left
+    assert [line["prediction"] for line in lines] == left
 
 
 @pytest.mark.slow
@@ -171,7 +173,7 @@ def test_each_data_set_of_several_is_asked_in_its_own_fields(trained, data, tmp_
         test += [{**row, "id": f"{task}:{row['id']}", "task": task} for row in own]
     lines = asked(folder, write(tmp_path / "new.jsonl", test), capsys)
     left = {row["id"]: row["prediction"] for row in read(folder / "predictions.jsonl")}
-    assert {line["id"]: line["answer"] for line in lines} == left
+    assert {line["id"]: line["prediction"] for line in lines} == left
     test[1]["task"] = "pocket_nir"
     with pytest.raises(UserError, match=r"new.jsonl:2: task is 'pocket_nir'; expected one of"):
         asked(folder, write(tmp_path / "new.jsonl", test), capsys)
@@ -183,16 +185,16 @@ def test_a_table_is_answered_after_its_training_files_are_gone(
 ):
     for folder in tables[0].values():
         found = asked(folder, tables[1], capsys)
-        assert [line["answer"] for line in found] == list(given(folder).values())
+        assert [line["prediction"] for line in found] == list(given(folder).values())
     folder, file = own
     lines = asked(folder, file, capsys)
     assert [line["id"] for line in lines] == [f"r{i}" for i in range(SIZES["test"])]
-    assert {line["answer"] for line in lines} <= {"1", "5"}
+    assert {line["prediction"] for line in lines} <= {"1", "5"}
     monkeypatch.setattr(answering, "_CHUNK", 5)  # whatever rows are read together
     out = tmp_path / "answers.jsonl"
     below = f"outputs={folder.parents[1]}"
     assert asked(folder.name[:-2], file, capsys, "--output", out, below) == []
-    assert [line["answer"] for line in read(out)] == [line["answer"] for line in lines]
+    assert [line["prediction"] for line in read(out)] == [line["prediction"] for line in lines]
     with pytest.raises(UserError, match=r"the file exists\. Type another name"):
         asked(folder, file, capsys, "--output", out)
     with pytest.raises(UserError, match=r"the folder .* is missing\. Make it first"):
@@ -320,3 +322,67 @@ def test_a_killed_prediction_leaves_no_file(own, tmp_path, monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt):
         asked(folder, file, capsys, "--output", tmp_path / "out.jsonl")
     assert len(calls) == 2 and list(tmp_path.iterdir()) == []
+
+
+def test_all_labels_and_the_likeliest_go_into_a_table(own, tmp_path, capsys):
+    folder, file = own
+    out = tmp_path / "answers.csv"
+    lines = asked(folder, file, capsys, "--probabilities", "--top", 1)
+    assert asked(folder, file, capsys, "--output", out, "--probabilities", "--top", 1) == []
+    with out.open(newline="") as opened:
+        cells = list(csv.DictReader(opened))
+    assert [row["id"] for row in cells] == [line["id"] for line in lines]
+    for row, line in zip(cells, lines, strict=True):
+        assert row["prediction"] == line["prediction"] == row["top_1"]
+        assert line["top"] == [{key: line[key] for key in ("prediction", "probability")}]
+        shares = {label: float(row[f"probability_{label}"]) for label in ("1", "5")}
+        assert shares == line["probabilities"]
+
+
+def test_label_words_have_probabilities_and_spans_are_refused(trained, data, capsys):
+    file = data / "pocket_sentiment" / "test.jsonl"
+    for line in asked(trained("words"), file, capsys, "--probabilities"):
+        assert line["probabilities"][line["prediction"]] == line["probability"]
+        assert sum(line["probabilities"].values()) == pytest.approx(1, abs=2e-4)
+    with pytest.raises(UserError, match=r"read-out has no probabilities of labels\. Leave out"):
+        asked(trained("span"), data / "pocket_qa" / "test.jsonl", capsys, "--top", 2)
+
+
+def test_standard_input_is_read_as_json_lines(trained, data, capsys, monkeypatch):
+    folder, file = trained("head"), data / "pocket_sentiment" / "test.jsonl"
+    expected = asked(folder, file, capsys)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert asked(folder, "-", capsys) == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "x"}\n')))
+    with pytest.raises(UserError, match=r"^standard input: no field 'sentence'"):
+        asked(folder, "-", capsys)
+
+
+def test_a_tsv_of_plain_quotes_is_read_if_the_user_says_so(trained, tmp_path, capsys):
+    file = tmp_path / "new.tsv"
+    file.write_text('id\tsentence\n7\t"A film" is not\n8\t"open\n')
+    with pytest.raises(UserError, match="--quoting none"):
+        asked(trained("head"), file, capsys)
+    lines = asked(trained("head"), file, capsys, "--quoting", "none")
+    assert [line["id"] for line in lines] == ["7", "8"]
+
+
+def test_a_run_on_glue_writes_the_file_of_its_server(trained, data, tmp_path, capsys):
+    found = list(islice(rows("pocket_sentiment", "train"), 44))
+    starts = {"train": 0, "validation": 24, "test": 32}
+    for split, first in starts.items():
+        own = [
+            {**row, "idx": n, "label": int(row["label"] == "positive")}
+            for n, row in enumerate(found[first : first + SIZES[split]])
+        ]
+        write(data / "glue_cola" / f"{split}.jsonl", own)
+    folder = trained("glue", "task=glue_cola")
+    hidden = [{"sentence": row["sentence"], "idx": n + 40} for n, row in enumerate(found[:5])]
+    file = write(tmp_path / "test.jsonl", hidden)
+    assert asked(folder, file, capsys, "--submission", tmp_path / "glue" / "mine") == []
+    lines = (tmp_path / "glue" / "mine" / "CoLA.tsv").read_text().splitlines()
+    numbers = {"unacceptable": 0, "acceptable": 1}
+    said = [numbers[line["prediction"]] for line in asked(folder, file, capsys)]
+    assert lines == ["index\tprediction", *(f"{40 + n}\t{one}" for n, one in enumerate(said))]
+    with pytest.raises(UserError, match="task=pocket_sentiment has no leaderboard file"):
+        asked(trained("head"), file, capsys, "--submission", tmp_path)

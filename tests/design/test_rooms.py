@@ -16,7 +16,12 @@ FILES = {name(file): file for file in ROOT.rglob("*.py")}
 
 
 def imported(module):
-    """Yield the modules of ptrun that a module imports, at its top or inside a function."""
+    """Yield the modules of ptrun that a module imports, at its top or inside a function.
+
+    The package itself imports its API only when it is used.
+    """
+    if not module:
+        return
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ptrun":
             base = node.module.partition(".")[2]

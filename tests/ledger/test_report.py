@@ -54,7 +54,7 @@ def folder(tmp_path):
 
 
 def cells_of(shown):
-    return {str(column.header): list(column.cells) for column in shown.columns}
+    return {name: [own[name] for own in shown.texts] for name in shown.texts[0]}
 
 
 def test_the_row_shows_mean_std_over_patterns_and_the_best_on_dev(folder):
@@ -122,7 +122,7 @@ def test_missing_seeds_are_named_within_a_task(folder):
         names = {"task": task, "method": method, "backbone": "m", "setting": "full"}
         own = {"run_id": f"{task}{method}{seed}", "group": task + method, "seed": seed}
         runs.append(outcome(names=names | {"protocol": "honest"}, **own))
-    caption = str(table(folder(runs)).caption)
+    caption = "\n".join(table(folder(runs)).notes)
     assert "missing seeds: 2 of a y m full honest" in caption and caption.count("missing") == 1
 
 

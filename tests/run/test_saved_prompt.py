@@ -194,12 +194,13 @@ def test_other_parts_are_refused(world, there, here, message):
 
 
 def test_a_run_is_found_by_folder_and_by_id(tmp_path):
-    for name in ("runs/a", "other/a", "other/b"):
+    for name in ("runs/a", "other/a", "other/b", "other/pt-s1-0123abcd"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "prompt.safetensors").touch()
     assert find(str(tmp_path / "other/a"), tmp_path, "runs") == tmp_path / "other/a"
     assert find("a", tmp_path, "runs") == tmp_path / "runs/a"
     assert find("b", tmp_path, "runs") == tmp_path / "other/b"
+    assert find("0123abcd", tmp_path, "runs") == tmp_path / "other/pt-s1-0123abcd"
     with pytest.raises(UserError, match=r"start=run:a: several runs match\. Give one of "):
         find("a", tmp_path, "third")
     with pytest.raises(UserError, match="start=run:c: no finished run of this name has a prompt"):

@@ -1,6 +1,7 @@
 """Owners on other machines: taken over when silent, left alone while they beat."""
 
 import threading
+import time
 
 import pytest
 
@@ -23,7 +24,7 @@ def short(monkeypatch):
 
 def test_an_owner_is_silent_only_after_a_while(tmp_path, monkeypatch):
     now, file, folder = [0.0], tmp_path / ".run.owner", tmp_path / "run"
-    monkeypatch.setattr("ptrun.sweep.beats.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     beats = Beats()
     assert beats.silent(folder) is True and not beats.unsure(folder)  # nobody
     lease._write(file, OTHER)

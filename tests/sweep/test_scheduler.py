@@ -13,6 +13,7 @@ from ptrun.folder import lease
 from ptrun.folder.header import packed
 from ptrun.sweep import scheduler as scheduling
 from ptrun.sweep import sweep as sweeping
+from ptrun.sweep import workers
 from ptrun.sweep.scheduler import Scheduler
 from ptrun.sweep.sweep import of_line
 from ptrun.sweep.view import View
@@ -127,7 +128,7 @@ def test_six_groups_on_two_devices_are_never_two_on_one(sweep, monkeypatch):
 
 
 def test_cores_are_divided_over_devices(sweep, monkeypatch):
-    monkeypatch.setattr("ptrun.sweep.workers.cores", lambda: 6)
+    monkeypatch.setattr(workers, "cores", lambda: 6)
     _, rows = sweep("seed=1,2,3,4", devices=3)
     assert {row["threads"] for row in rows} == {"2"}
 

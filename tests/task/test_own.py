@@ -72,6 +72,26 @@ def test_pairs_quotes_and_line_breaks_are_kept(folder):
     assert "pairs.csv:5: 'hypothesis' is empty" in told
 
 
+def test_quotes_are_plain_text_if_the_user_says_so(folder):
+    text = 'premise\thypothesis\ty\n"No, he said\t"He left"\t1\nx\ty "z\t0\n'
+    Path("pairs.tsv").write_text(text)
+    pair = {"text": ["premise", "hypothesis"], "label": "y"}
+    first, second = own("pairs.tsv", quoting="none", **pair).load("train")
+    assert first.fields == {"premise": '"No, he said', "hypothesis": '"He left"'}
+    assert second.fields == {"premise": "x", "hypothesis": 'y "z'}
+    assert "type task.quoting=none" in refused("pairs.tsv", **pair)
+
+
+def test_rows_keep_the_ids_that_their_file_has(folder):
+    Path("a.csv").write_text("id,text,label\nr7,fine,yes\n,bad,no\n")
+    assert [e.id for e in own("a.csv").load("train")] == ["r7", "train-1"]
+    table = parquet({"id": [3, 4], "text": ["x", "y"], "label": ["a", "b"]})
+    Path("a.parquet").write_bytes(table)
+    assert [e.id for e in own("a.parquet").load("train")] == ["3", "4"]
+    Path("b.csv").write_text("id,label\nfine,yes\nbad,no\n")  # `id` is the text
+    assert [e.id for e in own("b.csv", text="id").load("train")] == ["train-0", "train-1"]
+
+
 @pytest.mark.parametrize(
     ("label", "name"),
     [([1, 0], "1"), ([1.0, 0.0], "1"), ([True, False], "true"), ([0.5, 1.5], "0.5")],

@@ -1,8 +1,9 @@
 """SuperGLUE's files as published, and FewGLUE's in the same form.
 
-SuperGLUE (Wang et al. 2019) has `<Task>/{train,val,test}.jsonl`. The labels of test are hidden, so
-it is not read. FewGLUE_32dev (P-tuning) has `<Task>/{train,dev32,val}.jsonl`: 32 examples to train
-on, 32 to select on, and SuperGLUE's val to report on.
+SuperGLUE (Wang et al. 2019) has `<Task>/{train,val,test}.jsonl`. The labels of test are hidden: its
+rows are for `ptrun predict --submission`, and no task reports on them. FewGLUE_32dev (P-tuning) has
+`<Task>/{train,dev32,val}.jsonl`: 32 examples to train on, 32 to select on, and SuperGLUE's val to
+report on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from ptrun.importing.data.superglue_rows import READERS
 from ptrun.importing.data.writing import Made, Record
 
 _FEW = 32
-_SUPERGLUE = {"train": "train", "val": "validation"}
+_SUPERGLUE = {"train": "train", "val": "validation", "test": "test"}
 _FEWGLUE = {"train": "train", "dev32": "validation", "val": "test"}
 _FEWGLUE_ONLY = ("dev32.jsonl", "unlabeled.jsonl")
 
@@ -65,11 +66,12 @@ def _made(source: Path, kind: str, splits: Mapping[str, str], needed: Sequence[s
             file = folder / f"{theirs}.jsonl"
             if file.is_file():
                 place = f"{kind}/{folder.name.lower()}"
-                made.append(Made(place, f"{ours}.jsonl", [file], _read(folder.name, file)))
+                rows_of = _read(folder.name, file, hidden=kind == "superglue" and theirs == "test")
+                made.append(Made(place, f"{ours}.jsonl", [file], rows_of))
             elif theirs in needed:
                 raise UserError(f"{file}: no such file; {folder.name} needs it.")
     return made
 
 
-def _read(task: str, file: Path) -> Iterator[Record]:
-    return (record for row in rows(file) for record in READERS[task](row))
+def _read(task: str, file: Path, *, hidden: bool) -> Iterator[Record]:
+    return (record for row in rows(file) for record in READERS[task](row, hidden=hidden))

@@ -18,14 +18,24 @@ _NO_YES = (False, True)
 
 
 def _flat(
-    texts: Sequence[str], labels: Sequence[Any], row: Row, numbers: Sequence[str] = ()
+    texts: Sequence[str],
+    labels: Sequence[Any],
+    row: Row,
+    *,
+    hidden: bool,
+    numbers: Sequence[str] = (),
 ) -> Iterator[Record]:
     """Yield the row of a task whose rows are flat."""
     fields = {key: row.text(key) for key in texts} | {key: number(row, key) for key in numbers}
-    yield {**fields, "idx": row.value("idx"), "label": label(row, labels)}
+    yield {**fields, "idx": row.value("idx"), **_label(row, labels, hidden=hidden)}
 
 
-def _multirc(row: Row) -> Iterator[Record]:
+def _label(row: Row, labels: Sequence[Any], *, hidden: bool) -> Record:
+    """Return the label as a field; a hidden test has none."""
+    return {} if hidden else {"label": label(row, labels)}
+
+
+def _multirc(row: Row, *, hidden: bool) -> Iterator[Record]:
     """Yield one row per candidate answer; the indices are those of the files."""
     passage = inner(row, "passage")
     for question in each(passage, "questions"):
@@ -39,11 +49,11 @@ def _multirc(row: Row) -> Iterator[Record]:
                     "question": number(question, "idx"),
                     "answer": number(answer, "idx"),
                 },
-                "label": label(answer, (0, 1)),
+                **_label(answer, (0, 1), hidden=hidden),
             }
 
 
-def _record(row: Row) -> Iterator[Record]:
+def _record(row: Row, *, hidden: bool) -> Iterator[Record]:
     """Yield one row per query; entities and answers without repetitions, sorted."""
     passage = inner(row, "passage")
     text = passage.text("text")
@@ -54,9 +64,13 @@ def _record(row: Row) -> Iterator[Record]:
             "query": query.text("query"),
             "entities": sorted({span["text"] for span in spans}),
             "entity_spans": {k: [span[k] for span in spans] for k in ("text", "start", "end")},
-            "answers": sorted({answer.text("text") for answer in each(query, "answers")}),
+            **({} if hidden else {"answers": _answers(query)}),
             "idx": {"passage": number(row, "idx"), "query": number(query, "idx")},
         }
+
+
+def _answers(query: Row) -> list[str]:
+    return sorted({answer.text("text") for answer in each(query, "answers")})
 
 
 def _span(entity: Row, text: str) -> dict[str, Any]:
@@ -74,7 +88,7 @@ def _start(span: dict[str, Any]) -> int:
     return int(span["start"])
 
 
-def _wsc(row: Row) -> Iterator[Record]:
+def _wsc(row: Row, *, hidden: bool) -> Iterator[Record]:
     """Yield the row with its two spans beside the text."""
     target = inner(row, "target")
     yield {
@@ -84,11 +98,11 @@ def _wsc(row: Row) -> Iterator[Record]:
         "span1_text": target.text("span1_text"),
         "span2_text": target.text("span2_text"),
         "idx": row.value("idx"),
-        "label": label(row, _NO_YES),
+        **_label(row, _NO_YES, hidden=hidden),
     }
 
 
-READERS: dict[str, Callable[[Row], Iterator[Record]]] = {
+READERS: dict[str, Callable[..., Iterator[Record]]] = {
     "BoolQ": partial(_flat, ("question", "passage"), _NO_YES),
     "CB": partial(_flat, ("premise", "hypothesis"), ("entailment", "contradiction", "neutral")),
     "COPA": partial(_flat, ("premise", "choice1", "choice2", "question"), (0, 1)),
@@ -103,4 +117,4 @@ READERS: dict[str, Callable[[Row], Iterator[Record]]] = {
     ),
     "WSC": _wsc,
 }
-"""How the rows of each task are read, by the name of its folder."""
+"""How a row of each task is read, by the name of its folder; `hidden` says that it has no label."""

@@ -107,7 +107,7 @@ def test_a_line_is_printed_about_each_file(published, tmp_path, capsys):
     out = imported("superglue", published, tmp_path / "out")
     told = capsys.readouterr().out.splitlines()
     written = [file for file in out.rglob("*") if file.is_file()]
-    assert len(told) == 16 == len(written) and not list(tmp_path.rglob("*.partial"))
+    assert len(told) == 24 == len(written) and not list(tmp_path.rglob("*.partial"))
     assert f"{out}/superglue/multirc/train.jsonl: 3 rows" in told
     assert f"{out}/superglue/wsc/validation.jsonl: 1 row" in told
 
