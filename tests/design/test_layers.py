@@ -20,7 +20,7 @@ LAYERS = [
     ("training", "start"),
     ("hardware", "pretrain"),
     ("run", "sweep"),
-    ("difference", "ledger", "planning", "predicting", "search"),
+    ("difference", "exporting", "ledger", "planning", "predicting", "search"),
     ("command",),
     ("cli",),
     ("__main__",),
