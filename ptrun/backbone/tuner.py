@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.keyed_dropout import KeyedDropout
-from ptrun.backbone.low_rank import detach
+from ptrun.backbone.low_rank import detach, linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 
@@ -63,7 +63,7 @@ def tuned_by(
             root = made(model, config, _NAME)
     except _REJECTED as error:
         detach(model)
-        raise UserError(f"method.config: PEFT rejects it: {str(error).splitlines()[0]}") from error
+        raise UserError(_rejected(backbone, str(error))) from error
     model.__dict__.pop("peft_config", None)
     _keep_inside(backbone, decoder)
     _check_untouched(backbone, before)
@@ -87,6 +87,17 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
                 del module._parameters[name]
                 object.__setattr__(module, name, by_id[id(parameter)])
     _key_dropout(tuner.root, backbone)
+
+
+def _rejected(backbone: PretrainedBackbone, error: str) -> str:
+    """Return the message for a configuration that PEFT rejects."""
+    if "target_modules" not in error:
+        return f"method.config: PEFT rejects it: {error.splitlines()[0] if error else 'no reason'}"
+    known = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
+    return (
+        f"method.config.target_modules: PEFT finds no such module in {backbone.name}. Name one or "
+        f"more of {', '.join(known)}."
+    )
 
 
 def _meta(device: torch.device) -> Any:

@@ -30,7 +30,6 @@ _WHY = {
     "ManualPrompt": "it learned nothing. The backbone with its pattern is the model.",
     "Adapter": "PEFT has no adapters between layers, nor Compacters.",
     "IDPG": "its prompt depends on the text.",
-    "DPT": "PEFT has no prompt that scores the words of ELECTRA's discriminator.",
 }
 
 

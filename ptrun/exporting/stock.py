@@ -1,6 +1,8 @@
 """Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +39,15 @@ def peft_config(form: Form, backbone: PretrainedBackbone, base: str) -> Any:
     options = dict(form.options)
     if "save_projection" in made.__dataclass_fields__:
         options["save_projection"] = False  # drawn again from its seed
-    return made(
-        **options,
-        task_type=form.reader.task_type,
-        base_model_name_or_path=base,
-        revision=backbone.revision if base == backbone.hub else None,
-        inference_mode=True,
-        modules_to_save=list(form.reader.modules) or None,
-    )
+    with _quiet():
+        return made(
+            **options,
+            task_type=form.reader.task_type,
+            base_model_name_or_path=base,
+            revision=backbone.revision if base == backbone.hub else None,
+            inference_mode=True,
+            modules_to_save=list(form.reader.modules) or None,
+        )
 
 
 def load(folder: Path, form: Form, backbone: PretrainedBackbone, device: str) -> Any:
@@ -60,11 +63,18 @@ def load(folder: Path, form: Form, backbone: PretrainedBackbone, device: str) ->
     stock = getattr(transformers, form.reader.auto).from_pretrained(
         backbone.folder, dtype=torch.float32, use_safetensors=True, **labels
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names that PEFT reads, and projections drawn again
+    with _quiet():
         model = PeftModel.from_pretrained(stock, folder).to(device).eval()
     held = get_peft_model_state_dict(model, save_embedding_layers=False)
     for name, tensor in form.tensors.items():
         if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):
             raise UserError(f"export: PEFT did not load {name}. Nothing was written.")
     return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide PEFT's warnings, about old names it reads and projections that are drawn again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -41,6 +41,10 @@ _REFUSED = {
     **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "UNILORA"), "needs weights to know its shapes"),
     "TRAINABLE_TOKENS": "trains words of the vocabulary, which no read-out adds",
 }
+_LIKE_BERT = {
+    "target_modules": ["key", "value", "output.dense"],
+    "feedforward_modules": ["output.dense"],
+}
 _ABOUT = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
 _ABOUT |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config"}
 
@@ -108,10 +112,13 @@ class PeftMethod(Method):
 
     @property
     def options(self) -> dict[str, Any]:
-        """`config`, with the direction of the maps that the model type needs."""
-        if not hasattr(peft_config(self.config), "fan_in_fan_out"):
-            return self.config
-        return {**self.config, "fan_in_fan_out": self.backbone.config["model_type"] in TRANSPOSED}
+        """`config`, with what the model type needs: the maps' direction, and ELECTRA's for IA3."""
+        kind, made = self.backbone.config["model_type"], dict(self.config)
+        if hasattr(peft_config(made), "fan_in_fan_out"):
+            made["fan_in_fan_out"] = kind in TRANSPOSED
+        if (self.peft_type, kind) == ("IA3", "electra") and not made.get("target_modules"):
+            made |= _LIKE_BERT
+        return made
 
     def _tuner(self) -> Any:
         config = peft_config(self.options)
