@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.low_rank import TRANSPOSED, detach, need_peft
+from ptrun.backbone.peft.tuner import adopt, tuned_by
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.tuner import adopt, tuned_by
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.method.base import Method
@@ -34,11 +34,12 @@ _OWN = {
 _REFUSED = {
     "ADALORA": "changes its ranks while it trains",
     "ADAPTION_PROMPT": "replaces the attention of Llama",
+    "PVERA": "draws noise in each pass, which differs by batch",
     "POLY": "needs a task id with each row",
     "XLORA": "mixes trained adapters",
     "SHADOW": "runs a second model",
     "OSF": "trains the backbone's own weights",
-    **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "UNILORA"), "needs weights to know its shapes"),
+    **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "SHIRA", "UNILORA"), "needs weights for its shapes"),
     "TRAINABLE_TOKENS": "trains words of the vocabulary, which no read-out adds",
 }
 _LIKE_BERT = {

@@ -35,7 +35,13 @@ _VECTORS = ("PROMPT_TUNING", "P_TUNING")
 _PROMPT = "prompt_embeddings"
 _FREE = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
 _FREE |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config", "target_modules"}
-_FREE |= {"fan_in_fan_out", "save_projection", "exclude_modules", "layers_pattern"}
+_FREE |= {
+    "feedforward_modules",
+    "fan_in_fan_out",
+    "save_projection",
+    "exclude_modules",
+    "layers_pattern",
+}
 
 
 @dataclass(frozen=True)
@@ -217,9 +223,26 @@ def _peft(adapter: Adapter, method: PeftMethod, found: Mapping[str, Tensor]) -> 
             raise adapter.wrong(f"{key} is {theirs!r} there and {value!r} in method.config.")
     if adapter.kind != str(method.peft_type):
         raise adapter.wrong(f"it is a {adapter.kind}, and this method a {method.peft_type}.")
+    _check_feedforward(adapter, method)
     placed = {_place(name): tensor for name, tensor in found.items()}
     names = zip(method.saved(), method.names, strict=True)
     return {f"prompt.{key}": _tensor(adapter, placed, saved) for saved, key in names}
+
+
+def _check_feedforward(adapter: Adapter, method: PeftMethod) -> None:
+    """Refuse an IA3 that scales the inputs of other maps than the method does.
+
+    Raises:
+        UserError: it does.
+    """
+    given = adapter.config.get("feedforward_modules") or []
+    ends = tuple(f".{_place(name)}" for name in given)
+    theirs = [name for name in method.changed if f".{name}".endswith(ends)]
+    if adapter.kind == "IA3" and theirs != method.forward_changed:
+        raise adapter.wrong(
+            f"it scales the inputs of {', '.join(given) or 'no map'}; give the same "
+            "method.config.feedforward_modules."
+        )
 
 
 def _place(name: str) -> str:

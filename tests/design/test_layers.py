@@ -80,7 +80,14 @@ def test_a_method_is_found_from_its_override(option):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["list"], ["list", "task"], ["report", "--paper", "all"], ["predict", "--help"]],
+    [
+        ["--help"],
+        ["list"],
+        ["list", "task"],
+        ["report", "--paper", "all"],
+        ["predict", "--help"],
+        ["export", "--help"],
+    ],
 )
 def test_light_commands_import_nothing_heavy(arguments):
     code = (

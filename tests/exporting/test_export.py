@@ -51,9 +51,7 @@ def test_the_folder_has_peft_s_files_and_a_card(run, tmp_path):
         assert text in card
 
 
-def test_the_code_of_the_card_runs_and_gives_the_run_s_answer(
-    run, tmp_path, monkeypatch, capsys
-):
+def test_the_code_of_the_card_runs_and_gives_the_run_s_answer(run, tmp_path, monkeypatch, capsys):
     export(run, [], tmp_path / "out")
     code = re.search(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
     monkeypatch.chdir(tmp_path / "out")

@@ -1,6 +1,7 @@
 """Nothing reaches the hub without --push; with it, one call uploads the folder."""
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +14,7 @@ from ptrun.exporting.parity import Parity
 class Api:
     """Records the calls in place of the hub."""
 
-    calls: list = []
+    calls: ClassVar[list] = []
 
     def create_repo(self, repo, **options):
         Api.calls.append(("create", repo, options))

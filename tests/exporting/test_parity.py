@@ -111,7 +111,12 @@ def test_large_logits_may_differ_by_more():
     [
         ("bert", PTuning, FIRST, r"vectors before the text only"),
         ("llama", PTuning, FIRST, "after .CLS."),
-        ("llama", PTuning, partial(opinions, pattern="{~sentence} {soft} It was {mask}"), "before the text"),
+        (
+            "llama",
+            PTuning,
+            partial(opinions, pattern="{~sentence} {soft} It was {mask}"),
+            "before the text",
+        ),
     ],
 )
 def test_rows_that_peft_cannot_place_are_refused(

@@ -4,6 +4,7 @@ PEFT replaces modules of the backbone. Its new parameters become plain attribute
 the backbone keeps its parameters, checksum, size and precision (as in `ptrun.backbone.low_rank`).
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,8 @@ def tuned_by(
     device = next(model.parameters()).device
     made: Callable[..., Any] = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
     try:
-        with torch.random.fork_rng(devices=[]), _meta(device):
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), _meta(device):
+            warnings.simplefilter("ignore", UserWarning)  # PEFT's, about what it does by default
             torch.manual_seed(seed)
             root = made(model, config, _NAME)
     except _REJECTED as error:
@@ -91,7 +93,7 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
 
 def _rejected(backbone: PretrainedBackbone, error: str) -> str:
     """Return the message for a configuration that PEFT rejects."""
-    if "target_modules" not in error:
+    if "target modules" not in error.lower().replace("_", " "):
         return f"method.config: PEFT rejects it: {error.splitlines()[0] if error else 'no reason'}"
     known = dict.fromkeys(name.rpartition(".")[2] for name in linear_maps(backbone))
     return (
