@@ -94,7 +94,7 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
     """
     old = Run(run.folder, run.done)
     try:
-        planned = plan(again(old, [one for one in typed if not one.startswith("hardware")]))
+        planned = plan(again(old, typed))
         if planned.content["data"] != run.done.config["data"]:
             raise UserError("the data have changed since")
         return split_of(planned)[0].dev
