@@ -113,6 +113,18 @@ def test_the_seed_decides_the_drawn_values(tiny, data_dir):
     assert any(not torch.equal(a, b) for a, b in zip(values[0], other.prompt.values(), strict=True))
 
 
+@pytest.mark.parametrize("config", [{"peft_type": "IA3"}, DORA, VERA], ids=["ia3", "dora", "vera"])
+def test_a_bf16_backbone_keeps_the_learned_tensors_fp32(tiny, data_dir, config):
+    backbone = tiny()
+    torch.manual_seed(1)
+    method, fit = PeftMethod(backbone, sst2(data_dir), config=config), engine(backbone)
+    fit.precision = "bf16"
+    fit.place([method])
+    states = read(backbone)
+    assert states.dtype is torch.bfloat16 and bool(states.isfinite().all())
+    assert {p.dtype for p in method.learned().values()} == {torch.float32}
+
+
 def test_dropout_is_keyed_by_rows(tiny, data_dir):
     backbone = tiny()
     method = placed(backbone, data_dir, {**DORA, "lora_dropout": 0.5})

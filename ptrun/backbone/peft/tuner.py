@@ -5,7 +5,7 @@ the backbone keeps its parameters, checksum, size and precision (as in `ptrun.ba
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ def tuned_by(
     model = backbone.model
     detach(model)
     before = {id(p): (p._version, p.data_ptr()) for p in model.parameters()}
+    buffers = {id(buffer) for buffer in model.buffers()}
     device = next(model.parameters()).device
     made: Callable[..., Any] = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
     try:
@@ -69,6 +70,7 @@ def tuned_by(
     model.__dict__.pop("peft_config", None)
     _keep_inside(backbone, decoder)
     _check_untouched(backbone, before)
+    _widen(root, buffers)
     layers = {n: m for n, m in model.named_modules() if hasattr(m, "base_layer")}
     fresh = {n: p for n, p in root.named_parameters() if id(p) not in before and p.requires_grad}
     if not fresh:
@@ -131,10 +133,21 @@ def _check_untouched(backbone: PretrainedBackbone, before: Mapping[int, tuple[in
         known = before.get(id(parameter))
         changed = known is not None and known != (parameter._version, parameter.data_ptr())
         if changed or (known is not None and parameter.requires_grad):
+            detach(backbone.model)
+            backbone.model.requires_grad_(False)
             raise UserError(
                 f"method.config: PEFT would change the backbone's own {name}, which stays frozen. "
                 "Leave out bias, and initializations that change weights, such as pissa."
             )
+
+
+def _widen(root: Any, known: Collection[int]) -> None:
+    """Keep new buffers, such as VeRA's random maps, in fp32 beside a backbone in half precision."""
+    wide: dict[int, Tensor] = {}  # layers share them
+    for module in root.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and id(buffer) not in known and buffer.is_floating_point():
+                module._buffers[name] = wide.setdefault(id(buffer), buffer.float())
 
 
 def _key_dropout(root: Any, backbone: PretrainedBackbone) -> None:

@@ -45,3 +45,12 @@ def test_a_rejected_configuration_leaves_the_backbone_bare(tiny):
     with pytest.raises(UserError):
         tuned_by(backbone, config, 0)
     assert names == [name for name, _ in backbone.model.named_modules()]
+
+
+def test_a_configuration_that_trains_the_backbone_leaves_it_frozen(tiny):
+    backbone = tiny()
+    names = [name for name, _ in backbone.model.named_modules()]
+    with pytest.raises(UserError, match="would change the backbone's own"):
+        tuned_by(backbone, LoraConfig(target_modules=["query"], bias="all"), 0)
+    assert names == [name for name, _ in backbone.model.named_modules()]
+    assert not any(p.requires_grad for p in backbone.model.parameters())
