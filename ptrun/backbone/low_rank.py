@@ -16,6 +16,8 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 
 _NAME = "default"
+TRANSPOSED = ("gpt2", "blocklm")
+"""The model types whose linear maps are `Conv1D`."""
 _SITE = 3_000_000  # dropout site, beyond those of attention
 
 
@@ -30,14 +32,14 @@ class LowRank(nn.Module):
         nn.init.zeros_(self.up.weight)
 
 
-def need_peft() -> None:
-    """Check that PEFT is installed.
+def need_peft(option: str) -> None:
+    """Check that PEFT, which an option needs, is installed.
 
     Raises:
         UserError: it is not installed.
     """
     if find_spec("peft") is None:
-        raise UserError("method=lora needs the package peft; type pip install 'ptrun[peft]'.")
+        raise UserError(f"{option} needs the package peft; type pip install 'ptrun[peft]'.")
 
 
 def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def attach(
         r=next(iter(owned.values())).down.out_features,
         lora_alpha=alpha,  # type: ignore[arg-type]
         target_modules=list(owned),
-        fan_in_fan_out=backbone.config["model_type"] in ("gpt2", "blocklm"),
+        fan_in_fan_out=backbone.config["model_type"] in TRANSPOSED,
     )
     inject_adapter_in_model(config, backbone.model, _NAME, low_cpu_mem_usage=True)
     backbone.model.__dict__.pop("peft_config", None)

@@ -55,7 +55,7 @@ class LoRA(Method):
         targets: list[str] | None = None,
         **reading: Unpack[Reading],
     ):
-        need_peft()
+        need_peft("method=lora")
         super().__init__(backbone, task, **reading)
         kind = backbone.config["model_type"]
         _check(rank, alpha, dropout, kind)

@@ -12,6 +12,7 @@ from ptrun.method.base import Method
 from ptrun.prompt.soft import InputVectors
 from ptrun.readout.base import Features
 from ptrun.run.saved_prompt import follow
+from ptrun.start import peft
 from ptrun.start.heads import begin_head
 from ptrun.start.spec import OTHERS, WORDS, Start
 from ptrun.start.words import Source, word_ids
@@ -34,6 +35,11 @@ def begin(
     if start.tuned is not None:
         new = "the rest is new" if any(heads) else "prompt and head are new"
         _LOG.info("start=run:%s: its backbone is used; %s", start.value, new)
+    elif start.kind == "peft":
+        assert start.folder is not None
+        adapter = peft.read(start.folder)
+        for method in methods.values():
+            peft.begin(adapter, method)
     elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)

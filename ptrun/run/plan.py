@@ -27,7 +27,6 @@ from ptrun.protocol.overlap import Overlaps, overlaps
 from ptrun.run.labelling import Labelling, label, labelling_of
 from ptrun.run.pretraining import composed_for, finished_folder, of_corpus, typed_keys
 from ptrun.run.starting import plan_start
-from ptrun.run.store import bound_to
 from ptrun.run.token_cache import TOKENS
 from ptrun.setting.base import Setting
 from ptrun.start.spec import Start
@@ -132,7 +131,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     backbone = components["backbone"].build()
     method: Any = components["method"].target
     check_pair(method, config["method"], backbone, task)
-    start = plan_start(composed, method, task, bound_to(backbone))
+    start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
     if start.kind == "pretrained":

@@ -1,19 +1,22 @@
 """Check `start=` against the method, the task and other runs."""
 
-from collections.abc import Mapping
+from pathlib import Path
 
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.run import saved_prompt
 from ptrun.run.pretraining import task_for
+from ptrun.run.store import bound_to
 from ptrun.run.tuned_backbone import tuned_by
+from ptrun.start import peft
 from ptrun.start.spec import Start, parse
 from ptrun.task.base import Task
 
 
 def plan_start(
-    composed: Composed, method: type[Method], task: Task, bound: Mapping[str, str]
+    composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
 ) -> Start:
     """Return the start of a run; read the prompt file of another run, but no examples.
 
@@ -22,12 +25,16 @@ def plan_start(
             missing or has another backbone.
     """
     config = composed.config
-    start = parse(config["start"])
+    start, bound = parse(config["start"]), bound_to(backbone)
     if start.kind == "run":
         folder = saved_prompt.find(start.value, composed.outputs, composed.name)
         tuned = tuned_by(folder, bound)
         digest = tuned.digest if tuned else saved_prompt.fingerprint(folder, bound)
         return Start("run", start.value, folder=folder, digest=digest, tuned=tuned)
+    if start.kind == "peft":
+        adapter = peft.read(Path(start.value).expanduser())
+        peft.check(adapter, method, config["method"], backbone)
+        return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
     if start.kind == "pretrained":
         return Start("pretrained", task_for(task, config["method"], start.value))
     if start.kind != "random" and not method.learns_vectors(config["method"]):

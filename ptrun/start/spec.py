@@ -14,12 +14,14 @@
 | `text:WORDS`      | these words, repeated                                                       |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
+| `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
 |                   | `pretrained:TASK` names another task (`ptrun.run.pretraining`)              |
 
 Random starts and words need a method that learns input vectors. `run` and `pretrained` work with
-every method. They do not copy the head of that run, nor a backbone tuned with a prompt. Sizes are
-those of the vectors, whatever `method.rescale` is. Quote a text with commas:
+every method, `peft` with the methods that PEFT has. They do not copy the head of that run, nor a
+backbone tuned with a prompt. Sizes are those of the vectors, whatever `method.rescale` is. Quote a
+text with commas:
 'start="text:good, bad"'.
 """
 
@@ -34,9 +36,10 @@ from ptrun.errors import UserError
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_NAMED = ("text", "run", "pretrained")
+_NAMED = ("text", "run", "peft", "pretrained")
+_VALUES = {"text": "words", "run": "a run id or a run's folder", "peft": "a PEFT folder"}
 OTHERS = ("run", "pretrained")
-KINDS = ("random", *WITH_SIZE, *WORDS, *OTHERS)
+KINDS = ("random", *WITH_SIZE, *WORDS, "peft", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Start:
         kind: one of `KINDS`.
         value: the text, the run or the task of the prerequisite run; else empty.
         size: standard deviation or bound of a random start.
-        folder: folder of the other run.
-        digest: fingerprint of the tensors that are copied from the other run.
+        folder: folder of the other run, or of the PEFT adapter.
+        digest: fingerprint of what is copied from there.
         tuned: the tuned backbone of the other run, if it is used.
     """
 
@@ -62,6 +65,8 @@ class Start:
     @property
     def takes(self) -> str | None:
         """What is copied from another run: `backbone` (with EFL also its head) or `prompt`."""
+        if self.kind == "peft":
+            return "prompt"
         if self.kind != "run":
             return None
         return "backbone" if self.tuned else "prompt"
@@ -73,7 +78,7 @@ class Start:
         return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind
 
     def record(self) -> dict[str, str] | None:
-        """Return the id of the other run and the digest, or None without another run."""
+        """Return the id of the other run or the PEFT folder's name, and the digest; else None."""
         return {"run_id": self.folder.name, "prompt": self.digest} if self.folder else None
 
 
@@ -86,9 +91,8 @@ def parse(text: str | None) -> Start:
     kind, colon, value = (text or "random").partition(":")
     if kind not in KINDS:
         raise UserError(unknown(f"start={text}", kind, KINDS))
-    if kind in ("text", "run") and not value.strip():
-        what = "words" if kind == "text" else "a run id or a run's folder"
-        raise UserError(f"start={text}: give {what} after the colon, start={kind}:...")
+    if kind in _VALUES and not value.strip():
+        raise UserError(f"start={text}: give {_VALUES[kind]} after the colon, start={kind}:...")
     if kind not in (*_NAMED, *WITH_SIZE) and colon:
         raise UserError(f"start={text}: {kind} takes no value; type start={kind}.")
     size = _size(kind, value) if kind in WITH_SIZE and colon else WITH_SIZE.get(kind, 0.0)

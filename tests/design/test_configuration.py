@@ -14,6 +14,8 @@ READERS = {  # they make a plan, or compose the configuration of one from a reco
     "run/finished.py",
     "predicting/loading.py",
     "run/tuned_backbone.py",  # what a result recorded
+    "exporting/export.py",  # likewise
+    "exporting/card.py",  # likewise
     "ledger/vote.py",
     "ledger/requested.py",  # what a cell's run would record
 }

@@ -21,7 +21,7 @@ LAYERS = [
     ("training", "start"),
     ("hardware", "pretrain"),
     ("run", "sweep"),
-    ("difference", "ledger", "planning", "predicting", "search"),
+    ("difference", "exporting", "ledger", "planning", "predicting", "search"),
     ("api", "command"),
     ("cli",),
     ("__main__",),
@@ -83,7 +83,14 @@ def test_a_method_is_found_from_its_override(option):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["list"], ["list", "task"], ["report", "--paper", "all"], ["predict", "--help"]],
+    [
+        ["--help"],
+        ["list"],
+        ["list", "task"],
+        ["report", "--paper", "all"],
+        ["predict", "--help"],
+        ["export", "--help"],
+    ],
 )
 def test_light_commands_import_nothing_heavy(arguments):
     code = (

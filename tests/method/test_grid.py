@@ -13,6 +13,7 @@ from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.run.store import RunStore, read_tensors
@@ -31,6 +32,8 @@ METHODS = {
     "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
     "lora_dropout": partial(LoRA, rank=3, dropout=0.3),
+    "peft_dora": partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, "r": 3}),
+    "peft_ia3": partial(PeftMethod, config={"peft_type": "IA3"}),
     "prompt_tuning": partial(PromptTuning, length=3),
     "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
     "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),

@@ -10,12 +10,15 @@ from ptrun.config.schema import Optimizer, Ties
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.facts import facts
 from tests.small_runs import Memory, conll03, engine, member
 from tests.task.test_multi import both
 from tests.tiers import tiered
+
+DORA = {"peft_type": "LORA", "use_dora": True, "r": 3, "lora_dropout": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -24,9 +27,10 @@ from tests.tiers import tiered
         partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
         FineTuning,
         partial(LoRA, rank=3, dropout=0.3),
+        partial(PeftMethod, config=DORA),
         partial(IDPG, length=3, hidden=8, order=4),
     ],
-    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "idpg"],
+    ids=["ptuning_v2_mlp", "fine_tuning", "lora", "peft_dora", "idpg"],
 )
 @pytest.mark.parametrize("stop", tiered([1, 7, 12], lambda stop: stop == 7))
 def test_a_run_cut_at_any_step_ends_bit_equal(tiny, data_dir, make, stop):

@@ -1,0 +1,64 @@
+"""Export a finished run to a PEFT folder, or to the hub.
+
+The folder has adapter_config.json, adapter_model.safetensors and a model card. PEFT and
+transformers load it without ptrun. Before it appears, its logits are compared with the run's on
+the run's own dev examples. A run that PEFT cannot express is rejected with the reason.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptrun.config.arguments import Parser
+
+EXAMPLES = """\
+  ptrun export RUN --to peft DIR                  a new folder
+  ptrun export RUN --to hub USER/NAME             says what would be uploaded
+  ptrun export RUN --to hub USER/NAME --push      uploads it to a private repository
+"""
+_MORE = """\
+what PEFT can express:
+  prompt_tuning    tags or a verbalizer; vectors before the text
+  ptuning          the same, if every {soft} of the pattern stands before the text
+  ptuning_v2       prefixes in all layers of BERT, RoBERTa, ELECTRA, GPT-2 and Llama
+  lora, peft       every family
+
+KEY=VALUE is as for ptrun predict: hardware.KEY, data_dir=DIR, outputs=DIR, backbone.path=DIR.
+"""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("export", __doc__, EXAMPLES)
+    made.epilog = f"{_MORE}\n{made.epilog}"
+    made.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
+    made.overrides("see below")
+    made.add_argument(
+        "--to", nargs=2, required=True, metavar=("KIND", "WHERE"), help="peft DIR, or hub REPO"
+    )
+    made.add_argument("--push", action="store_true", help="upload to the hub")
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Export a run and print one line.
+
+    Raises:
+        UserError: an argument is wrong, or the run cannot be exported.
+    """
+    made = parser()
+    given = made.parse(arguments)
+    kind, where = given.to
+    if kind not in ("peft", "hub"):
+        made.error(f"--to {kind}: use --to peft DIR or --to hub REPO")
+    if given.push and kind != "hub":
+        made.error("--push is for --to hub")
+    from ptrun.exporting.export import export
+    from ptrun.exporting.hub import to_hub
+    from ptrun.predicting.loading import ready
+
+    run = ready(given.run, ["hardware.precision=fp32", *given.overrides])
+    if kind == "hub":
+        print(to_hub(run, given.overrides, where, push=given.push))
+        return
+    out = Path(where).expanduser()
+    print(f"{out}: {export(run, given.overrides, out).line()}")

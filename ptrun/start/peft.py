@@ -1,0 +1,264 @@
+"""`start=peft:DIR`: begin from the adapter of a PEFT folder.
+
+| adapter                   | method that can start from it                                       |
+|---------------------------|---------------------------------------------------------------------|
+| PROMPT_TUNING, P_TUNING   | one that learns input vectors: prompt_tuning, ptuning without       |
+|                           | encoder                                                             |
+| PREFIX_TUNING             | ptuning_v2 with keys and values learned directly                    |
+| LORA                      | lora of the same rank and modules; another alpha is folded in       |
+| the others                | peft, ia3, dora, vera with the same configuration                   |
+
+Lengths, ranks and modules must be equal. The head in the folder is not copied, as with `run:`.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod, peft_config
+from ptrun.method.ptuning_v2 import PTuningV2
+
+_LOG = logging.getLogger(__name__)
+_CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors", ".bin"
+_VECTORS = ("PROMPT_TUNING", "P_TUNING")
+_PROMPT = "prompt_embeddings"
+_FREE = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
+_FREE |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config", "target_modules"}
+_FREE |= {
+    "feedforward_modules",
+    "fan_in_fan_out",
+    "save_projection",
+    "exclude_modules",
+    "layers_pattern",
+}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The adapter of a PEFT folder.
+
+    Args:
+        folder: where it is.
+        config: the content of `adapter_config.json`.
+        digest: 16 hexadecimal digits over both files.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    digest: str
+
+    @property
+    def kind(self) -> str:
+        """PEFT's `peft_type`."""
+        return str(self.config.get("peft_type"))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the adapter in fp32, without those of a head."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            found = load_file(self.folder / _TENSORS)
+        except SafetensorError as error:
+            raise self.wrong(f"{_TENSORS} is damaged ({error}).") from error
+        start = "base_model.model."
+        return {n.removeprefix(start): t.float() for n, t in found.items()}
+
+    def wrong(self, reason: str) -> UserError:
+        """Return the refusal of this adapter."""
+        return UserError(f"start=peft:{self.folder}: {reason}")
+
+
+def read(folder: Path) -> Adapter:
+    """Return the adapter of a folder; its tensors are read later.
+
+    Raises:
+        UserError: a file is missing, pickled or damaged.
+    """
+    where = f"start=peft:{folder}"
+    for name in (_CONFIG, _TENSORS):
+        if not (folder / name).is_file():
+            pickled = name == _TENSORS and (folder / name).with_suffix(_PICKLED).is_file()
+            why = "only a pickled adapter_model.bin, which is never opened" if pickled else "none"
+            raise UserError(
+                f"{where}: expected {name}, found {why}. Give a folder that PEFT's save_pretrained "
+                "wrote."
+            )
+    text, content = (folder / _CONFIG).read_bytes(), (folder / _TENSORS).read_bytes()
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{where}: {_CONFIG} is no JSON ({error}).") from error
+    if not isinstance(config, dict) or "peft_type" not in config:
+        raise UserError(f"{where}: {_CONFIG} has no peft_type.")
+    return Adapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
+
+
+def check(
+    adapter: Adapter, method: type[Method], node: Mapping[str, Any], backbone: PretrainedBackbone
+) -> None:
+    """Refuse an adapter that a method cannot start from, before weights are read.
+
+    Raises:
+        UserError: the method learns something else, or the adapter is for another model.
+    """
+    fits = {
+        **dict.fromkeys(_VECTORS, method.learns_vectors(node)),
+        "PREFIX_TUNING": issubclass(method, PTuningV2),
+        "LORA": issubclass(method, LoRA | PeftMethod),
+    }.get(adapter.kind, issubclass(method, PeftMethod))
+    if not fits:
+        raise adapter.wrong(
+            f"it is a {adapter.kind}, from which {method.__name__} as configured cannot start. "
+            f"Type {_SUITS.get(adapter.kind, _ANY).format(adapter.kind)}."
+        )
+    base = str(adapter.config.get("base_model_name_or_path") or "")
+    if base in (backbone.hub, backbone.name, str(backbone.folder)):
+        return
+    if base and backbone.hub and base.count("/") == 1 and not Path(base).exists():
+        raise adapter.wrong(f"it was trained on {base}, and this run is on {backbone.hub}.")
+    _LOG.warning("start=peft:%s was trained on %s", adapter.folder, base or "an unnamed model")
+
+
+_SUITS = {
+    **dict.fromkeys(_VECTORS, "method=prompt_tuning, or method=ptuning method.encoder=plain"),
+    "PREFIX_TUNING": "method=ptuning_v2",
+    "LORA": "method=lora, or method=dora if it has magnitudes",
+}
+_ANY = "method=peft method.config.peft_type={}"
+
+
+@torch.no_grad()
+def begin(adapter: Adapter, method: Method) -> None:
+    """Copy an adapter into a placed method.
+
+    Raises:
+        UserError: names, shapes or options differ.
+    """
+    if adapter.kind in _VECTORS:
+        return _begin_vectors(adapter, method)
+    found = adapter.tensors()
+    make: Callable[[Adapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
+    if isinstance(method, LoRA):
+        make = _lora
+    elif isinstance(method, PeftMethod):
+        make = _peft
+    given, parameters = make(adapter, method, found), method.learned()
+    for name, tensor in given.items():
+        _check_shape(adapter, name, tensor, parameters[name])
+        parameters[name].copy_(tensor)
+
+
+def _begin_vectors(adapter: Adapter, method: Any) -> None:
+    """Start input vectors; of an encoder-decoder's two tables PEFT uses the first."""
+    length = int(adapter.config["num_virtual_tokens"])
+    vectors = _tensor(adapter, adapter.tensors(), _PROMPT)[:length]
+    _check_shape(adapter, "prompt", vectors, method.prompt.table)
+    method.prompt.begin(vectors.to(method.prompt.table))
+
+
+def _prefix(adapter: Adapter, method: PTuningV2, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the table of a prefix.
+
+    Raises:
+        UserError: an encoder makes the prefix of the method.
+    """
+    if method.prompt.mlp is not None or method.prompt.project is not None:
+        raise adapter.wrong(
+            "it holds finished keys and values, which cannot be undone. Type "
+            "method.reparameterization=embedding method.prefix_kind=kv."
+        )
+    return {"prompt.table": _tensor(adapter, found, _PROMPT)}
+
+
+def _lora(adapter: Adapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return low-rank maps; the ratio of both scales goes into the second one.
+
+    Raises:
+        UserError: the adapter has magnitudes, several ranks, or other modules.
+    """
+    config = adapter.config
+    for key in ("use_dora", "rank_pattern", "alpha_pattern"):
+        if config.get(key):
+            raise adapter.wrong(f"it has {key}, which method=lora has not; see method=dora.")
+    rank = int(config["r"])
+    scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
+    made: dict[str, Tensor] = {}
+    left = {_place(name) for name in found if ".lora_" in name}
+    for names in method.shared:
+        key = names[0].replace(".", "_")
+        for part, own in (("lora_A", "down"), ("lora_B", "up")):
+            name = f"{names[0]}.{part}.weight"
+            left.discard(name)
+            tensor = _tensor(adapter, {_place(n): t for n, t in found.items()}, name)
+            factor = 1.0 if own == "down" else scale * tensor.shape[1] / method.alpha
+            made[f"lora.{key}.{own}.weight"] = tensor * factor
+    if left:
+        raise adapter.wrong(f"it changes {min(left)}, which method.targets does not.")
+    return made
+
+
+def _peft(adapter: Adapter, method: PeftMethod, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of any tuner.
+
+    Raises:
+        UserError: an option or a module differs.
+    """
+    own = peft_config(method.config).to_dict()
+    for key, value in own.items():
+        free = key in _FREE or "dropout" in key or key.startswith("init_")
+        theirs = adapter.config.get(key, value)
+        if not free and theirs != value:
+            raise adapter.wrong(f"{key} is {theirs!r} there and {value!r} in method.config.")
+    if adapter.kind != str(method.peft_type):
+        raise adapter.wrong(f"it is a {adapter.kind}, and this method a {method.peft_type}.")
+    _check_feedforward(adapter, method)
+    placed = {_place(name): tensor for name, tensor in found.items()}
+    names = zip(method.saved(), method.names, strict=True)
+    return {f"prompt.{key}": _tensor(adapter, placed, saved) for saved, key in names}
+
+
+def _check_feedforward(adapter: Adapter, method: PeftMethod) -> None:
+    """Refuse an IA3 that scales the inputs of other maps than the method does.
+
+    Raises:
+        UserError: it does.
+    """
+    given = adapter.config.get("feedforward_modules") or []
+    ends = tuple(f".{_place(name)}" for name in given)
+    theirs = [name for name in method.changed if f".{name}".endswith(ends)]
+    if adapter.kind == "IA3" and theirs != method.forward_changed:
+        raise adapter.wrong(
+            f"it scales the inputs of {', '.join(given) or 'no map'}; give the same "
+            "method.config.feedforward_modules."
+        )
+
+
+def _place(name: str) -> str:
+    """Return the name of a tensor in ptrun's model, where T5's encoder stands alone."""
+    return name.removeprefix("transformer.") if ".block." in name else name
+
+
+def _tensor(adapter: Adapter, found: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in found:
+        raise adapter.wrong(f"{_TENSORS} has no {name}; the modules or the model differ.")
+    return found[name]
+
+
+def _check_shape(adapter: Adapter, name: str, tensor: Tensor, own: Tensor) -> None:
+    if tensor.shape != own.shape:
+        raise adapter.wrong(
+            f"{name} is {list(tensor.shape)} there and {list(own.shape)} here. Give the same "
+            "method.length, method.rank or method.config, and the same backbone."
+        )

@@ -1,0 +1,124 @@
+"""A finished run becomes a folder that stock PEFT loads, or nothing is written."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.exporting import export as module
+from ptrun.exporting.export import export
+from ptrun.exporting.parity import Parity
+from ptrun.predicting.loading import ready
+from ptrun.run.launch import launch
+
+RUN = ["method=prompt_tuning", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=2"]
+FILES = {"README.md", "adapter_config.json", "adapter_model.safetensors"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder of a short run."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    done = launch(compose_run([*RUN, "method.length=4", f"outputs={outputs}"]))
+    return outputs / "runs" / done.run_id
+
+
+@pytest.fixture
+def run(folder):
+    return ready(str(folder), ["hardware.precision=fp32"])
+
+
+def test_the_folder_has_peft_s_files_and_a_card(run, tmp_path):
+    found = export(run, ["hardware=cpu", "hardware.token_budget=64"], tmp_path / "out")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
+    assert found.parity.equal and found.parity.examples == 32
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert config["peft_type"] == "PROMPT_TUNING" and config["num_virtual_tokens"] == 4
+    card = (tmp_path / "out" / "README.md").read_text()
+    for text in (
+        "license: unknown",
+        f"differ from the run's by at most {found.parity.difference:.1e}",
+        "ptrun method=prompt_tuning backbone=pocket_bert task=pocket_ner",
+        f"| test | f1 | {run.done.metrics['test']['f1']:.2f} |",
+        "torch 2.",
+        "O, B-PER",
+    ):
+        assert text in card
+
+
+def test_the_code_of_the_card_runs_and_gives_the_run_s_answer(run, tmp_path, monkeypatch, capsys):
+    export(run, [], tmp_path / "out")
+    code = re.search(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path / "out")
+    names: dict[str, object] = {}
+    exec(code[1], names)
+    assert "tensor" in capsys.readouterr().out
+    logits = names["logits"]
+    (method,) = run.load().values()
+    (example,) = module._dev(run, [])[:1]
+    (prediction,) = run.engine.predict([method], [method.encode([example])])[0]
+    features = method.encode([example])[0]
+    best = logits[0, [column + 4 for column in features.rows[0].reads]].argmax(-1)
+    assert [method.task.labels[i] for i in best.tolist()] == prediction.value
+
+
+def test_an_existing_folder_is_kept(run, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(UserError, match="exists and is not empty"):
+        export(run, [], tmp_path)
+
+
+def test_other_logits_leave_nothing_behind(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "parity", lambda *_: Parity(0.5, 1.0, 1, 1))
+    with pytest.raises(UserError, match=r"logits differ by 5\.0e-01"):
+        export(run, [], tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_with_several_prompts_is_refused(run, tmp_path):
+    parts = {"P1/prompt.table": torch.zeros(1), "P2/prompt.table": torch.zeros(1)}
+    with pytest.raises(UserError, match="learned 2 prompts"):
+        export(replace(run, tensors=parts), [], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"manifest": {"backbone": {"weights": "abc+def"}}}, "tuned by another run"),
+        (
+            {
+                "manifest": {"backbone": {"weights": "abc"}},
+                "config": {"backbone": {"layer_norm_eps": 0.01}},
+            },
+            "layer_norm_eps differs",
+        ),
+    ],
+)
+def test_a_backbone_that_is_not_the_checkpoint_is_refused(run, tmp_path, changed, reason):
+    with pytest.raises(UserError, match=reason):
+        export(replace(run, done=replace(run.done, **changed)), [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_changed_data_are_refused(run, tmp_path):
+    done = replace(run.done, config={**run.done.config, "data": "other"})
+    with pytest.raises(UserError, match="the data have changed"):
+        export(replace(run, done=done), [], tmp_path / "out")
+
+
+def test_without_peft_it_says_what_to_install(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ptrun.backbone.low_rank.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
+        export(run, [], tmp_path / "out")
+
+
+def test_no_folder_of_this_machine_is_in_what_is_uploaded(run, tmp_path):
+    export(run, [], tmp_path / "out", "pocket_bert")
+    place = str(Path(module.__file__).parents[2])
+    for file in (tmp_path / "out").iterdir():
+        assert place.encode() not in file.read_bytes()

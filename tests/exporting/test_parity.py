@@ -1,0 +1,147 @@
+"""Stock PEFT and transformers give the logits of ptrun, for each method on each family."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.exporting import stock
+from ptrun.exporting.form import form_of
+from ptrun.exporting.parity import Parity, parity
+from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning import PTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.exporting.runs import compared, moved, opinions, shipped
+from tests.small_runs import conll03, sst2
+from tests.tiers import tiered
+
+MASKED = ("bert", "roberta", "electra", "albert", "deberta", "deberta-v2")
+CAUSAL = ("gpt2", "llama")
+FILL = partial(opinions, pattern="{~sentence} It was {mask}")
+MEAN = partial(opinions, pattern="{~sentence} It was {masks}")
+FIRST = partial(opinions, pattern="{soft:3} {~sentence} It was {mask}")
+WORDS = {"readout": "verbalizer"}
+DORA = {"peft_type": "LORA", "use_dora": True, "r": 4}
+TUNERS = {"ia3": {"peft_type": "IA3"}, "dora": DORA, "vera": {"peft_type": "VERA", "r": 16}}
+MAPS = {"deberta": ["in_proj"], "gpt2": ["c_attn"]}
+
+PROMPT = partial(PromptTuning, length=4)
+PREFIX = partial(PTuningV2, length=4)
+LOW = partial(LoRA, rank=3, alpha=6)
+
+CELLS = [
+    *[(kind, "prompt_tags", PROMPT, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
+    *[
+        (kind, "prompt_words", partial(PROMPT, **WORDS), FILL)
+        for kind in ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
+    ],
+    *[(kind, "ptuning", PTuning, FIRST) for kind in ("pocket_gpt2", "pocket_t5")],
+    *[(kind, "prefix_tags", PREFIX, conll03) for kind in ("bert", "roberta", "electra", *CAUSAL)],
+    ("bert", "prefix_label", PREFIX, sst2),
+    ("roberta", "prefix_label", partial(PREFIX, pooler="classifier"), sst2),
+    *[
+        (kind, "prefix_words", partial(PREFIX, **WORDS), FILL)
+        for kind in ("bert", "pocket_gpt2", "llama")
+    ],
+    ("bert", "prefix_mlp", partial(PREFIX, reparameterization="mlp", hidden=8), conll03),
+    ("bert", "prefix_hidden", partial(PREFIX, prefix_kind="hidden", shift_positions=True), conll03),
+    *[(kind, "lora_tags", LOW, conll03) for kind in (*MASKED, *CAUSAL, "t5")],
+    *[
+        (kind, "lora_words", partial(LOW, **WORDS), FILL)
+        for kind in ("bert", "deberta-v2", "pocket_gpt2", "llama", "pocket_t5")
+    ],
+    *[
+        ("roberta", f"{name}_words", partial(make, **WORDS), MEAN)
+        for name, make in (("prompt", PROMPT), ("prefix", PREFIX), ("lora", LOW))
+    ],
+    ("bert", "lora_label", LOW, sst2),
+    ("bert", "lora_label_own_pooler", partial(LOW, pooler="trainable"), sst2),
+    ("albert", "lora_label", partial(LOW, pooler="trainable"), sst2),
+    ("roberta", "lora_label", partial(LOW, pooler="classifier"), sst2),
+    ("roberta", "lora_label_untrained_pooler", partial(LOW, pooler="frozen"), sst2),
+    *[
+        (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
+        for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")
+        for name, config in TUNERS.items()
+    ],
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "make", "data"),
+    tiered(
+        [pytest.param(*cell, id=f"{cell[0]}-{cell[1]}") for cell in CELLS],
+        lambda kind, *_: kind in ("bert", "gpt2", "t5", "pocket_t5"),
+    ),
+)
+def test_stock_peft_has_the_same_logits(tiny, data_dir, tmp_path, kind, name, make, data):
+    task = data(data_dir)
+    backbone = shipped(kind) if kind.startswith("pocket") else tiny(kind)
+    method = moved(make, backbone, task)
+    form, found = compared(method, tmp_path / "adapter", task.load("train"))
+    print(f"\nPARITY {kind} {name} {form.peft_type} {found.difference:.1e} {found.largest:.1f}")
+    assert found.examples == 6 and found.logits > 0
+    assert found.difference <= 1e-4
+
+
+def test_other_tensors_give_other_logits(tiny, data_dir, tmp_path):
+    """The comparison can fail: an adapter that is not the run's is far off."""
+    task = conll03(data_dir)
+    method = moved(PREFIX, tiny(), task)
+    form, found = compared(method, tmp_path / "adapter", task.load("train"))
+    assert found.equal
+    model = stock.load(tmp_path / "adapter", form, method.backbone, "cpu")
+    with torch.no_grad():
+        method.prompt.table.add_(0.1)
+    off = parity(method, model, form, task.load("train"))
+    assert not off.equal and off.difference > 1e-3
+
+
+def test_large_logits_may_differ_by_more():
+    assert Parity(9e-5, 1.0, 1, 1).equal and not Parity(2e-4, 1.0, 1, 1).equal
+    assert Parity(9e-4, 100.0, 1, 1).equal and not Parity(2e-3, 100.0, 1, 1).equal
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "data", "reason"),
+    [
+        ("bert", PTuning, FIRST, r"vectors before the text only"),
+        ("llama", PTuning, FIRST, "after .CLS."),
+        (
+            "llama",
+            PTuning,
+            partial(opinions, pattern="{~sentence} {soft} It was {mask}"),
+            "before the text",
+        ),
+    ],
+)
+def test_rows_that_peft_cannot_place_are_refused(
+    tiny, data_dir, tmp_path, kind, make, data, reason
+):
+    task = data(data_dir)
+    method = moved(make, tiny(kind), task)
+    with pytest.raises(UserError, match=reason):
+        compared(method, tmp_path / "adapter", task.load("train"))
+
+
+def test_segments_that_peft_drops_are_refused(tiny, data_dir, tmp_path, monkeypatch):
+    task = FILL(data_dir)
+    method = moved(partial(PROMPT, **WORDS), tiny(), task)
+    plain = method.encode(task.load("train"))
+    pairs = [
+        replace(one, rows=[replace(row, types=[0] + [1] * (len(row.ids) - 1)) for row in one.rows])
+        for one in plain
+    ]
+    monkeypatch.setattr(method, "encode", lambda examples: pairs)
+    with pytest.raises(UserError, match="drops the second segment"):
+        compared(method, tmp_path / "adapter", task.load("train"))
+
+
+def test_without_dev_examples_there_is_no_parity(tiny, data_dir):
+    method = moved(LOW, tiny(), sst2(data_dir))
+    with pytest.raises(UserError, match="no dev examples"):
+        parity(method, None, form_of(method), [])

@@ -1,0 +1,212 @@
+"""`start=peft:DIR`: what PEFT saved comes back exactly, and what does not fit is refused."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+import transformers
+from peft import (
+    IA3Config,
+    LoraConfig,
+    PrefixTuningConfig,
+    PromptEncoderConfig,
+    PromptTuningConfig,
+    get_peft_model,
+)
+
+from ptrun.errors import UserError
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
+from ptrun.method.peft import PeftMethod
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.start import peft
+from tests.small_runs import conll03, engine
+
+TAGS = {"task_type": "TOKEN_CLS"}
+LOW = {"r": 4, "lora_alpha": 8, "target_modules": ["query", "value"]}
+IA3 = {"peft_type": "IA3"}
+
+
+def saved(folder, tiny_folder, config, kind="bert"):
+    """Write the folder that stock PEFT writes, with random tensors; return its model."""
+    auto = transformers.AutoModelForTokenClassification
+    stock = auto.from_pretrained(tiny_folder(kind), num_labels=5)
+    model = get_peft_model(stock, config)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            if tensor.requires_grad:
+                tensor.normal_()
+    model.save_pretrained(folder)
+    return model
+
+
+def placed(make, backbone, data_dir):
+    torch.manual_seed(0)
+    method = make(backbone, conll03(data_dir))
+    engine(backbone).place([method])
+    return method
+
+
+@pytest.mark.parametrize(
+    ("config", "make"),
+    [
+        (PromptTuningConfig(num_virtual_tokens=4, **TAGS), partial(PromptTuning, length=4)),
+        (
+            PromptTuningConfig(num_virtual_tokens=4, **TAGS),
+            partial(PromptTuning, length=4, rescale=10.0),
+        ),
+        (
+            PromptEncoderConfig(num_virtual_tokens=4, encoder_hidden_size=8, **TAGS),
+            partial(PromptTuning, length=4),
+        ),
+        (PrefixTuningConfig(num_virtual_tokens=4, **TAGS), partial(PTuningV2, length=4)),
+        (
+            PrefixTuningConfig(
+                num_virtual_tokens=4, prefix_projection=True, encoder_hidden_size=8, **TAGS
+            ),
+            partial(PTuningV2, length=4),
+        ),
+        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=4, alpha=8)),
+        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=4, alpha=2)),
+        (LoraConfig(**LOW, use_rslora=True, **TAGS), partial(LoRA, rank=4, alpha=8)),
+        (LoraConfig(**LOW, **TAGS), partial(PeftMethod, config={"peft_type": "LORA", **LOW})),
+        (
+            LoraConfig(**LOW, use_dora=True, **TAGS),
+            partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, **LOW}),
+        ),
+        (IA3Config(**TAGS), partial(PeftMethod, config=IA3)),
+    ],
+    ids=[
+        *("prompt", "prompt_rescaled", "p_tuning", "prefix", "prefix_mlp", "lora"),
+        *("lora_alpha", "lora_rs", "peft_lora", "dora", "ia3"),
+    ],
+)
+def test_hidden_states_are_those_of_stock_peft(tiny, tiny_folder, data_dir, tmp_path, config, make):
+    model = saved(tmp_path / "adapter", tiny_folder, config).eval()
+    method = placed(make, tiny(), data_dir)
+    adapter = peft.read(tmp_path / "adapter")
+    peft.check(adapter, type(method), {"encoder": "plain"}, method.backbone)
+    peft.begin(adapter, method)
+    batch = engine(method.backbone)._collate(method.encode(method.task.load("train")))
+    head = model.base_model.get_submodule(
+        "classifier" if config.is_prompt_learning else "model.classifier"
+    ).modules_to_save["default"]
+    method.readout.linear.load_state_dict(head.state_dict())
+    with torch.no_grad():
+        ours = method.readout.scores(method.backbone.forward(method.inputs(batch)), batch)
+        theirs = model(batch.ids, batch.mask.long()).logits
+    shift = theirs.shape[1] - batch.ids.shape[1]
+    at = batch.reads.rows, batch.reads.columns + shift
+    torch.testing.assert_close(ours, theirs[at], atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "make", "message"),
+    [
+        (
+            PromptTuningConfig(num_virtual_tokens=4, **TAGS),
+            partial(PromptTuning, length=5),
+            r"prompt is \[4, 32\] there and \[5, 32\] here. Give the same method.length",
+        ),
+        (
+            PrefixTuningConfig(num_virtual_tokens=4, **TAGS),
+            partial(PTuningV2, length=4, reparameterization="mlp", hidden=8),
+            "method.reparameterization=embedding",
+        ),
+        (
+            PrefixTuningConfig(num_virtual_tokens=4, **TAGS),
+            partial(PTuningV2, length=4, layers=[1, 2]),
+            r"prompt.table is \[4, 192\] there and \[4, 128\] here",
+        ),
+        (LoraConfig(**LOW, **TAGS), partial(LoRA, rank=3), r"is \[4, 32\] there and \[3, 32\]"),
+        (
+            LoraConfig(**{**LOW, "target_modules": ["query"]}, **TAGS),
+            partial(LoRA, rank=4),
+            "has no .*value.lora_A.weight",
+        ),
+        (
+            LoraConfig(**{**LOW, "target_modules": ["query", "key", "value"]}, **TAGS),
+            partial(LoRA, rank=4),
+            "changes .*key.lora_A.weight, which method.targets does not",
+        ),
+        (LoraConfig(**LOW, use_dora=True, **TAGS), partial(LoRA, rank=4), "see method=dora"),
+        (
+            LoraConfig(**LOW, **TAGS),
+            partial(PeftMethod, config={"peft_type": "LORA", **LOW, "lora_alpha": 2}),
+            "lora_alpha is 8 there and 2 in method.config",
+        ),
+        (
+            LoraConfig(**LOW, **TAGS),
+            partial(PeftMethod, config=IA3),
+            "it is a LORA, and this method a IA3",
+        ),
+        (
+            IA3Config(**TAGS),
+            partial(PeftMethod, config={**IA3, "feedforward_modules": []}),
+            "scales the inputs of output.dense",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(tiny, tiny_folder, data_dir, tmp_path, config, make, message):
+    saved(tmp_path / "adapter", tiny_folder, config)
+    method = placed(make, tiny(), data_dir)
+    with pytest.raises(UserError, match=message):
+        peft.begin(peft.read(tmp_path / "adapter"), method)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "node", "typed"),
+    [
+        ("PROMPT_TUNING", PTuningV2, {}, "method=prompt_tuning"),
+        ("P_TUNING", FineTuning, {}, "method=ptuning method.encoder=plain"),
+        ("PREFIX_TUNING", PromptTuning, {}, "method=ptuning_v2"),
+        ("LORA", PromptTuning, {}, "method=lora"),
+        ("IA3", LoRA, {}, "method=peft method.config.peft_type=IA3"),
+    ],
+)
+def test_another_kind_of_method_is_refused_before_weights(tiny, kind, method, node, typed):
+    adapter = peft.Adapter(None, {"peft_type": kind}, "0")
+    with pytest.raises(UserError, match=typed):
+        peft.check(adapter, method, node, tiny())
+
+
+def test_an_adapter_of_another_hub_model_is_refused(tiny):
+    backbone = tiny()
+    backbone.hub = "ann/bert"
+    config = {"peft_type": "IA3", "base_model_name_or_path": "bob/roberta"}
+    with pytest.raises(UserError, match="trained on bob/roberta, and this run is on ann/bert"):
+        peft.check(peft.Adapter(None, config, "0"), PeftMethod, {}, backbone)
+
+
+def test_an_unnamed_model_is_said(tiny, caplog):
+    peft.check(peft.Adapter(None, {"peft_type": "IA3"}, "0"), PeftMethod, {}, tiny())
+    assert "was trained on an unnamed model" in caplog.text
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"expected adapter_config.json, found none"):
+        peft.read(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.bin").write_text("pickled")
+    with pytest.raises(UserError, match=r"only a pickled adapter_model.bin, which is never opened"):
+        peft.read(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_text("damaged")
+    with pytest.raises(UserError, match="has no peft_type"):
+        peft.read(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{")
+    with pytest.raises(UserError, match="is no JSON"):
+        peft.read(tmp_path)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3"}))
+    with pytest.raises(UserError, match=r"adapter_model.safetensors is damaged"):
+        peft.read(tmp_path).tensors()
+
+
+def test_the_digest_is_that_of_both_files(tiny_folder, tmp_path):
+    saved(tmp_path, tiny_folder, IA3Config(**TAGS))
+    first = peft.read(tmp_path).digest
+    assert first == peft.read(tmp_path).digest and len(first) == 16
+    text = (tmp_path / "adapter_config.json").read_text()
+    (tmp_path / "adapter_config.json").write_text(text + " ")
+    assert peft.read(tmp_path).digest != first
