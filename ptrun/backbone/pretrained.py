@@ -75,7 +75,7 @@ class PretrainedBackbone:
         layer_norm_eps: float | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
-        self.revision, self.dtype, self.source = revision, dtype, source
+        self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
         self.fits_fp16 = fp16
         self.folder = files.locate(shipped, path)
         self.repository = repository.model(hub, revision) if hub and not self.folder else None
