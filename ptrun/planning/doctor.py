@@ -1,0 +1,151 @@
+"""The checks of `ptrun doctor`: what this machine has, and what will not work on it."""
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from ptrun import __version__
+from ptrun.errors import UserError
+from ptrun.folder import lease
+from ptrun.hardware.free_memory import free
+
+_EXTRAS = {  # package: the extra, and what it is for
+    "peft": ("peft", "method=lora, method=peft, ptrun export"),
+    "sentencepiece": ("sentencepiece", "T5, mT5 and ALBERT from the hub"),
+    "deepspeed": ("deepspeed", "hardware=zero1, zero1_mp4"),
+    "gguf": ("gguf", "ptrun import gguf"),
+    "optuna": ("search", "ptrun search"),
+    "submitit": ("slurm", "sweep.on=slurm"),
+    "jieba": ("zh", "CPM-2"),
+    "wandb": ("wandb", "tracking=wandb"),
+}
+_LITTLE = 5 * 2**30  # bytes of disk
+_BASE = ("torch", "transformers", "datasets", "hydra-core")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report; `remedy` says what to type."""
+
+    state: Literal["ok", "note", "bad"]
+    name: str
+    says: str
+    remedy: str = ""
+
+
+def checks() -> list[Check]:
+    """Return all checks, in the order of the report."""
+    made: tuple[Callable[[], Check], ...] = (
+        versions, extras, devices, compiler, memory, cache, hub, data, outputs
+    )  # fmt: skip
+    return [check() for check in made]
+
+
+def versions() -> Check:
+    """Return the versions of ptrun, Python and the main packages."""
+    own = [f"ptrun {__version__}", f"python {platform.python_version()}"]
+    return Check("ok", "versions", ", ".join([*own, *(f"{n} {version(n)}" for n in _BASE)]))
+
+
+def extras() -> Check:
+    """Return which optional packages are missing."""
+    absent = [name for name in _EXTRAS if not _is_there(name)]
+    if not absent:
+        return Check("ok", "extras", "all optional packages are installed")
+    says = "; ".join(f"{_EXTRAS[name][0]}: {_EXTRAS[name][1]}" for name in absent)
+    names = ",".join(_EXTRAS[name][0] for name in absent)
+    return Check("note", "extras", f"not installed: {says}", f"pip install 'ptrun[{names}]'")
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+def devices() -> Check:
+    """Return the GPUs, or the cores."""
+    import torch
+
+    if not torch.cuda.is_available():
+        built = "torch is built without CUDA" if torch.version.cuda is None else "no GPU is visible"
+        cores = f"CPU, {torch.get_num_threads()} threads; {built}"
+        return Check("note", "devices", cores, "use small backbones, or ptrun plan for a GPU")
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Check("ok", "devices", ", ".join(names))
+
+
+def compiler() -> Check:
+    """Return whether torch.compile can work."""
+    found = next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
+    if found is None:
+        remedy = "install gcc, or type hardware.compile=false"
+        return Check("note", "compiler", "no C compiler: nothing is compiled", remedy)
+    triton = "with triton" if find_spec("triton") else "without triton"
+    return Check("ok", "compiler", f"{found}, {triton}")
+
+
+def memory() -> Check:
+    """Return the free memory."""
+    return Check("ok", "memory", f"{free('cpu') / 2**30:.1f} GiB free")
+
+
+def cache() -> Check:
+    """Return where hub files are kept, and whether it is writable."""
+    from huggingface_hub import constants
+
+    place = Path(constants.HF_HOME)
+    there = next(folder for folder in (place, *place.parents) if folder.exists())
+    room = shutil.disk_usage(there).free
+    says = f"{place}, {room / 2**30:.0f} GiB free"
+    if not os.access(there, os.W_OK):
+        return Check("note", "hub cache", f"{says}; not writable", "HF_HOME=FOLDER ptrun ...")
+    if room < _LITTLE:
+        return Check("note", "hub cache", says, "HF_HOME=FOLDER on a larger disk")
+    return Check("ok", "hub cache", says)
+
+
+def hub() -> Check:
+    """Return whether the hub answers."""
+    from huggingface_hub import constants
+
+    from ptrun.hub.reach import go_offline_if_unreachable
+
+    go_offline_if_unreachable()
+    remedy = "use backbone.path=FOLDER and data_dir=DIR; pocket models and tasks need no hub"
+    if constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE"):
+        return Check("note", "hub", "offline: only cached models and data", remedy)
+    return Check("ok", "hub", constants.ENDPOINT)
+
+
+def data() -> Check:
+    """Return the folder of local data."""
+    place = os.environ.get("PTRUN_DATA")
+    if place is None:
+        says = "PTRUN_DATA is not set: tasks are read from the hub"
+        return Check("note", "data", says, "data_dir=DIR, or export PTRUN_DATA=DIR")
+    if not Path(place).is_dir():
+        return Check("bad", "data", f"PTRUN_DATA={place} is no folder", "export PTRUN_DATA=DIR")
+    return Check("ok", "data", place)
+
+
+def outputs() -> Check:
+    """Return whether runs can be written and locked in this folder."""
+    place = Path.cwd()
+    try:
+        with tempfile.TemporaryDirectory(dir=place) as folder, lease.held(Path(folder) / "run"):
+            pass
+    except (OSError, UserError) as error:
+        return Check("bad", "outputs", f"{place}: {error}", "cd to another folder, or outputs=DIR")
+    room = shutil.disk_usage(place).free
+    state: Literal["ok", "note"] = "note" if room < _LITTLE else "ok"
+    says = f"{place} can be written and locked, {room / 2**30:.0f} GiB free"
+    return Check(state, "outputs", says, "outputs=DIR on a larger disk" if state == "note" else "")

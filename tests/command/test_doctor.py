@@ -1,0 +1,54 @@
+"""`ptrun doctor`: what this machine has, and a remedy for what it lacks."""
+
+import os
+import shutil
+
+import pytest
+
+from ptrun.command import doctor
+from ptrun.planning import doctor as planning
+
+
+def test_every_check_has_a_line_and_a_note_has_a_remedy(capsys):
+    doctor.main([])
+    out = capsys.readouterr().out
+    names = ("versions", "extras", "devices", "compiler", "memory", "hub cache", "hub", "data")
+    assert all(f"  {name} " in out for name in (*names, "outputs"))
+    assert all(check.remedy for check in planning.checks() if check.state != "ok")
+
+
+def test_missing_packages_are_named_with_the_line_that_installs_them(monkeypatch):
+    monkeypatch.setattr(planning, "_is_there", lambda package: package not in ("peft", "optuna"))
+    check = planning.extras()
+    assert check.state == "note" and "ptrun search" in check.says
+    assert check.remedy == "pip install 'ptrun[peft,search]'"
+
+
+def test_no_compiler_is_no_obstacle(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "hardware.compile=false" in planning.compiler().remedy
+
+
+def test_a_data_folder_that_is_not_there_ends_with_1(monkeypatch, capsys):
+    monkeypatch.setenv("PTRUN_DATA", "/nowhere")
+    with pytest.raises(SystemExit) as ended:
+        doctor.main([])
+    assert ended.value.code == 1 and "PTRUN_DATA=/nowhere is no folder" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_bad(monkeypatch, tmp_path):
+    tmp_path.chmod(0o500)
+    monkeypatch.chdir(tmp_path)
+    assert planning.outputs().state == "bad"
+
+
+def test_a_folder_without_locks_is_bad(monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planning.lease, "held", refuse)
+    check = planning.outputs()
+    assert check.state == "bad" and "not supported" in check.says and "outputs=DIR" in check.remedy
+    assert not list(tmp_path.iterdir())
