@@ -6,11 +6,9 @@
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from ptrun import __version__
+from ptrun.config.commands import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.suggest import unknown
 from ptrun.errors import RankLost, RunFailed, UserError
@@ -56,18 +54,6 @@ def main() -> None:
         print(stopped, file=sys.stderr)
         leave(128 + stopped.number)
         sys.exit(128 + stopped.number)
-
-
-def commands() -> list[str]:
-    """Return the names of all commands: the files of `ptrun/command`."""
-    files = (Path(__file__).parent / "command").glob("[a-z]*.py")
-    return sorted(file.stem.rstrip("_") for file in files)
-
-
-def load(command: str) -> Any:
-    """Return the module of a command. One that is a Python keyword ends in `_`."""
-    there = (Path(__file__).parent / "command" / f"{command}.py").is_file()
-    return import_module(f"ptrun.command.{command if there else f'{command}_'}")
 
 
 def _dispatch(arguments: Sequence[str]) -> None:

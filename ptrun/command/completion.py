@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.line is None:
         print(_BASH if given.shell == "bash" else _ZSH, end="")
         return
-    from ptrun.cli import commands, load
+    from ptrun.config.commands import commands, load
     from ptrun.config.completing import completed
 
     words = given.line.split(" ")[1:] or [""]
