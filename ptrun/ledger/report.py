@@ -6,11 +6,13 @@ ptrun report outputs --best 3                 # DPT's rule: the mean of the best
 ptrun report outputs --vote                   # and the score of the seeds' majority
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from ptrun.errors import UserError
@@ -20,6 +22,7 @@ from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_bes
 from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.ledger.vote import vote as vote_of
 
+_LOG = logging.getLogger(__name__)
 _COLUMNS = ("dev", "test", "n", "failed", "learned")
 _FOLDED = ("best on dev", "tests by seed")
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
@@ -56,9 +59,14 @@ def table(
         raise UserError(f"report --best {best}: use 1 or more, and leave --over out.")
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
-    results = [own for own in result.read_all(root) if own.config.get("trial") is None]
+    every, damaged = result.read_all(root)
+    results = [own for own in every if own.config.get("trial") is None]
     if not results:
-        raise UserError(f"report {root}: no result.json or failure.json below it.")
+        raise UserError(
+            "\n".join([f"report {root}: no result.json or failure.json below it.", *damaged])
+        )
+    for message in damaged:
+        _LOG.warning("not counted: %s", message)
     if over is not None:
         rows = [_merged_row(row) for row in merged(results, over)]
         return _table(root, (*_COLUMNS, "best on dev"), rows, _OVER.format(key=over))
@@ -118,13 +126,18 @@ def _voted(root: Path, found: Sequence[Cell]) -> Table:
 def _table(
     root: Path, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str
 ) -> Table:
-    shown = Table(title=str(root), title_justify="left", caption=caption, caption_justify="left")
+    shown = Table(
+        title=escape(str(root)),
+        title_justify="left",
+        caption=escape(caption),
+        caption_justify="left",
+    )
     for name in (*NAMES, "differs in", "metric"):
         shown.add_column(name, overflow="fold")
     for name in columns:
         shown.add_column(name, justify="right", no_wrap=name not in _FOLDED, overflow="fold")
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*map(escape, row))
     return shown
 
 

@@ -11,7 +11,8 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "hub", "stored", "metrics", "pocket", "drawing"),
+    ("__init__", "types", "errors", "hub", "metrics", "pocket", "drawing"),
+    ("stored",),
     ("tokenizer",),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),

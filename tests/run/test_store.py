@@ -86,7 +86,7 @@ def test_runs_set_aside_are_kept_and_not_reported(store):
     store.close(outcome())
     root = store.folder.parent
     set_aside(store.folder)
-    assert result.read_all(root) == [] and (root / "run~1" / "result.json").is_file()
+    assert result.read_all(root) == ([], []) and (root / "run~1" / "result.json").is_file()
 
 
 def test_cells_average_seeds_and_name_what_differs():
