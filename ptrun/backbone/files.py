@@ -13,6 +13,8 @@ LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
+_SIZES = ("hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv")
+_SIZES += ("num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions")
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 
@@ -36,17 +38,19 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             "tokenizer files."
         )
     tensors = sum(len(tensor_table(file)) for file in weight_files(folder))
-    _check_layers(folder, tensors)
+    _check_sizes(folder, tensors)
     return folder
 
 
-def _check_layers(folder: Path, tensors: int) -> None:
-    """Refuse more layers than there are tensors: building a model of a million takes hours.
+def _check_sizes(folder: Path, tensors: int) -> None:
+    """Refuse sizes that no model has, and more layers than tensors: a million takes hours to build.
 
     Raises:
         UserError: config.json has another model than the weights.
     """
     for key, value in read_config(folder).items():
+        if key in (*_LAYERS, *_SIZES) and isinstance(value, int) and value < 1:
+            raise UserError(f"{folder / 'config.json'}: {key} is {value}; expected 1 or more.")
         if key in _LAYERS and isinstance(value, int) and value > tensors:
             raise UserError(
                 f"{folder / 'config.json'}: {key} is {value:,}, but the weights are {tensors:,} "
