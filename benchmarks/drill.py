@@ -6,7 +6,9 @@ Runs on the pocket world are made once. Then each kind of file is damaged at ran
 four times one bit is flipped, else the file is cut. A command that reads the file must give the
 answer of the undamaged file, heal the damage with a word, or refuse and name the file. Another
 answer without a word is `wrong`, an exception that reaches the shell is a `traceback`, and a run
-that is neither finished nor refused is `lost`: all three must be 0. Writes results/faults.{md,json}.
+that is neither finished nor refused is `lost`: all three must be 0.
+
+Writes results/faults.{md,json}.
 """
 
 import argparse

@@ -120,10 +120,15 @@ class RunStore:
         return files.draft(file, tensors, own)
 
     def _cut_metrics(self, step: int) -> None:
-        """Remove rows of later steps, which training repeats."""
+        """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
+        found = list(_readable(self._metrics)) if self._metrics.is_file() else []
+        rows = [row for row in found if self._is_kept(row, step)]
         if self._metrics.is_file():
-            rows = [row for row in _readable(self._metrics) if self._is_kept(row, step)]
             result.write_text(self._metrics, "".join(map(digest.line, rows)))
+        own = [row for row in rows if row.get("part", "") == self._part]
+        left = {row.get("step") for row in own if row["event"] in ("step", "skipped")}
+        if lost := max(0, step - len(left - {0})):
+            _LOG.warning("%s: damaged (%d of %d steps are lost)", self._metrics, lost, step)
 
     def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
         """Return whether a row is of a saved step or of another part."""

@@ -44,7 +44,9 @@ def encoded(method: Method, examples: Sequence[Example], folder: Path) -> Sequen
     except OSError as error:
         if isinstance(examples, Stored):
             raise
-        _LOG.warning("%s: not written (%s); tokens are kept in memory", file, error.strerror)
+        _LOG.warning(
+            "%s: not written (%s); tokens are kept in memory", file, error.strerror or error
+        )
         return method.encode(examples)
     return features if isinstance(examples, Stored) else list(features)
 
