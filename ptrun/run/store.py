@@ -79,7 +79,7 @@ class RunStore:
             return None
         tensors, header = read_tensors(self.state_file, self.bound)
         meta = _meta(self.state_file, header)
-        self._cut_metrics(meta["step"])
+        self._cut_metrics(int(meta["step"]), [row["step"] for row in meta.get("history", ())])
         return tensors, meta
 
     def write_prompt(
@@ -119,16 +119,17 @@ class RunStore:
         own = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
         return files.draft(file, tensors, own)
 
-    def _cut_metrics(self, step: int) -> None:
+    def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
         """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
         found = list(_readable(self._metrics)) if self._metrics.is_file() else []
         rows = [row for row in found if self._is_kept(row, step)]
         if self._metrics.is_file():
             result.write_text(self._metrics, "".join(map(digest.line, rows)))
         own = [row for row in rows if row.get("part", "") == self._part]
-        left = {row.get("step") for row in own if row["event"] in ("step", "skipped")}
-        if lost := max(0, step - len(left - {0})):
-            _LOG.warning("%s: damaged (%d of %d steps are lost)", self._metrics, lost, step)
+        there = {(row["event"] == "dev", row.get("step")) for row in own}
+        wanted = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
+        if lost := len(wanted - there):
+            _LOG.warning("%s: damaged (%d earlier rows are lost)", self._metrics, lost)
 
     def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
         """Return whether a row is of a saved step or of another part."""
