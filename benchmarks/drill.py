@@ -60,9 +60,11 @@ def called(*arguments: str) -> Called:
             code: int | str = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
+            if code > 128:  # a signal is for the drill
+                raise
         except TimeoutError:
             code = "hang"
-        except BaseException:
+        except Exception:
             traceback.print_exc()
             code = "traceback"
     return Called(code, out.getvalue(), err.getvalue())
