@@ -23,6 +23,9 @@ claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, off
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
+drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes of it.
+	$(BIN)/python benchmarks/drill.py $(ARGS)
+
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
 
@@ -41,4 +44,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-all claims nightly bench check format
+.PHONY: help run test test-all claims nightly bench drill check format
