@@ -21,7 +21,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -199,8 +198,8 @@ def trained(world: World, _: str) -> Case:
 
 def modelled(world: World, name: str) -> Case:
     """Predict with a backbone whose files are damaged."""
-    shutil.rmtree(world.root / "other", ignore_errors=True)
-    model = shutil.copytree(world.model, world.root / "other")
+    shutil.rmtree(world.root / "odd_model", ignore_errors=True)
+    model = shutil.copytree(world.model, world.root / "odd_model")
     line = ["predict", str(world.finished), "--input", str(world.rows), f"backbone.path={model}"]
     return model / name, lambda: called(*line), lambda done: done.out
 
@@ -271,18 +270,23 @@ def drill(world: World, kind: str, places: int, seed: int) -> tuple[Counter, lis
     return counts, bad
 
 
-def page(counts: dict[str, Counter], places: int, seconds: float) -> str:
+def page(counts: dict[str, Counter], places: int) -> str:
     """Return the page of results."""
     lines = ["# Damaged files", "", __doc__.split("\n\n")[2].replace("\n", " "), ""]
-    lines += [f"{places} places of each kind, {seconds / 60:.0f} minutes. `same`: the damage", ""]
-    lines[-2] += " changes nothing that is read. `unclear`: refused without the name of the file."
+    lines += [f"{places} places of each kind. `same`: the damage changes nothing that is read."]
+    lines += ["`unclear`: refused without the name of the file.", ""]
     lines += [f"| file, command | {' | '.join(ENDS)} |", "|---" * (len(ENDS) + 1) + "|"]
-    whole: Counter = Counter()
-    for kind, own in counts.items():
-        whole += own
-        lines.append(f"| {kind} | {' | '.join(str(own[end]) for end in ENDS)} |")
-    lines.append(f"| all | {' | '.join(str(whole[end]) for end in ENDS)} |")
+    rows = {**counts, "all": sum(counts.values(), Counter())}
+    lines += [f"| {kind} | {' | '.join(str(own[e]) for e in ENDS)} |" for kind, own in rows.items()]
     return "\n".join(lines) + "\n"
+
+
+def write(counts: dict[str, Counter], bad: list[dict], places: int, seed: int) -> None:
+    """Write the results."""
+    (RESULTS / "faults.md").write_text(page(counts, places))
+    content = {"places": places, "seed": seed, "bad": bad}
+    content |= {"counts": {kind: dict(own) for kind, own in counts.items()}}
+    (RESULTS / "faults.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def main() -> None:
@@ -292,8 +296,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=KINDS, default=list(KINDS))
     given = parser.parse_args()
-    began, counts, bad = time.monotonic(), {}, []
-    home = os.getcwd()
+    counts, bad, home = {}, [], os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         world = World(Path(folder).resolve())
@@ -302,12 +305,8 @@ def main() -> None:
             bad += own
             print(kind, dict(counts[kind]), flush=True)
         os.chdir(home)
-    seconds = time.monotonic() - began
     if given.only == list(KINDS):
-        (RESULTS / "faults.md").write_text(page(counts, given.places, seconds))
-        content = {"places": given.places, "seed": given.seed, "seconds": round(seconds)}
-        content |= {"counts": {kind: dict(own) for kind, own in counts.items()}, "bad": bad}
-        (RESULTS / "faults.json").write_text(json.dumps(content, indent=1) + "\n")
+        write(counts, bad, given.places, given.seed)
     for one in bad:
         print(json.dumps(one, indent=1), file=sys.stderr)
     sys.exit(1 if any(one["end"] in ("traceback", "lost", "wrong") for one in bad) else 0)

@@ -13,8 +13,10 @@ LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
-_SIZES = ("hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv")
-_SIZES += ("num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions")
+_SIZES = (
+    "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv",
+    "num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions",
+)  # fmt: skip
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 

@@ -148,8 +148,10 @@ def bound_to(backbone: Any) -> dict[str, str]:
     return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
 
 
-def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and header of a state or prompt file.
+def read_tensors(
+    file: Path, bound: Mapping[str, str], place: object = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and header of a state or prompt file; `place` has the backbone's files.
 
     Raises:
         UserError: the file is damaged, or was made with another backbone.
@@ -159,7 +161,8 @@ def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor
     if made_with != dict(bound):
         raise UserError(
             f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
-            f"{bound['name']} ({bound['weights']}). Use that backbone, or another run."
+            f"{bound['name']} ({bound['weights']}){f' in {place}' if place else ''}. Use that "
+            "backbone, or another run."
         )
     return tensors, header
 
