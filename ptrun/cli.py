@@ -11,13 +11,14 @@ from ptrun import __version__
 from ptrun.config.commands import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.suggest import unknown
-from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.errors import RankLost, RunFailed, UserError, explained
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.launcher import environment, without_local_rank
 from ptrun.hardware.messages import log_to_stderr, print_error
 from ptrun.tracking.guard import leave
 from ptrun.training import stopping
 
+_TRACEBACK = "PTRUN_TRACEBACK"  # set it to see where an error of the system was raised
 _HELP = """\
 ptrun: config-driven experiments in prompt tuning of pretrained language models
 
@@ -54,6 +55,12 @@ def main() -> None:
         print(stopped, file=sys.stderr)
         leave(128 + stopped.number)
         sys.exit(128 + stopped.number)
+    except Exception as error:
+        if (told := explained(error)) is None or os.environ.get(_TRACEBACK):
+            raise
+        print_error(told)
+        leave(1)
+        sys.exit(1)
 
 
 def _dispatch(arguments: Sequence[str]) -> None:

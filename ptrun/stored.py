@@ -1,7 +1,8 @@
 """Examples in a memory-mapped Arrow file: read by index, so memory does not grow with their number.
 
 A file has one column, a JSON text for each row, because examples and read-outs differ in what they
-hold. `datasets` opens it with `Dataset.from_file`.
+hold. `datasets` opens it with `Dataset.from_file`. Behind the Arrow stream stand the number of rows
+and the hash of the stream; a file that differs from them is made again.
 """
 
 import hashlib
@@ -18,11 +19,16 @@ from typing import Any, TypeVar, overload
 
 from filelock import FileLock
 
+from ptrun.errors import named
+
 _LOG = logging.getLogger(__name__)
 _COLUMN, _CODE = "row", (".py", ".toml")
 _WRITTEN = 1024  # rows that a writer holds
+_CHUNK = 2**20  # bytes that are hashed at once
 _READ = 256  # reads: then the pages that were read are released, as they count as resident memory
 _LOG_EVERY = 10.0  # seconds
+_END = "\n{rows:020} {digest}\n"
+_END_BYTES = len(_END.format(rows=0, digest="0" * 64))
 
 T = TypeVar("T")
 
@@ -74,28 +80,66 @@ def stored(
 ) -> Stored[T]:
     """Return the rows of a file, which is written first if it is missing.
 
-    Other processes wait for the one that writes. The file appears when it is complete.
+    One that is damaged is written again. Other processes wait for the one that writes. The file
+    appears when it is complete.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk.
     """
-    if not file.is_file():
+    if not _is_intact(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_name(f".{file.name}.lock")):
-            if not file.is_file():
+            if not _is_intact(file):
+                if file.exists():
+                    _LOG.warning("%s: damaged; it is made again", file)
                 _write(file, rows())
     return Stored(file, decode)
+
+
+def _is_intact(file: Path) -> bool:
+    """Return whether a file is there and as it was written."""
+    if not file.is_file():
+        return False
+    state = file.stat()
+    return _matches(file, state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _matches(file: Path, size: int, _: int) -> bool:
+    """Return whether the end of a file fits its rows; read once in a process."""
+    with file.open("rb") as opened:
+        opened.seek(max(0, size - _END_BYTES))
+        end = opened.read()
+    rows = end[1:21].decode("ascii", "replace")
+    return rows.isdigit() and end == _end(file, size - _END_BYTES, int(rows))
+
+
+def _end(file: Path, size: int, rows: int) -> bytes:
+    """Return what stands behind the first `size` bytes of a file of `rows` rows."""
+    hashed = hashlib.sha256(str(rows).encode())
+    with file.open("rb") as opened:
+        while size > 0 and (part := opened.read(min(size, _CHUNK))):
+            hashed.update(part)
+            size -= len(part)
+    return _END.format(rows=rows, digest=hashed.hexdigest()).encode()
 
 
 def _write(file: Path, rows: Iterable[Any]) -> None:
     import pyarrow
 
     schema = pyarrow.schema([(_COLUMN, pyarrow.large_string())])
-    draft = file.with_name(f".{file.name}")
-    with draft.open("wb") as opened:
-        with pyarrow.ipc.new_stream(opened, schema) as writer:
-            for part in _parts(file, map(_text, rows)):
-                writer.write_batch(pyarrow.record_batch([part], schema=schema))
-        opened.flush()
-        os.fsync(opened.fileno())
-    draft.replace(file)
+    draft, count = file.with_name(f".{file.name}"), 0
+    with named(file, draft):
+        with draft.open("wb") as opened:
+            with pyarrow.ipc.new_stream(opened, schema) as writer:
+                for part in _parts(file, map(_text, rows)):
+                    writer.write_batch(pyarrow.record_batch([part], schema=schema))
+                    count += len(part)
+            opened.flush()
+            opened.write(_end(draft, opened.tell(), count))
+            opened.flush()
+            os.fsync(opened.fileno())
+        draft.replace(file)
 
 
 def _parts(file: Path, rows: Iterator[str]) -> Iterator[list[str]]:

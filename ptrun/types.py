@@ -66,6 +66,8 @@ class RunResult:
     config: Mapping[str, Any] = field(default_factory=dict)
     reason: str | None = None
     schema: int = 1
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Digests of the other files of the folder by name, added when the result is written."""
 
 
 class Journal(Protocol):

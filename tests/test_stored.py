@@ -1,6 +1,8 @@
 """A file of rows: the same rows back, complete or absent, and no memory for those not read."""
 
+import logging
 import multiprocessing
+import os
 import sys
 from collections import deque
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from ptrun.stored import Stored, _write, code_of, stored
+from ptrun.stored import _END_BYTES, Stored, _write, code_of, stored
 from ptrun.types import Example
 
 ROWS = [Example(f"é-{n}", {"text": f"电影 {n}\n", "list": ["a", "b"]}, n) for n in range(2_500)]
@@ -45,6 +47,33 @@ def test_an_interrupted_file_is_written_again(tmp_path):
         stored(file, interrupted, example)
     assert not file.exists()
     assert list(stored(file, lambda: ROWS, example)) == ROWS
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
+
+
+DAMAGES = {
+    "a bit of a row": lambda content: flipped(content, len(content) // 2),
+    "a bit of the number of rows": lambda content: flipped(content, len(content) - 70),
+    "a bit of the hash": lambda content: flipped(content, len(content) - 5),
+    "a cut": lambda content: content[: len(content) // 2],
+    "a cut in the end": lambda content: content[:-10],
+    "an older version": lambda content: content[:-_END_BYTES],
+    "nothing": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_file_is_made_again_with_a_word(tmp_path, caplog, monkeypatch, name):
+    monkeypatch.setattr(logging.getLogger("ptrun"), "propagate", True)
+    file = tmp_path / "rows.arrow"
+    stored(file, lambda: ROWS, example)
+    whole = file.read_bytes()
+    file.write_bytes(DAMAGES[name](whole))
+    os.utime(file, (1, 1))  # a coarse clock may give both the same time
+    assert list(stored(file, lambda: ROWS, example)) == ROWS and file.read_bytes() == whole
+    assert [own.getMessage() for own in caplog.records] == [f"{file}: damaged; it is made again"]
 
 
 @pytest.mark.slow

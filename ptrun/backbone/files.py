@@ -10,6 +10,11 @@ from ptrun.errors import UserError
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
+_LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
+_SIZES = (
+    "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv",
+    "num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions",
+)  # fmt: skip
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 
@@ -32,9 +37,25 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
             f"backbone.path={folder}: no model there; expected config.json, model.safetensors and "
             "tokenizer files."
         )
-    for file in weight_files(folder):
-        tensor_table(file)
+    tensors = sum(len(tensor_table(file)) for file in weight_files(folder))
+    _check_sizes(folder, tensors)
     return folder
+
+
+def _check_sizes(folder: Path, tensors: int) -> None:
+    """Refuse sizes that no model has, and more layers than tensors: a million takes hours to build.
+
+    Raises:
+        UserError: config.json has another model than the weights.
+    """
+    for key, value in read_config(folder).items():
+        if key in (*_LAYERS, *_SIZES) and isinstance(value, int) and value < 1:
+            raise UserError(f"{folder / 'config.json'}: {key} is {value}; expected 1 or more.")
+        if key in _LAYERS and isinstance(value, int) and value > tensors:
+            raise UserError(
+                f"{folder / 'config.json'}: {key} is {value:,}, but the weights are {tensors:,} "
+                "tensors. Use the config.json of these weights."
+            )
 
 
 def _to_import(folder: Path) -> str | None:
@@ -74,12 +95,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return a folder's config.json.
 
     Raises:
-        UserError: it is not JSON, or needs remote code (`auto_map`).
+        UserError: it is not a JSON object, or needs remote code (`auto_map`).
     """
+    file = folder / "config.json"
     try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{folder / 'config.json'}: not JSON ({error.msg}).") from error
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not JSON ({str(error)[:120]}).") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file}: expected an object {{...}}, got {type(config).__name__}.")
     if "auto_map" in config:
         raise UserError(
             f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."

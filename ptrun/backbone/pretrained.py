@@ -98,7 +98,7 @@ class PretrainedBackbone:
     @cached_property
     def model(self) -> Any:
         """Body, output head and, for encoders, pooler; on the meta device until `load()`."""
-        with torch.device("meta"):
+        with library.reading(self.name, self.folder or self.hub), torch.device("meta"):
             model = library.model_class(self.architecture)(self._library_config(self.config))
             if self.architecture.pooler:
                 model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
@@ -109,7 +109,8 @@ class PretrainedBackbone:
     @cached_property
     def shape(self) -> Shape:
         """The sizes, from the configuration alone."""
-        return self.architecture.shape(self._library_config(self.config))
+        with library.reading(self.name, self.folder or self.hub):
+            return self.architecture.shape(self._library_config(self.config))
 
     @cached_property
     def has_pooler(self) -> bool:
@@ -163,13 +164,14 @@ class PretrainedBackbone:
         """
         folder = self._files()
         self.__dict__.pop("model", None)
-        config = self._library_config(files.read_config(folder))
-        chosen = library.model_class(self.architecture), config, folder
-        if self.division:
-            options = self._has_own_output(), self.division, dtype
-            model, self.cuts, missing = divided.load(*chosen, *options)
-        else:
-            model, missing = weights.read(*chosen, dtype, device)
+        with library.reading(self.name, folder):
+            config = self._library_config(files.read_config(folder))
+            chosen = library.model_class(self.architecture), config, folder
+            if self.division:
+                options = self._has_own_output(), self.division, dtype
+                model, self.cuts, missing = divided.load(*chosen, *options)
+            else:
+                model, missing = weights.read(*chosen, dtype, device)
         self.has_head = weights.has_head(self.name, missing, self.architecture)
         if self.architecture.pooler:
             self.__dict__.pop("has_pooler", None)  # the folder may have been fetched since
@@ -185,7 +187,7 @@ class PretrainedBackbone:
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
         """Return the parameters of full tuning: with `head` the output head, else a trained pooler.
 
-        Without `decoder`, the decoder of an encoder-decoder is left out.
+        `decoder=False` leaves out the decoder of an encoder-decoder.
         """
         if head:
             every = self.model.named_parameters()

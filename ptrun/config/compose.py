@@ -208,6 +208,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     for key in content.keys() - known:
         raise UserError(unknown(key, key, known))
     _check_name(str(content["name"]))
+    _check_seeds(content)
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
@@ -232,6 +233,19 @@ def _check_name(name: str) -> None:
     """
     if leads_out(name):
         raise UserError(f"name={name}: expected a folder below outputs, such as name=my_runs.")
+
+
+def _check_seeds(content: Mapping[str, Any]) -> None:
+    """Check the seeds of a run.
+
+    Raises:
+        UserError: one is negative, or has more than 32 bits.
+    """
+    for key in ("seed", "data_seed"):
+        if not 0 <= int(content[key]) < 2**32:
+            raise UserError(f"{key}={content[key]}: expected a number from 0 to {2**32 - 1}.")
+    if not 0 <= int(content["pretraining"]["seed"]) < 2**32:
+        raise UserError(f"pretraining.seed: expected a number from 0 to {2**32 - 1}.")
 
 
 def _own_name(option: str, given: str) -> str:

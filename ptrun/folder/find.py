@@ -3,7 +3,6 @@
 If several runs have the same id, reruns and runs that `rerun=true` set aside do not count.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.folder import result
+from ptrun.folder import digest, result
 from ptrun.types import RunResult
 
 _MAX_LISTED = 3
 _HASH = re.compile(r"[0-9a-f]{8}")
+_AGAIN = "Type the command of the run again with rerun=true."
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,18 @@ class Run:
         """Return the rows of a JSON lines file of the folder; None if there is no such file.
 
         Raises:
-            UserError: a line is damaged.
+            UserError: a line is damaged, or the file is not as the run wrote it.
         """
         file = self.folder / name
         if not file.is_file():
             return None
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8").split("\n")  # a text may hold other breaks
         except UnicodeDecodeError as error:
-            raise UserError(f"{file}: damaged ({error.reason}). Type rerun=true.") from error
-        return [_row(file, number, line) for number, line in enumerate(lines, 1)]
+            raise UserError(f"{file}: damaged ({error.reason}). {_AGAIN}") from error
+        rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line]
+        result.check_beside(self.result, file)
+        return rows
 
 
 def find(given: str, command: str, outputs: Path = Path("outputs")) -> Run:
@@ -105,9 +107,6 @@ def _no_run(folder: Path, command: str) -> str:
 
 def _row(file: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}:{number}: damaged ({error.msg}). Type rerun=true.") from error
-    if not isinstance(row, dict):
-        raise UserError(f"{file}:{number}: damaged (not an object). Type rerun=true.")
-    return row
+        return digest.row(line)
+    except ValueError as error:
+        raise UserError(f"{file}:{number}: damaged ({error}). {_AGAIN}") from error

@@ -15,7 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
+from ptrun.config.user_files import check_size
 from ptrun.errors import UserError
+from ptrun.folder import result
 from ptrun.folder.result import write_text
 from ptrun.folder.sharing import read_text
 from ptrun.hub.repository import COMMIT
@@ -23,6 +25,15 @@ from ptrun.hub.repository import COMMIT
 FILE = "run.yaml"
 
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
+_DAMAGES = (
+    yaml.YAMLError,
+    OmegaConfBaseException,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+)
 _HEAD = "# The configuration of this run. `ptrun rerun` with this folder repeats the run.\n"
 
 
@@ -41,18 +52,21 @@ def read(folder: Path) -> Composed | None:
     """Return the configuration of a run; None if an older version of ptrun did not write it.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the file is damaged, or was edited after the run ended.
     """
     file = folder / FILE
     if not file.is_file():
         return None
+    if (done := result.read(folder)) is not None:
+        result.check_beside(done, file)
     try:
         content = yaml.safe_load(read_text(file))
+        check_size(content)
         composed = Composed(content["config"], content["names"], content.get("commits", {}))
         _check(composed)
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, KeyError) as error:
+    except _DAMAGES as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
-        reason = f"{key}{str(error).splitlines()[0]}"
+        reason = f"{key}{str(error).partition(chr(10))[0]}"
         raise UserError(
             f"{file}: damaged ({reason}). Type the command of the run with rerun=true."
         ) from error
@@ -77,4 +91,7 @@ def _check(composed: Composed) -> None:
     for commit in composed.commits.values():
         if not (isinstance(commit, str) and COMMIT.fullmatch(commit)):
             raise ValueError(f"commit {commit!r}")
+    for key in ("name", "outputs"):
+        if not isinstance(composed.config[key], str):
+            raise ValueError(f"{key} {composed.config[key]!r}")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

@@ -7,22 +7,29 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, named
+from ptrun.folder import digest
 from ptrun.folder.sharing import read_text, replace
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
+_DIGEST = "digest"
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file atomically: after a crash it is complete or as before."""
+    """Write a file atomically: after a crash it is complete or as before.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; no draft is left.
+    """
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    replace(draft, file)
+    with named(file, draft):
+        with draft.open("w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        replace(draft, file)
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -31,8 +38,11 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def write(folder: Path, result: RunResult) -> None:
-    """Write a finished run's `result.json`, or a failed one's `failure.json`."""
-    write_json(folder / (FINISHED if result.status == "finished" else FAILED), asdict(result))
+    """Write a finished run's `result.json`, or a failed one's `failure.json`, with its digests."""
+    content = {**asdict(result), "files": digest.beside(folder)}
+    name = FINISHED if result.status == "finished" else FAILED
+    plain = json.loads(json.dumps(content))  # as it will be read: keys are text
+    write_json(folder / name, {**plain, _DIGEST: digest.of_plain(plain)})
     if result.status == "finished":
         (folder / FAILED).unlink(missing_ok=True)
 
@@ -41,7 +51,7 @@ def read(folder: Path) -> RunResult | None:
     """Return the result of a run folder; None if the run has neither finished nor failed.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the file is damaged or was edited.
     """
     for name in (FINISHED, FAILED):
         if (folder / name).is_file():
@@ -49,9 +59,31 @@ def read(folder: Path) -> RunResult | None:
     return None
 
 
-def read_all(root: Path) -> list[RunResult]:
-    """Return the results of `run_folders`."""
-    return [result for folder in run_folders(root) if (result := read(folder)) is not None]
+def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
+    """Return the results of `run_folders` by folder, and a message for each damaged one."""
+    results, damaged = dict[Path, RunResult](), list[str]()
+    for folder in run_folders(root):
+        try:
+            found = read(folder)
+        except UserError as error:
+            damaged.append(str(error))
+        else:
+            results |= {folder: found} if found is not None else {}
+    return results, damaged
+
+
+def check_beside(done: RunResult, file: Path) -> None:
+    """Check that a file is the one that the run wrote.
+
+    Raises:
+        UserError: the result has another digest for it.
+    """
+    recorded = done.files.get(file.name)
+    if recorded is not None and recorded != digest.of_file(file):
+        raise UserError(
+            f"{file}: damaged or edited (its digest is not the one in {FINISHED}). Type the "
+            "command of the run again with rerun=true."
+        )
 
 
 def run_folders(root: Path) -> list[Path]:
@@ -72,17 +104,36 @@ def ended_folders(root: Path) -> list[Path]:
 def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
-        content = json.loads(read_text(file))
+        content = dict(json.loads(read_text(file)))
+        if content.pop(_DIGEST, None) not in (None, digest.of_plain(content)):
+            raise ValueError("edited: its digest is another")
+        content["metrics"] = {"dev": {}, **content.get("metrics", {})}
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: damaged ({error}). Delete it to run again.") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise UserError(f"{file}: damaged ({reason}). Delete it to run again.") from error
     return done
 
 
 def _check_types(done: RunResult) -> None:
     """Raise TypeError if a field that every reader relies on has the wrong type."""
     parts = done.metrics.values()
-    records = (done.names, done.learned_parameters, done.manifest, done.config, *parts)
+    records = (done.names, done.learned_parameters, done.manifest, done.config, done.files, *parts)
     if not (isinstance(done.seed, int) and all(isinstance(part, Mapping) for part in records)):
         raise TypeError("a field has the wrong type")
+    if done.status not in ("finished", "failed"):
+        raise TypeError(f"status {done.status!r}")
+    if done.status == "finished":
+        _check_scores(done)
+
+
+def _check_scores(done: RunResult) -> None:
+    """Raise TypeError if the scores of a finished run are incomplete; a trial has none on test."""
+    if not isinstance(done.learned_parameters.get("total"), int):
+        raise TypeError("learned_parameters has no total")
+    if "test" not in done.metrics:
+        raise TypeError("metrics has no test")
+    for part, scores in done.metrics.items():
+        if scores and not isinstance(scores.get(done.metric), int | float):
+            raise TypeError(f"metrics.{part} has no {done.metric}")

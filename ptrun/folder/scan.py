@@ -1,13 +1,12 @@
 """The runs below a folder, how far each is, and its last step."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.folder import request, result
+from ptrun.folder import digest, request, result
 from ptrun.folder.state import RunState, state_of
 
 _FILES = {result.FINISHED, result.FAILED, request.FILE}
@@ -60,16 +59,16 @@ def progress(folder: Path) -> tuple[int, str]:
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, file.stat().st_size - _TAIL))
-            lines = opened.read().decode("utf-8", "replace").splitlines()
+            lines = opened.read().decode("utf-8", "replace").split("\n")
     except OSError:
         return 0, ""
     step, scores = 0, []
     for line in lines:
         try:
-            row = json.loads(line)
-        except ValueError:  # cut at either end
+            row = digest.row(line)
+            step = max(step, int(row.get("step", 0)))
+        except (ValueError, TypeError):  # cut at either end, or damaged: resuming names it
             continue
-        step = max(step, int(row.get("step", 0)))
         if row.get("event") == "dev":
             scores += [value for key, value in row.items() if key not in _NO_SCORE][:1]
     return step, f"{max(scores):.1f}" if scores else ""

@@ -15,13 +15,13 @@ _TRIES, _PAUSE = 5, 0.1  # times; seconds
 T = TypeVar("T")
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file that may be replaced meanwhile.
+def read_text(file: Path, errors: str = "strict") -> str:
+    """Return the text of a file that may be replaced meanwhile; `errors` as in `open`.
 
     Raises:
         OSError: it cannot be read.
     """
-    return _tried(lambda: file.read_text(encoding="utf-8"), (errno.ESTALE,))
+    return _tried(lambda: file.read_text("utf-8", errors), (errno.ESTALE,))
 
 
 def replace(draft: Path, file: Path) -> None:

@@ -15,6 +15,7 @@ KINDS: tuple[Kind, ...] = (
     "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
 )  # fmt: skip
 """`queued` is said of runs in the queue of a cluster; their folders do not know it."""
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def state_of(folder: Path) -> RunState:
     saved = [_saved(file) for file in sorted(folder.glob("*state.safetensors"))]
     if not saved:
         return RunState("interrupted", "before its first save")
-    step = sum(int(one.get("step", 0)) for one in saved)
+    step = sum(one.get("step", 0) for one in saved)
     return RunState("interrupted", f"at step {step}", tuple(saved[0].get("group", ())))
 
 
@@ -61,6 +62,7 @@ def _saved(file: Path) -> dict[str, Any]:
         with file.open("rb") as opened:
             (size,) = struct.unpack("<Q", opened.read(8))
             header = json.loads(opened.read(min(size, file.stat().st_size)))
-        return dict(json.loads(unpacked(header["__metadata__"])["state"]))
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        found = dict(json.loads(unpacked(header["__metadata__"])["state"]))
+        return {"step": int(found["step"]), "group": list(map(str, found.get("group", ())))}
+    except _DAMAGES:
         return {}

@@ -1,13 +1,17 @@
 """The runs of a cell's folder, divided by whether the cell requests them."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.ledger.experiment import Cell, Experiment, load
 from ptrun.ledger.requested import Requests, differences
 from ptrun.types import RunResult
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,11 @@ def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Reque
     runs: list[RunResult] = []
     variants: dict[str, list[RunResult]] = {}
     for folder in folders:
-        run = result.read(folder)
+        try:
+            run = result.read(folder)
+        except UserError as error:
+            _LOG.warning("not counted: %s", error)
+            continue
         if run is None:
             continue
         differs = differences(wanted, run, folder, grid)

@@ -6,6 +6,7 @@ ptrun report outputs --best 3                 # DPT's rule: the mean of the best
 ptrun report outputs --vote                   # and the score of the seeds' majority
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
 from ptrun.ledger.vote import vote as vote_of
 from ptrun.types import RunResult
 
+_LOG = logging.getLogger(__name__)
 _Row = tuple[dict[str, Any], dict[str, str]]
 """A row as plain values and as text."""
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
@@ -55,7 +57,12 @@ def table(
     """
     if not root.is_dir():
         raise UserError(f"report {root}: no such folder; results are usually below `outputs`.")
-    found = {folder: own for folder in result.run_folders(root) if (own := result.read(folder))}
+    found, damaged = result.read_all(root)
+    if not found:
+        told = [f"report {root}: no result.json or failure.json below it.", *damaged]
+        raise UserError("\n".join(told))
+    for message in damaged:
+        _LOG.warning("not counted: %s", message)
     shown = of_runs(found, str(root), over, best=best, vote=vote)
     if over is None and best is None and not vote:
         shown.notes[1:1] = _unfinished(root)

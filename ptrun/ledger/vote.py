@@ -4,12 +4,13 @@ Labels are combined by majority as in IDPG's bagging, numbers (STS-B) by their m
 released code. A vote needs `predictions.jsonl` of the same test set from every seed.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from ptrun.errors import UserError
+from ptrun.folder.find import Run
 from ptrun.ledger.aggregate import majority_vote, mean_vote
 from ptrun.metrics.correlation import pearson_and_spearman
 from ptrun.metrics.labels import Metric, score
@@ -43,21 +44,21 @@ def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> Vote:
     if len(seeds) < 2:
         return Vote(reason="fewer than two seeds finished")
     try:
-        rows = [_rows(folders[run.run_id]) for run in seeds]
+        rows = [_rows(Run(folders[run.run_id], run)) for run in seeds]
         _check_same(rows, seeds)
         return Vote(_score(seeds[0], rows))
     except _NoVoteError as error:
         return Vote(reason=str(error))
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    file = folder / FILE
-    if not file.is_file():
-        raise _NoVoteError(f"{folder.name} has no {FILE}")
+def _rows(run: Run) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except json.JSONDecodeError as error:
-        raise _NoVoteError(f"{file} is damaged") from error
+        rows = run.rows(FILE)
+    except UserError as error:
+        raise _NoVoteError(str(error)) from error
+    if rows is None:
+        raise _NoVoteError(f"{run.folder.name} has no {FILE}")
+    return rows
 
 
 def _check_same(rows: Sequence[Sequence[Mapping[str, Any]]], seeds: Sequence[RunResult]) -> None:

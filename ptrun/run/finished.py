@@ -108,7 +108,7 @@ def learned(
             "its command again with keep=weights rerun=true."
         )
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
-    tensors, header = read_tensors(folder / FILE, bound)
+    tensors, header = read_tensors(folder / FILE, bound, backbone.folder)
     return tensors, json.loads(header.get("task", "null")) or None
 
 

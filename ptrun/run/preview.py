@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from rich import markup
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 from ptrun.errors import UserError
@@ -19,10 +19,16 @@ from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, Row
 from ptrun.run.parts import usable
 from ptrun.run.plan import Plan, split_of
+from ptrun.task.shown import visible
 from ptrun.training.member import check_select
 from ptrun.types import Example
 
 _SHOWN, _CLASSES, _TOGETHER = 3, 12, 512
+
+
+def escape(text: str) -> str:
+    """Return text of the user's data that neither rich nor a terminal interprets."""
+    return markup.escape(visible(text))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def _counts(parts: Sequence[Part]) -> Table:
             f"{median(lengths):.0f}, {max(lengths)}",
             f"{part.cut:,}",
             _labels(part.examples),
-            part.origin,
+            escape(part.origin),
         )
     return table
 
@@ -143,7 +149,7 @@ def _pattern(method: Method, encoder: Encoder, pvp: PVP, fields: Mapping[str, An
     try:
         row = encoder.encode(pvp.render(fields), method.room(), rule=pvp.shorten)
     except UserError as error:
-        return f"\npvp {escape(pvp.name)}: {escape(str(error))}"
+        return f"\npvp {escape(pvp.name)}: {markup.escape(str(error))}"
     cut = f", {row.cut} tokens cut" if row.cut else ""
     marked = _marked(method.backbone.tokenizer(), Row(row.ids, None, row.masks, row.softs))
     return f"\npvp {escape(pvp.name)}{cut}\n{marked}"

@@ -6,7 +6,7 @@ import time
 import traceback
 from pathlib import Path
 
-from ptrun.errors import RunFailed, UserError
+from ptrun.errors import RunFailed, UserError, explained
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.messages import log_to_stderr
 from ptrun.tracking.guard import leave
@@ -28,6 +28,8 @@ def main() -> None:
     except stopping.Stopped as stopped:
         os._exit(128 + stopped.number)
     except Exception as error:
+        if told := explained(error):
+            _leave(file.parent, told)
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
         time.sleep(_QUIET)
         traceback.print_exc()

@@ -221,6 +221,8 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     identified = (planned.folder, planned.run_id, planned.content)
     tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
     run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
+    if world.main:
+        run_store.clean()
     store = SharedStore(run_store, world, tuned=tuned)
     if world.main:
         warn_of_moved(planned.repositories)

@@ -5,25 +5,26 @@ far. Its header holds the rest of the state as JSON, so one rename replaces both
 """
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ptrun.config.identity import file_name
-from ptrun.errors import UserError
-from ptrun.folder import result
-from ptrun.folder.header import packed, unpacked
-from ptrun.folder.sharing import read_text, replace
+from ptrun.errors import UserError, named
+from ptrun.folder import digest, result
+from ptrun.folder import tensors as files
+from ptrun.folder.sharing import read_text
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
-_MODE = 0o644
+_LOG = logging.getLogger(__name__)
+_AGAIN = "Type the command of its run again with rerun=true."
+_DRAFT = re.compile(r"\..+\.\d+")
 _TRAINING_EVENTS = ("step", "skipped", "dev")
 
 
@@ -49,12 +50,19 @@ class RunStore:
         """Return the store of one part: it has its own state, and its rows have its name."""
         return RunStore(self.folder, self.bound, self.tracker, name) if name else self
 
+    def clean(self) -> None:
+        """Remove the drafts of processes that were killed; only the owner of the folder may."""
+        for file in self.folder.iterdir():
+            if _DRAFT.fullmatch(file.name):
+                with suppress(FileNotFoundError):
+                    file.unlink()
+
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
-        named = {**({"part": self._part} if self._part else {}), **row}
-        with self._metrics.open("a", encoding="utf-8") as opened:
-            opened.write(json.dumps(named) + "\n")
-        self.tracker.log(named)
+        whole = {**({"part": self._part} if self._part else {}), **row}
+        with named(self._metrics), self._metrics.open("a", encoding="utf-8") as opened:
+            opened.write(digest.line(whole))
+        self.tracker.log(whole)
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
         """Write a state beside the saved one; return what replaces that one, atomically."""
@@ -70,8 +78,8 @@ class RunStore:
             self._cut_metrics(-1)
             return None
         tensors, header = read_tensors(self.state_file, self.bound)
-        meta: dict[str, Any] = json.loads(header["state"])
-        self._cut_metrics(meta["step"])
+        meta = _meta(self.state_file, header)
+        self._cut_metrics(int(meta["step"]), [row["step"] for row in meta.get("history", ())])
         return tensors, meta
 
     def write_prompt(
@@ -108,29 +116,26 @@ class RunStore:
     def _draft(
         self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
     ) -> Callable[[], object]:
-        draft = file.with_name(f".{file.name}.{os.getpid()}")
-        kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        own = packed({**header, "backbone": json.dumps(self.bound, sort_keys=True)})
-        save_file(kept, draft, own)
-        draft.chmod(_MODE)  # safetensors writes files that only their owner can read
-        with draft.open("rb") as opened:
-            os.fsync(opened.fileno())
-        return partial(replace, draft, file)
+        own = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
+        return files.draft(file, tensors, own)
 
-    def _cut_metrics(self, step: int) -> None:
-        """Remove rows of later steps, which training repeats."""
-        if not self._metrics.is_file():
-            return
-        text = read_text(self._metrics)
-        lines = text[: text.rfind("\n") + 1].splitlines()  # a killed process may cut the last one
-        rows = [json.loads(line) for line in lines]
-        _write_lines(self._metrics, [row for row in rows if self._is_kept(row, step)])
+    def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
+        """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
+        found = list(_readable(self._metrics)) if self._metrics.is_file() else []
+        rows = [row for row in found if self._is_kept(row, step)]
+        if self._metrics.is_file():
+            result.write_text(self._metrics, "".join(map(digest.line, rows)))
+        own = [row for row in rows if row.get("part", "") == self._part]
+        there = {(row["event"] == "dev", row.get("step")) for row in own}
+        wanted = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
+        if lost := len(wanted - there):
+            _LOG.warning("%s: damaged (%d earlier rows are lost)", self._metrics, lost)
 
     def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
         """Return whether a row is of a saved step or of another part."""
-        if row["event"] not in _TRAINING_EVENTS:
+        if row.get("event") not in _TRAINING_EVENTS:
             return False
-        return row.get("part", "") != self._part or int(row["step"]) <= step
+        return row.get("part", "") != self._part or int(row.get("step", 0)) <= step
 
 
 def state_file(folder: Path, part: str = "") -> Path:
@@ -143,25 +148,61 @@ def bound_to(backbone: Any) -> dict[str, str]:
     return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
 
 
-def read_tensors(file: Path, bound: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and header of a state or prompt file.
+def read_tensors(
+    file: Path, bound: Mapping[str, str], place: object = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and header of a state or prompt file; `place` has the backbone's files.
 
     Raises:
         UserError: the file is damaged, or was made with another backbone.
     """
-    try:
-        with safe_open(file, "pt") as opened:
-            header = unpacked(opened.metadata())
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file}: damaged ({error}). Type rerun=true to start again.") from error
-    made_with = json.loads(header["backbone"])
+    tensors, header = files.read(file, _AGAIN)
+    made_with = made_over(file, header)
     if made_with != dict(bound):
         raise UserError(
             f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
-            f"{bound['name']} ({bound['weights']}). Use that backbone, or another run."
+            f"{bound['name']} ({bound['weights']}){f' in {place}' if place else ''}. Use that "
+            "backbone, or another run."
         )
     return tensors, header
+
+
+def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
+    """Return the backbone of a file: its name, revision and fingerprint.
+
+    Raises:
+        UserError: the header does not say.
+    """
+    try:
+        found = json.loads(header["backbone"])
+        return {key: found[key] for key in ("name", "revision", "weights")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged (its header names no backbone). {_AGAIN}") from error
+
+
+def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
+    """Return the plain part of a state.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        meta = dict(json.loads(header["state"]))
+        int(meta["step"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged (its header has no step). {_AGAIN}") from error
+    return meta
+
+
+def _readable(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a journal. A damaged line is named and left out: it decides no number."""
+    text = read_text(file, errors="replace")
+    lines = text[: text.rfind("\n") + 1].split("\n")[:-1]  # a killed process may cut the last one
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield digest.row(line)
+        except ValueError as error:
+            _LOG.warning("%s:%d: damaged (%s); the line is left out", file, number, error)
 
 
 def _plain(target: Any) -> Any:

@@ -7,6 +7,7 @@ from a file give features that are read from a file: memory holds neither.
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example
 
+_LOG = logging.getLogger(__name__)
 TOKENS = ".tokens"
 """The folder of the files, below `outputs`."""
 
@@ -29,11 +31,23 @@ _LEAST = 500  # examples; fewer are tokenized faster than they are read from the
 
 
 def encoded(method: Method, examples: Sequence[Example], folder: Path) -> Sequence[Features]:
-    """Return `method.encode(examples)`, read from the folder if it is there."""
+    """Return `method.encode(examples)`, read from the folder if it is there.
+
+    Raises:
+        OSError: the folder cannot be written, and the examples do not fit in memory.
+    """
     if len(examples) < _LEAST:
         return method.encode(examples)
     file = folder / f"{_key(method, examples)}.arrow"
-    features = stored(file, lambda: method.encoded(examples), _features)
+    try:
+        features = stored(file, lambda: method.encoded(examples), _features)
+    except OSError as error:
+        if isinstance(examples, Stored):
+            raise
+        _LOG.warning(
+            "%s: not written (%s); tokens are kept in memory", file, error.strerror or error
+        )
+        return method.encode(examples)
     return features if isinstance(examples, Stored) else list(features)
 
 

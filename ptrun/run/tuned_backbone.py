@@ -6,37 +6,34 @@ the head of that run, if one of its rows is entailment. Files made over a tuned 
 to it: `weights` has its digest after `+`.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from ptrun.backbone.classifier import Classifier
 from ptrun.backbone.tuned import PREFIX, Tuned
 from ptrun.errors import UserError
 from ptrun.folder import result
-from ptrun.folder.header import unpacked
+from ptrun.folder import tensors as files
 from ptrun.run.saved_prompt import FILE, tensor_digest
+from ptrun.run.store import made_over
 from ptrun.types import RunResult
 
 _HEAD = "readout."
+_AGAIN = "Type the command of that run again with rerun=true, or start from another."
 
 
 def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
     """Return the backbone that a run tuned; None if it tuned none, or also learned a prompt.
 
     Raises:
-        UserError: the run tuned another backbone.
+        UserError: the file is damaged, or the run tuned another backbone.
     """
     file = folder / FILE
-    try:
-        with safe_open(file, "pt") as opened:
-            names = sorted(opened.keys())
-            made_with = json.loads(unpacked(opened.metadata())["backbone"])
-    except SafetensorError:  # damaged: reading its prompt reports it
-        return None
+    with files.checked(file, _AGAIN) as (opened, header):
+        names, made_with = sorted(opened.keys()), made_over(file, header)
     if not any(n.startswith(PREFIX) for n in names) or any(n.startswith("prompt.") for n in names):
         return None
     pretrained = made_with["weights"].partition("+")[0]  # tuning replaces all that it changed
@@ -45,6 +42,7 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
             f"start=run:{folder}: that run tuned {made_with['name']} ({made_with['weights']}), not "
             f"{bound['name']} ({bound['weights']}). Use that backbone, or another run."
         )
+    files.check(file, _AGAIN)
     with safe_open(file, "pt") as opened:
         digest = tensor_digest((name, opened.get_tensor(name)) for name in names)
     done = result.read(folder)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import Any, Literal
 
-from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.errors import RankLost, RunFailed, UserError, explained
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.messages import log_to_stderr
@@ -82,8 +82,11 @@ class Runs:
 
         try:
             own = planned(rank_files.read_text(text))
-        except UserError as error:
-            return Facts(index, refused=str(error))
+        except Exception as error:
+            told = error if isinstance(error, UserError) else explained(error)
+            if told is None:
+                raise
+            return Facts(index, refused=str(told))
         self.planned[index] = own
         one = own.plan
         return Facts(index, str(one.folder), shape(one), one.hardware.population)
@@ -116,10 +119,11 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
     try:
         return runs.run(configurations, again)
     except Exception as error:
-        if not isinstance(error, RankLost):
+        told = explained(error)
+        if not isinstance(error, RankLost) and told is None:
             traceback.print_exc()
         if len(configurations) == 1:
-            text = f"{type(error).__name__}: {error}"
+            text = str(told or f"{type(error).__name__}: {error}")
             return [End(int(index), "failed", text) for index in configurations]
     each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
     return [end for ends in each for end in ends]

@@ -9,11 +9,14 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ptrun.errors import UserError
 from ptrun.task.shown import shown
+
+_LONGEST = 2**25  # bytes of a line
 
 
 def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -51,12 +54,27 @@ def _byte_lines(file: Path) -> Iterator[bytes]:
     packed, number = file.suffix == ".gz", 0
     try:
         with (gzip.open if packed else open)(file, "rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            whole = iter(partial(lines.readline, _LONGEST + 1), b"")
+            for number, line in enumerate(whole, start=1):
+                _check_length(f"{file}:{number}", line)
                 yield line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         reason = str(error) if packed else getattr(error, "strerror", error)
         advice = "compress it again: gzip FILE." if packed else "check the file."
         raise UserError(f"{file}:{number + 1}: cannot be read ({reason}); {advice}") from error
+
+
+def _check_length(where: str, line: bytes) -> None:
+    """Refuse a line that would fill the memory: a few megabytes of gzip hold gigabytes of zeros.
+
+    Raises:
+        UserError: it is too long.
+    """
+    if len(line) > _LONGEST:
+        raise UserError(
+            f"{where}: a line of more than {_LONGEST:,} bytes. Put each row on a line of its own, "
+            "or divide its text."
+        )
 
 
 def _decoded(where: str, line: bytes, file: Path) -> str:

@@ -88,8 +88,10 @@ def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
     library: Any = PreTrainedTokenizerFast if model_type in _OWN_MODELS else AutoTokenizer
     try:
         return library.from_pretrained(folder, **options)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:120]
+    except Exception as error:  # the library raises what it meets first: TypeError, KeyError, ...
+        if isinstance(error, UserError):
+            raise
+        reason = " ".join(str(error).split())[:120]
         raise UserError(
             f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
             "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."

@@ -66,11 +66,17 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
     return kind(filled, lr=train.lr, betas=(first, second), eps=train.eps)
 
 
+_HIGHEST = 10_000  # no paper has a rate above 100; far above it fp32 overflows
 _RULES: Sequence[tuple[str, str, Callable[[Any], bool]]] = (
     ("epochs batch_size", "1 or more", lambda v: v >= 1),
     ("max_steps eval_every patience", "null, or 1 or more", lambda v: v is None or v >= 1),
-    ("lr eps", "more than 0", lambda v: v > 0),
-    ("backbone_lr clip", "null, or more than 0", lambda v: v is None or v > 0),
+    ("lr eps", f"more than 0, at most {_HIGHEST:,}", lambda v: 0 < v <= _HIGHEST),
+    (
+        "backbone_lr",
+        f"null, or more than 0, at most {_HIGHEST:,}",
+        lambda v: v is None or 0 < v <= _HIGHEST,
+    ),
+    ("clip", "null, or more than 0", lambda v: v is None or v > 0),
     ("weight_decay", "0 or more", lambda v: v >= 0),
     ("backbone_weight_decay", "null, or 0 or more", lambda v: v is None or v >= 0),
     ("decay", "more than 0, at most 1", lambda v: 0 < v <= 1),

@@ -1,7 +1,10 @@
 """Folders that are no model folders yet are told how to become one."""
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
+from ptrun.backbone import files
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from tests.importing import glm_shards, megatron_shards
@@ -30,3 +33,21 @@ def test_ranks_are_to_be_imported(tmp_path, inside):
     folder = folder / "9" if inside else folder
     with pytest.raises(UserError, match=rf"\nptrun import glm\|cpm2 {folder} --out DIR"):
         PretrainedBackbone(name="x", path=str(folder))
+
+
+ODD = {
+    "a list": ("[]", "expected an object"),
+    "not JSON": ("{", "not JSON"),
+    "deep": ("[" * 100_000, "not JSON"),
+    "a million layers": ('{"num_layers": 1000000}', "1,000,000, but the weights are 1 tensors"),
+    "a negative size": ('{"hidden_size": -1}', "hidden_size is -1; expected 1 or more"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_configuration_is_refused_at_once(tmp_path, name):
+    text, told = ODD[name]
+    (tmp_path / "config.json").write_text(text)
+    save_file({"x": torch.ones(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=f"config.json: .*{told}"):
+        files.locate(None, str(tmp_path))

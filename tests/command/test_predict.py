@@ -286,6 +286,7 @@ def test_what_is_no_finished_run_is_told(own, tmp_path, capsys):
     (copy / "result.json").unlink()
     with pytest.raises(UserError, match="has not ended"):
         asked(copy, file, capsys)
+    del done["digest"]  # as older versions wrote it
     failed = {**done, "status": "failed", "reason": "loss is nan"}
     (copy / "failure.json").write_text(json.dumps(failed))
     with pytest.raises(UserError, match=r"failed \(loss is nan\)"):

@@ -11,8 +11,8 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "stored", "metrics", "pocket"),
-    ("tokenizer", "hub", "drawing"),
+    ("__init__", "types", "errors", "metrics", "pocket"),
+    ("stored", "tokenizer", "hub", "drawing"),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),
     ("readout", "protocol", "importing"),

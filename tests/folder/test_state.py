@@ -10,7 +10,7 @@ from ptrun.folder.lease import held
 from ptrun.folder.state import state_of
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
-TOLD |= {"learned_parameters": {}, "config": {}}
+TOLD |= {"learned_parameters": {"total": 1}, "config": {}, "metrics": {"test": {"accuracy": 1.0}}}
 
 
 @pytest.fixture

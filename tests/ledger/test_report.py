@@ -1,6 +1,11 @@
 """Tables over one more key than the seed: mean and std over patterns, and the best on dev."""
 
+import logging
+from dataclasses import replace
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from ptrun.errors import UserError
 from ptrun.folder.result import write
@@ -135,3 +140,24 @@ def test_trials_of_a_search_are_in_no_table(folder):
     )
     found = cells_of(table(folder([run("a", 2, 54.0, 44.0), trial])))
     assert found["test"] == ["44.00"] and found["n"] == ["1"]
+
+
+def test_an_edited_result_is_named_and_not_counted(folder, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ptrun"), "propagate", True)
+    root = folder(RUNS[:2])
+    file = min(root.rglob("result.json"))
+    file.write_text(file.read_text().replace('"f1": 40.0', '"f1": 95.0'))
+    assert cells_of(table(root))["test"] == ["44.00"]
+    assert caplog.text.count(f"not counted: {file}: damaged (edited") == 1
+    for other in root.rglob("result.json"):
+        other.write_text("{")
+    with pytest.raises(UserError, match=r"no result.json or .*\n.*result.json: damaged"):
+        table(root)
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(folder):
+    names = dict.fromkeys(("task", "method", "backbone", "setting", "protocol"), "[/x][bold]")
+    shown = table(folder([replace(RUNS[0], names=names)]))
+    console = Console(width=200, file=StringIO())
+    console.print(shown)
+    assert "[/x][bold]" in console.file.getvalue()

@@ -45,7 +45,8 @@ def test_runs_that_share_are_few_groups_and_others_are_one_each(told):
 
 def test_finished_runs_are_not_left(told, tmp_path):
     result = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
-    result |= {"learned_parameters": {}, "config": {}, "status": "finished"}
+    result |= {"learned_parameters": {"total": 1}, "config": {}, "status": "finished"}
+    result["metrics"] = {"test": {"accuracy": 50.0}}
     for number in range(10):
         folder = tmp_path / "frozen" / f"run-{number}"
         folder.mkdir(parents=True)

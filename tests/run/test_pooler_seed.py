@@ -57,7 +57,7 @@ def test_an_older_run_keeps_the_one_draw_of_its_time(composed):
     launch(composed(*FROZEN, "seed=5"))
     file = plan(composed(*FROZEN, "seed=5")).folder / "result.json"
     content = json.loads(file.read_text())
-    del content["manifest"]["backbone"]["pooler_seed"]
+    del content["manifest"]["backbone"]["pooler_seed"], content["digest"]
     file.write_text(json.dumps(content))
     (method,) = ready(str(file.parent), []).load().values()
     assert torch.equal(method.backbone.model.pooler.weight, pooler(32, None, None).weight)

@@ -1,12 +1,13 @@
 """Run folders: atomic, bound to their backbone, cut back on resume, never confused."""
 
 import json
+import logging
 
 import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.folder import result
+from ptrun.folder import digest, result
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
 from ptrun.run.store import RunStore, read_tensors, set_aside
@@ -49,6 +50,55 @@ def test_state_comes_back_and_metrics_are_cut_to_it(store):
     assert [row["step"] for row in rows] == [1, 2]
 
 
+def journal(store, *steps):
+    for step in steps:
+        store.log({"event": "step", "step": step, "loss": 0.1, "text": "a\u2028b"})
+    store.log({"event": "dev", "step": steps[-1], "f1": 1.5})
+    history = [{"step": steps[-1], "f1": 1.5}]
+    store.draft({"x": torch.ones(2)}, {"step": steps[-1], "history": history})()
+    return store.folder / "metrics.jsonl"
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ptrun"), "propagate", True)
+    return lambda: caplog.text
+
+
+def test_a_whole_journal_comes_back_without_a_word(store, told):
+    file = journal(store, 1, 2)
+    before = file.read_bytes()
+    store.restore()
+    assert file.read_bytes() == before and not told()
+
+
+@pytest.mark.parametrize("line", ["\x00", "", "[1]", '{"event": "step", "step": 2, "loss": 7}'])
+def test_a_damaged_line_is_named_and_stops_no_resume(store, told, line):
+    file = journal(store, 1, 2, 3)
+    lines = file.read_text().split("\n")
+    lines[1] = line if "loss" not in line else lines[1].replace("0.1", "0.7")
+    file.write_text("\n".join(lines))
+    assert store.restore() is not None
+    assert f"{file}:2: damaged" in told() and "1 earlier rows are lost" in told()
+    assert [digest.row(own)["step"] for own in file.read_text().split("\n")[:-1]] == [1, 3, 3]
+
+
+def test_rows_that_were_cut_off_are_told(store, told):
+    file = journal(store, 1, 2)
+    file.write_text(file.read_text()[: file.read_text().index('{"event": "dev"')])
+    store.restore()
+    assert f"{file}: damaged (1 earlier rows are lost)" in told()
+
+
+def test_drafts_of_killed_processes_are_removed(store):
+    journal(store, 1)
+    kept = {own.name for own in store.folder.iterdir()}
+    for name in (".state.safetensors.4711", ".run.yaml.12"):
+        (store.folder / name).write_text("half")
+    store.clean()
+    assert {own.name for own in store.folder.iterdir()} == kept
+
+
 def test_without_a_state_a_run_starts_with_clean_metrics(store):
     store.log({"event": "dev", "step": 0, "f1": 0.1})  # before the first step
     store.log({"event": "step", "step": 1, "loss": 0.1})
@@ -86,7 +136,7 @@ def test_runs_set_aside_are_kept_and_not_reported(store):
     store.close(outcome())
     root = store.folder.parent
     set_aside(store.folder)
-    assert result.read_all(root) == [] and (root / "run~1" / "result.json").is_file()
+    assert result.read_all(root) == ({}, []) and (root / "run~1" / "result.json").is_file()
 
 
 def test_cells_average_seeds_and_name_what_differs():

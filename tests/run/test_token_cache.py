@@ -1,6 +1,7 @@
 """Tokenized once: the same rows come back, and anything that matters makes another file."""
 
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,20 @@ def test_few_examples_are_not_kept(tiny, data_dir, tmp_path):
     task = sst2(data_dir)
     encoded(PTuningV2(tiny(), task, length=2), task.load("train"), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_cache_that_cannot_be_written_ends_no_run(tiny, data_dir, tmp_path):
+    task = sst2(data_dir)
+    method, examples = PTuningV2(tiny(), task, length=2), many(task)
+    (tmp_path / "file").write_text("")
+    assert encoded(method, examples, tmp_path / "file") == method.encode(examples)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        assert encoded(method, examples, tmp_path / "full") == method.encode(examples)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not list((tmp_path / "full").glob("*.arrow"))
 
 
 WORDS = {"negative": ["bad"], "positive": ["good"]}

@@ -9,7 +9,7 @@ from ptrun.folder import lease, scan
 from ptrun.sweep.status import as_json, shown
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
-TOLD |= {"learned_parameters": {}, "config": {}}
+TOLD |= {"learned_parameters": {"total": 1}, "config": {}, "metrics": {"test": {"accuracy": 1.0}}}
 
 
 @pytest.fixture

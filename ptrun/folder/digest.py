@@ -1,0 +1,71 @@
+"""Digests of the files of a run: a file that was damaged or edited is noticed when it is read.
+
+| file | where its digest is |
+|---|---|
+| `result.json`, `failure.json` | its key `digest`, over all other keys |
+| `run.yaml`, `metrics.jsonl`, `predictions.jsonl` | the key `files` of the result |
+| a line of `metrics.jsonl` | its key `crc`, because a run that has not ended has no result |
+| `state.safetensors`, `prompt.safetensors` | in the header, over tensors and header |
+
+Files of older versions have none, and are read as they are.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl")
+"""The files whose digests a result holds."""
+_CRC = "crc"
+
+
+def of_plain(content: Mapping[str, Any]) -> str:
+    """Return the digest of plain data as it is read from JSON; the order of keys is free."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def of_file(file: Path) -> str:
+    """Return the digest of the bytes of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
+
+
+def beside(folder: Path) -> dict[str, str]:
+    """Return the digests of those files of a run folder that exist."""
+    return {name: of_file(folder / name) for name in BESIDE if (folder / name).is_file()}
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """Return a row of a journal as one line of JSON with its checksum."""
+    checked = {**row, _CRC: _crc(row)}
+    return json.dumps(checked, ensure_ascii=False) + "\n"
+
+
+def row(text: str) -> dict[str, Any]:
+    """Return the row of a line, without its checksum.
+
+    Raises:
+        ValueError: the line is damaged.
+    """
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    if content.pop(_CRC, None) not in (None, _crc(content)):
+        raise ValueError("its checksum is another")
+    return content
+
+
+def _crc(row: Mapping[str, Any]) -> str:
+    text = json.dumps(dict(row), ensure_ascii=False)
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"

@@ -1,0 +1,53 @@
+"""Digests: equal content has an equal one, and every damaged line is noticed."""
+
+import json
+
+import pytest
+
+from ptrun.folder import digest
+
+ROW = {"event": "step", "step": 3, "loss": 0.1 + 0.2, "text": "é\u2028\x85", "nan": float("nan")}
+
+
+def test_a_line_gives_its_row_back():
+    text = digest.line(ROW)
+    assert text.count("\n") == 1 and str(digest.row(text)) == str(ROW)
+
+
+def test_every_bit_of_a_line_counts():
+    text = digest.line({**ROW, "text": "film", "nan": 0}).encode().strip()
+    for place in range(len(text)):
+        for bit in range(8):
+            flipped = bytearray(text)
+            flipped[place] ^= 1 << bit
+            read = flipped.decode("utf-8", "replace")
+            if _equal_without_checksum(read, text.decode()):
+                continue
+            with pytest.raises(ValueError, match=r"."):
+                digest.row(read)
+
+
+def _equal_without_checksum(text, whole):
+    """Return whether only the name of the checksum was hit, or white space between tokens."""
+    try:
+        own = json.loads(text)
+    except ValueError:
+        return False
+    if not isinstance(own, dict):
+        return False
+    return own == json.loads(whole) or "crc" not in own
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": ', "[" * 100_000, '{"a": 1, "crc": "0"}'])
+def test_what_is_no_row_is_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        digest.row(text)
+
+
+def test_rows_of_older_versions_have_no_checksum():
+    assert digest.row('{"event": "step"}') == {"event": "step"}
+
+
+def test_the_order_of_keys_is_free():
+    assert digest.of_plain({"a": 1, "b": [2.5]}) == digest.of_plain({"b": [2.5], "a": 1})
+    assert digest.of_plain({"a": 65.0}) != digest.of_plain({"a": 95.0})
