@@ -32,8 +32,8 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.config.explain import composed
+    from ptrun.planning.preview import preview
     from ptrun.run.plan import plan
-    from ptrun.run.preview import preview
 
     shown = preview(plan(composed(overrides)))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

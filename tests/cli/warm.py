@@ -18,7 +18,7 @@ from pathlib import Path
 
 IMPORTED = (
     "ptrun.run.recipe",
-    "ptrun.run.preview",
+    "ptrun.planning.preview",
     "ptrun.ledger.report",
     "ptrun.run.launch",
     "ptrun.backbone.masked",

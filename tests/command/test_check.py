@@ -2,8 +2,8 @@
 
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.planning.preview import _labels, _marked
 from ptrun.readout.base import Row
-from ptrun.run.preview import _labels, _marked
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import pocket, task
