@@ -129,6 +129,12 @@ def tensor_table(file: Path) -> dict[str, Any]:
     return header
 
 
+def stores(folder: Path | None, start: str) -> bool:
+    """Return whether a tensor name in the weights of a local folder starts with `start`."""
+    weights = weight_files(folder) if folder else []
+    return any(name.startswith(start) for file in weights for name in tensor_table(file))
+
+
 def device_map(device: str) -> dict[str, str] | None:
     """Return the `device_map` that loads weights directly onto a device, or None.
 

@@ -273,12 +273,7 @@ class PretrainedBackbone:
             return False
         if self.folder is None:
             return self.config.get("tie_word_embeddings") is False
-        return self._stores("lm_head.weight")
-
-    def _stores(self, start: str) -> bool:
-        """Return whether a tensor name in the local files starts with `start`."""
-        stored = files.weight_files(self.folder) if self.folder else []
-        return any(name.startswith(start) for f in stored for name in files.tensor_table(f))
+        return files.stores(self.folder, "lm_head.weight")
 
     def _files(self) -> Path:
         if self.folder is None:
