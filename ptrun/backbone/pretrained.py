@@ -257,7 +257,9 @@ class PretrainedBackbone:
         """Return the transformers configuration, with our attention where it can be registered."""
         from ptrun.backbone.attention import NAME
 
-        if self.architecture.other_head and self._stores(f"{self.architecture.other_head}."):
+        if self.architecture.other_head and files.stores(
+            self.folder, f"{self.architecture.other_head}."
+        ):
             # DeBERTa's published configurations lack this
             content = {**content, "legacy": False}
         config = library.library_config(self.architecture, content | self._overrides)
