@@ -1,0 +1,74 @@
+"""No link of the site is dead, each page is in the navigation, and nothing needs the network."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.pages import DOCS, ROOT, pages, source, text
+
+LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def slugs(page):
+    """Return the anchors of a page, as Python-Markdown makes them of headings."""
+    lines = FENCE.sub("", text(page)).splitlines()
+    heads = [line.lstrip("#").strip() for line in lines if re.match(r"#+ ", line)]
+    plain = [re.sub(r"[^\w\s-]", "", head.lower()).strip() for head in heads]
+    return {re.sub(r"[-\s]+", "-", head) for head in plain}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page):
+    for target in LINK.findall(FENCE.sub("", text(page))):
+        if target.startswith(("http:", "https:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (DOCS / page).parent / path if path else DOCS / page
+        assert file.is_file(), f"{page}: {target}"
+        if anchor and not anchor.startswith("ptrun."):
+            other = str(file.resolve().relative_to(DOCS))
+            assert anchor in slugs(other), f"{page}: {target}; there are {slugs(other)}"
+
+
+def listed(nav):
+    for entry in nav:
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from [value] if isinstance(value, str) else listed(value)
+
+
+def test_the_navigation_lists_every_page_once():
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert sorted(listed(nav)) == pages()
+
+
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_the_repository_lead_somewhere(file):
+    for target in LINK.findall((ROOT / file).read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / target.partition("#")[0]).exists(), f"{file}: {target}"
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("material", reason="pip install 'ptrun[docs]' builds the site")
+    pytest.importorskip("mkdocstrings")
+    import subprocess
+    import sys
+
+    line = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = list(tmp_path.rglob("*.html"))
+    assert len(built) >= len(pages())
+    assert not {str(f): found for f in built if (found := remote_assets(f))}
+
+
+def remote_assets(file: Path):
+    """Return what a page would fetch from another machine while it is read."""
+    html = file.read_text(encoding="utf-8")
+    tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", html)
+    kept = [tag for tag in tags if 'rel="canonical"' not in tag]
+    return [tag for tag in kept if re.search(r"(?:src|href)=[\"']?(?:https?:)?//", tag)]
