@@ -49,11 +49,18 @@ def of_dataclass(made: Any, prefix: str) -> str:
     """Return the fields of a dataclass with types, defaults and what is written behind them."""
     said, hints = _field_docs(made), get_type_hints(made)
     rows = [
-        (f"`{prefix}{f.name}`", cell(_type(hints[f.name])), _default(f), cell(said.get(f.name, "")))
+        (f"`{prefix}{f.name}`", cell(_type(hints[f.name])), _default(f), _said(f, hints, said))
         for f in fields(made)
         if f.name not in _ELSEWHERE
     ]
     return table(("key", "type", "default", "meaning"), rows)
+
+
+def _said(field: Any, hints: Mapping[str, Any], said: Mapping[str, str]) -> str:
+    """Return the meaning of a field; that of its kind of value if the field has none of its own."""
+    kind = hints[field.name]
+    own = kind.__doc__ if inspect.isclass(kind) and hasattr(kind, "__members__") else ""
+    return cell(said.get(field.name) or inspect.cleandoc(own or ""))
 
 
 def _default(field: Any) -> str:

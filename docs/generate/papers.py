@@ -41,8 +41,11 @@ def _section(own: Experiment) -> str:
 
 
 def _commands(own: Experiment) -> str:
+    if not any(own.reason(c) is None and own.home(c)[0] == own.name for c in own.cells):
+        shown = f"ptrun report --paper {own.paper} --table {own.table}"
+        return f"No runs of its own.\n\n```bash\n{shown}\n```"
     whole = f"ptrun experiment={own.name} data_dir=DIR hardware=gpu"
-    small = f"ptrun experiment={own.name} +scale=pocket check=true   # small; leave out check=true to run"
+    small = f"ptrun experiment={own.name} +scale=pocket check=true"
     return f"<!-- doc: compose -->\n```bash\n{whole}\n{small}\n```"
 
 

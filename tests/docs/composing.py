@@ -61,7 +61,7 @@ def _overrides(overrides):
         composed = compose_run(one)
         parts = composed.components()
         check({group: part.node for group, part in parts.items()})
-        if composed.names["task"] != "csv":
+        if "task=csv" not in one:  # it reads its file to know its labels
             _pair(composed, parts)
 
 

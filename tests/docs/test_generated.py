@@ -1,6 +1,5 @@
 """What the program writes into the site agrees with the program."""
 
-import json
 import re
 
 import pytest
@@ -26,6 +25,7 @@ def test_the_reference_has_every_option_of_every_group():
     assert not missing
 
 
+@pytest.mark.slow
 def test_the_methods_pages_cover_every_file():
     shown = "".join(text(page) for page in pages() if page.startswith("methods/"))
     covered = {*NAMES, *re.findall(r"method=(\w+)", shown)}
@@ -34,7 +34,7 @@ def test_the_methods_pages_cover_every_file():
 
 def test_every_key_of_a_run_has_a_meaning():
     rows = [line for line in text("reference/keys.md").splitlines() if line.startswith("| `")]
-    assert [row for row in rows if row.rstrip("| ").count("|") < 4 and row.endswith("|  |")] == []
+    assert len(rows) > 40 and [row for row in rows if row.endswith("|  |")] == []
 
 
 def test_a_paper_page_has_every_table():
@@ -61,19 +61,6 @@ def test_a_picture_shows_what_the_method_puts_in():
 def test_drawings_of_a_page_are_on_it():
     assert text("concepts/index.md").count("<svg") == 3
     assert "make:" not in text("concepts/index.md")
-
-
-def test_the_page_of_results_has_every_key_of_a_manifest(tmp_path, monkeypatch):
-    from tests.cli.warm import Warm
-
-    warm = Warm()
-    done = warm.run(["task=pocket_sentiment", "train.max_steps=1", "method.length=2"], tmp_path)
-    warm.stop()
-    assert done.returncode == 0, done.stderr
-    (file,) = tmp_path.rglob("result.json")
-    result, shown = json.loads(file.read_text()), text("reference/result.md")
-    missing = [key for key in (*result, *result["manifest"]) if f"`{key}`" not in shown]
-    assert not missing
 
 
 @pytest.mark.parametrize("group", [g for g in GROUPS if g != "method"])
