@@ -2,7 +2,7 @@
 
 from picture import picture as drawn
 from placement import BACKBONES, Placement, placement
-from text import table
+from text import figure, table
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -48,7 +48,7 @@ def families(method: str, *overrides: str) -> str:
 def _figure(placed: Placement, method: str, backbone: str, more: str) -> str:
     shown = f"<code>{f'method={method} backbone={backbone} {more}'.strip()}</code>"
     svg = drawn(placed, f"Where {method} puts its vectors on {backbone}")
-    return f'<figure class="placement">{svg}<figcaption>{shown} · {placed.family}</figcaption></figure>'
+    return figure(svg, f"{shown} · {placed.family}")
 
 
 def cost(method: str) -> str:

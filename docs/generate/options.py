@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import pairwise
 from typing import Any, get_args, get_origin, get_type_hints
 
 from text import cell, table
@@ -74,7 +75,7 @@ def _field_docs(made: Any) -> dict[str, str]:
     """Return the texts that stand behind the fields of a dataclass."""
     (body,) = (n.body for n in ast.parse(inspect.getsource(made)).body if hasattr(n, "body"))
     found = {}
-    for field, behind in zip(body, body[1:], strict=False):
+    for field, behind in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(behind, ast.Expr):
             found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(behind.value))
     return found

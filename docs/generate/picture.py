@@ -81,7 +81,9 @@ def _input(stack: Stack, start: float, y: float) -> Iterator[Mark]:
             yield _solid(x, y + 6, _CELL - 4, _ROW - 8)
         else:
             yield Box((x, y + 6), (_CELL - 4, _ROW - 8), "paper" if stack.tuned else "grid")
-            yield Words((x + _CELL / 2 - 2, y + _ROW + 16), _short(token), anchor="middle", size=9.5)
+            yield Words(
+                (x + _CELL / 2 - 2, y + _ROW + 16), _short(token), anchor="middle", size=9.5
+            )
 
 
 def _reads(stack: Stack, start: float, y: float) -> Iterator[Mark]:

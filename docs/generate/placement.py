@@ -94,7 +94,7 @@ def _examined(method: Method, own: PretrainedBackbone) -> Placement:
     given = method.inputs(batch)
     names = [name for name, _ in own.model.named_modules()]
     text = _stack(method, own, given, batch.ids, own.shape.layers, names)
-    decoder = given.decoder and _decoder(method, own, given.decoder, batch, names)
+    decoder = _decoder(method, own, given.decoder, batch, names) if given.decoder else None
     at = [int(column) for where in given.requested for column in where.columns]
     if decoder is None:
         text = replace(text, read=_first_row(given, at))

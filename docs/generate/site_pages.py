@@ -13,6 +13,7 @@ import figures
 import options
 import papers
 import results
+import starting
 
 _MARK = re.compile(r"^<!-- make: (.+?) -->$", re.MULTILINE)
 MAKERS: Mapping[str, Callable[..., str]] = {
@@ -29,6 +30,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "families": figures.families,
     "cost": figures.cost,
     "result": results.result,
+    "start": starting.start,
 }
 
 

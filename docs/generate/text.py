@@ -8,6 +8,11 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def figure(drawing: str, caption: str) -> str:
+    """Return a drawing with its caption, as HTML."""
+    return f'<figure class="placement">{drawing}<figcaption>{caption}</figcaption></figure>'
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]

@@ -73,7 +73,7 @@ def test_a_page_runs_from_an_empty_folder(page, tmp_path, monkeypatch, warm):
 
 
 def check_start(folder):
-    """The page of the start ends with five answers, and its result has the keys of the reference."""
+    """The start ends with five answers; the keys of its result are in the reference."""
     answers = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
     assert [set(answer) for answer in answers] == [{"id", "answer", "probability"}] * 5
     (file,) = folder.rglob("result.json")

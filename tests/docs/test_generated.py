@@ -10,7 +10,9 @@ from ptrun.config.schema import GROUPS, LISTED
 from ptrun.ledger.experiment import load, names
 from tests.docs.pages import blocks, pages, source, text
 
-NAMES = [page.removeprefix("methods/").removesuffix(".md") for page in pages() if "methods/" in page]
+NAMES = [
+    page.removeprefix("methods/").removesuffix(".md") for page in pages() if "methods/" in page
+]
 
 
 def test_the_reference_has_every_command():

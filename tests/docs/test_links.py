@@ -70,6 +70,7 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     built = list(tmp_path.rglob("*.html"))
     assert len(built) >= len(pages())
     assert not {str(f): found for f in built if (found := remote_assets(f))}
+    assert not [f for f in built if "md-source" in f.read_text("utf-8")]  # it asks GitHub for stars
 
 
 def remote_assets(file: Path):

@@ -1,4 +1,4 @@
-"""The notebooks of examples/ run from top to bottom, in an empty folder, and are kept without output."""
+"""The notebooks of examples/ run from top to bottom, and are kept without output."""
 
 import json
 import subprocess
