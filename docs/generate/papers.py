@@ -34,7 +34,7 @@ def _section(own: Experiment) -> str:
     parts = [f"## {own.table}", f"{own.title}.", _commands(own)]
     if (_SCRIPTS.parent.parent / script).is_file():
         parts.append(f"The script `{script}` checks, runs and reports it.")
-    parts += [table(("", ""), _facts(own))]
+    parts.append("\n".join(f"- **{name}:** {said}" for name, said in _facts(own)))
     if reasons := _reasons(own):
         parts += ["Cells without a run of their own:", table(("cells", "reason"), reasons)]
     return "\n\n".join(parts)
@@ -57,7 +57,7 @@ def _facts(own: Experiment) -> list[tuple[str, str]]:
         ("Precision", own.precision),
         ("GPU hours", own.hours),
     ]
-    return [(f"**{name}**", cell(said)) for name, said in facts if said]
+    return [(name, cell(said)) for name, said in facts if said]
 
 
 def _reasons(own: Experiment) -> list[tuple[str, str]]:

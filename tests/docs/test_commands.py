@@ -15,7 +15,7 @@ import yaml
 
 from tests.cli.warm import Warm
 from tests.docs.composing import compose
-from tests.docs.pages import blocks, pages, source, text
+from tests.docs.pages import ROOT, blocks, pages, source, text
 from tests.tiers import tiered
 
 PAGES = [page for page in pages() if blocks(source(page)) or "make: paper" in source(page)]
@@ -52,6 +52,15 @@ def test_every_command_composes(page, tmp_path, monkeypatch):
         if block.language == "bash":
             for line in block.lines:
                 compose(line.replace("allow_code=true", ""))
+
+
+def test_the_commands_of_the_readme_compose(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    lines = [line for b in found for line in b.lines if line.startswith(("ptrun ", "make "))]
+    assert len(lines) >= 10
+    for line in lines:
+        compose(line)
 
 
 @pytest.mark.parametrize("page", tiered(EXECUTED, core=lambda page: page == "start.md"))
