@@ -57,15 +57,23 @@ class RunResult:
     status: str
     """`finished` or `failed`."""
     names: Mapping[str, str]
+    """The chosen option of each group."""
     seed: int
+    """The model seed."""
     metric: str
+    """The metric that selects and is reported first."""
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """`{"dev": {...}, "test": {...}}`, every metric in 0-100 unless its name says otherwise."""
     learned_parameters: Mapping[str, int] = field(default_factory=dict)
+    """Trained numbers of `prompt`, `head` and `backbone`, and their `total`."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    """What the result was made with."""
     config: Mapping[str, Any] = field(default_factory=dict)
+    """The whole configuration."""
     reason: str | None = None
+    """Why the run failed."""
     schema: int = 1
+    """The version of this record."""
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Digests of the other files of the folder by name, added when the result is written."""
 

@@ -65,9 +65,11 @@ class TrainConfig:
     """The optimization of one run. A step is an optimizer update on `batch_size` examples."""
 
     epochs: int = 4
+    """Passes over the training examples."""
     max_steps: int | None = None
     """Stop after this many steps; if set, `epochs` is ignored."""
     batch_size: int = 32
+    """Examples of a step."""
     lr: float = 5e-3
     """Methods take it from the backbone: `backbone.lr.prompt` or `backbone.lr.full`."""
     schedule: Schedule = Schedule.linear
@@ -76,6 +78,7 @@ class TrainConfig:
     warmup: float = 0.0
     """Fraction of all steps in which the learning rate rises from 0."""
     weight_decay: float = 0.0
+    """Decay of the trained parameters."""
     optimizer: Optimizer = Optimizer.adamw
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     """Adam's decay rates of the averages of gradients and of squared gradients."""
@@ -147,8 +150,11 @@ class PretrainingConfig:
     start: str | None = None
     """Null uses the start of the recipe."""
     task: dict[str, Any] = field(default_factory=dict)
+    """Keys of its task, as in `pretraining.task.source.corpus=DIR`."""
     method: dict[str, Any] = field(default_factory=dict)
+    """Keys of its method."""
     train: dict[str, Any] = field(default_factory=dict)
+    """Keys of its training."""
 
 
 class Retry(StrEnum):
@@ -244,6 +250,7 @@ class RunConfig:
     """The root: the component groups, the optimization, and where and how results are kept."""
 
     name: str = "runs"
+    """Folder of the run below `outputs`; the runs of one folder belong together."""
     seed: int = 1
     """Model seed: initial prompt and head, order of examples, dropout."""
     data_seed: int = 1
@@ -251,7 +258,9 @@ class RunConfig:
     data_dir: str | None = None
     """Folder of `<task>/<split>.jsonl[.gz]`; used before the hub. Default: `$PTRUN_DATA`."""
     outputs: str = "outputs"
+    """Folder of all runs."""
     rerun: bool = False
+    """Repeat a finished run and keep its old folder."""
     keep: Keep | None = None
     """The large files that a finished run keeps, beside metrics, predictions and prompt: null is
     `weights` for a single run, and `none` in a sweep."""

@@ -1,0 +1,65 @@
+"""A paper's tables: what they hold, how they are run and what cannot be run."""
+
+from collections import Counter
+
+from text import cell, table
+
+from ptrun.config.paths import PACKAGE
+from ptrun.ledger.experiment import Experiment, load, names
+
+_SCRIPTS = PACKAGE.parent / "scripts" / "reproduce"
+
+
+def paper(name: str) -> str:
+    """Return an overview of a paper's tables, then a section for each."""
+    found = [load(n) for n in sorted(names(), key=_tables_first) if n.startswith(f"{name}/")]
+    rows = [
+        (f"[{e.table}](#{e.table.lower()})", cell(e.title), str(_cells(e)), str(len(e.seeds)))
+        for e in found
+    ]
+    head = table(("table", "subject", "cells", "seeds"), rows)
+    return "\n\n".join([head, *map(_section, found)])
+
+
+def _tables_first(name: str) -> tuple[bool, str]:
+    return "/table" not in name, name
+
+
+def _cells(own: Experiment) -> int:
+    return len({cell.key for cell in own.cells})
+
+
+def _section(own: Experiment) -> str:
+    script = f"scripts/reproduce/{own.paper}_{own.table}.sh"
+    parts = [f"## {own.table}", f"{own.title}.", _commands(own)]
+    if (_SCRIPTS.parent.parent / script).is_file():
+        parts.append(f"The script `{script}` checks, runs and reports it.")
+    parts.append("\n".join(f"- **{name}:** {said}" for name, said in _facts(own)))
+    if reasons := _reasons(own):
+        parts += ["Cells without a run of their own:", table(("cells", "reason"), reasons)]
+    return "\n\n".join(parts)
+
+
+def _commands(own: Experiment) -> str:
+    if not any(own.reason(c) is None and own.home(c)[0] == own.name for c in own.cells):
+        shown = f"ptrun report --paper {own.paper} --table {own.table}"
+        return f"No runs of its own.\n\n```bash\n{shown}\n```"
+    whole = f"ptrun experiment={own.name} data_dir=DIR hardware=gpu"
+    small = f"ptrun experiment={own.name} +scale=pocket check=true"
+    return f"<!-- doc: compose -->\n```bash\n{whole}\n{small}\n```"
+
+
+def _facts(own: Experiment) -> list[tuple[str, str]]:
+    facts = [
+        ("Printed where", own.source),
+        ("Protocol", own.protocol),
+        ("Statistic", f"{own.statistic} of seeds {', '.join(map(str, own.seeds))}"),
+        ("Precision", own.precision),
+        ("GPU hours", own.hours),
+    ]
+    return [(name, cell(said)) for name, said in facts if said]
+
+
+def _reasons(own: Experiment) -> list[tuple[str, str]]:
+    counted = Counter(own.reason(place) for place in own.cells)
+    return [(str(n), cell(why)) for why, n in counted.items() if why]

@@ -1,0 +1,45 @@
+"""Draws the values with which a prompt begins, as a run sets them."""
+
+from html import escape
+
+import torch
+from text import figure
+
+from ptrun.config.compose import compose_run
+from ptrun.drawing import svg
+from ptrun.drawing.canvas import Canvas, Dot, Words
+from ptrun.method.base import Method
+from ptrun.run.begin import begin
+from ptrun.start.spec import parse
+
+_OVERRIDES = ("task=pocket_sentiment", "method=prompt_tuning", "method.length=4")
+_NUMBERS, _STEP, _LEFT, _WIDEST = 32, 17.0, 56.0, 7.5
+
+
+def start(value: str) -> str:
+    """Return a picture of four vectors that begin as `start=VALUE` says."""
+    made = compose_run([*_OVERRIDES, "method.readout=verbalizer"]).components()
+    torch.manual_seed(1)
+    backbone, task = made["backbone"].build(), made["task"].build(None, None)
+    backbone.load()
+    method: Method = made["method"].build(backbone, task)
+    method.placed()
+    begin(parse(value), {"": method}, {}, 1, lambda own, split: own.encode(task.load(split)[:200]))
+    drawn = svg.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]
+    return figure(drawn, f"<code>start={escape(value)}</code>")
+
+
+def _picture(vectors: torch.Tensor, value: str) -> Canvas:
+    """Draw the first numbers of each vector: the size of a dot is theirs, red is below zero."""
+    shown = vectors[:, :_NUMBERS]
+    title = f"Four vectors that begin as start={value} says"
+    canvas = Canvas(title, _LEFT + _NUMBERS * _STEP + 4, len(vectors) * _STEP + 8)
+    most = float(shown.abs().max())
+    for row, numbers in enumerate(shown.tolist()):
+        y = 12 + row * _STEP
+        canvas.add(Words((0, y + 4), f"vector {row + 1}", "muted"))
+        for column, number in enumerate(numbers):
+            at = (_LEFT + 10 + column * _STEP, y)
+            radius = max(0.6, _WIDEST * (abs(number) / most) ** 0.5)
+            canvas.add(Dot(at, radius, "paper" if number < 0 else "s0"))
+    return canvas

@@ -1,0 +1,71 @@
+"""Composes a command line of the documentation: everything is checked that needs no data or GPU."""
+
+import re
+import shlex
+import tomllib
+
+from ptrun.cli import commands, load
+from ptrun.config.build import check
+from ptrun.config.compose import compose_run
+from ptrun.config.expand import expanded
+from ptrun.ledger.experiment import load as experiment
+from ptrun.ledger.jobs import jobs, parse
+from ptrun.method.base import check_pair
+from tests.docs.pages import ROOT
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+LAUNCHERS = ("torchrun", "deepspeed", "srun")
+
+
+def compose(line):
+    """Compose a line; a wrong command, option, key or value raises."""
+    words = shlex.split(line, comments=True)
+    if words[:2] == ["pip", "install"]:
+        _install(words[2:])
+    elif words[0] == "make":
+        assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), line
+    else:
+        assert words[0] == "ptrun" or words[0] in LAUNCHERS, line
+        _ptrun(words[words.index("ptrun") + 1 :])
+
+
+def _install(packages):
+    for package in packages:
+        name, extra = re.fullmatch(r"(\w+)(?:\[(\w+)\])?", package).groups()
+        assert name == "ptrun" and (extra is None or extra in EXTRAS), package
+
+
+def _ptrun(words):
+    first = words[0] if words else ""
+    command = first if first in commands() else "run"
+    rest = words[1:] if first in commands() else words
+    module = load(command)
+    if command == "import" and rest[:1] == ["data"]:
+        module.data_parser().parse(rest[1:])
+    elif command in ("pretrain", "adapt"):
+        module.parser().parse(rest)
+    else:
+        given = module.parser().parse(rest)
+        if command in ("run", "check", "plan", "search"):
+            _overrides(given.overrides)
+
+
+def _overrides(overrides):
+    if any(o.startswith("experiment=") for o in overrides):
+        options = parse(overrides)
+        assert jobs(experiment(options.experiment), options)
+        return
+    local = ("backbone.path=", "allow_code=", "task.pattern=@")  # files that are not here
+    searched = [o for o in overrides if "interval(" not in o and not o.startswith(local)]
+    for one, _ in expanded(searched):
+        composed = compose_run(one)
+        parts = composed.components()
+        check({group: part.node for group, part in parts.items()})
+        if "task=csv" not in one:  # it reads its file to know its labels
+            _pair(composed, parts)
+
+
+def _pair(composed, parts):
+    backbone = parts["backbone"].build()
+    task = parts["task"].build(None, None)
+    check_pair(parts["method"].target, parts["method"].node, backbone, task)

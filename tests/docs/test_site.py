@@ -1,0 +1,65 @@
+"""The built site: strict, without network, and readable on a phone."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, pages
+
+PHONE = 375  # pixels
+_MEASURE = """<iframe id="page" src="file://PAGE" style="width:WIDTHpx"></iframe>
+<p id="o"></p><script>
+document.getElementById("page").onload = event => {
+  const width = event.target.contentDocument.documentElement.scrollWidth;
+  document.getElementById("o").textContent = width; };
+</script>"""
+WIDEST = ("start", "methods/idpg", "reference/keys", "reproduce/ppt")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("material", reason="pip install 'ptrun[docs]' builds the site")
+    pytest.importorskip("mkdocstrings", reason="pip install 'ptrun[docs]' builds the site")
+    folder = tmp_path_factory.mktemp("site")
+    line = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere(site):
+    built = list(site.rglob("*.html"))
+    assert len(built) >= len(pages())
+    assert not {str(f): found for f in built if (found := remote_assets(f))}
+    assert not [f for f in built if "md-source" in f.read_text("utf-8")]  # it asks GitHub for stars
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WIDEST)
+def test_a_page_is_no_wider_than_a_phone(page, site, tmp_path):
+    browser = shutil.which("chromium") or pytest.skip("no chromium to measure pages with")
+    assert 0 < measured(browser, site / f"{page}.html", tmp_path) <= PHONE
+
+
+def measured(browser: str, page: Path, folder: Path):
+    """Return the width in pixels of a page in a frame as wide as a phone."""
+    html = _MEASURE.replace("PAGE", str(page)).replace("WIDTH", str(PHONE))
+    (folder / "measure.html").write_text(html, encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    options += [f"--user-data-dir={folder / 'browser'}", "--virtual-time-budget=4000"]
+    line = [browser, *options, "--dump-dom", f"file://{folder / 'measure.html'}"]
+    shown = subprocess.run(line, capture_output=True, text=True, timeout=120).stdout
+    return int(re.search(r'<p id="o">(\d+)</p>', shown)[1])
+
+
+def remote_assets(file: Path):
+    """Return what a page would fetch from another machine while it is read."""
+    html = file.read_text(encoding="utf-8")
+    tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", html)
+    kept = [tag for tag in tags if 'rel="canonical"' not in tag]
+    return [tag for tag in kept if re.search(r"(?:src|href)=[\"']?(?:https?:)?//", tag)]
