@@ -107,7 +107,8 @@ def _parse(file: Path) -> RunResult:
         content = dict(json.loads(read_text(file)))
         if content.pop(_DIGEST, None) not in (None, digest.of_plain(content)):
             raise ValueError("edited: its digest is another")
-        content["metrics"] = {"dev": {}, **content.get("metrics", {})}
+        if content.get("metrics"):
+            content["metrics"] = {"dev": {}, **content["metrics"]}
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -26,7 +26,7 @@ WRONG = {
     "code as a method": (["method._target_=subprocess.run"], ["was not imported", "allow_code"]),
     "a name of 300 letters": ([f"outputs={'x' * 300}"], ["File name too long", "shorter name"]),
     "no such folder": (["task=sst2", "data_dir=/nowhere"], ["data_dir=/nowhere: no such folder"]),
-    "no data": (["task=conll03"], ["conll03", "data_dir=DIR", "task=pocket_ner"]),
+    "no data": (["task=conll03"], ["conll03", "data_dir=DIR", "does not hold it"]),
     "no model": (["backbone.path=/nowhere"], ["backbone.path=/nowhere", "model.safetensors"]),
     "hub model offline": (
         ["backbone=bert_large_cased"],

@@ -84,7 +84,7 @@ def test_a_page_runs_from_an_empty_folder(page, tmp_path, monkeypatch, warm):
 def check_start(folder):
     """The start ends with five answers; the keys of its result are in the reference."""
     answers = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
-    assert [set(answer) for answer in answers] == [{"id", "answer", "probability"}] * 5
+    assert [set(answer) for answer in answers] == [{"id", "prediction", "probability"}] * 5
     (file,) = folder.rglob("result.json")
     result, shown = json.loads(file.read_text()), text("reference/result.md")
     assert not [key for key in (*result, *result["manifest"]) if f"`{key}`" not in shown]

@@ -148,7 +148,7 @@ def test_an_edited_result_is_named_and_not_counted(folder, caplog, monkeypatch):
     file = min(root.rglob("result.json"))
     file.write_text(file.read_text().replace('"f1": 40.0', '"f1": 95.0'))
     assert cells_of(table(root))["test"] == ["44.00"]
-    assert caplog.text.count(f"not counted: {file}: damaged (edited") == 1
+    assert f"not counted: {file}: damaged (edited" in caplog.text
     for other in root.rglob("result.json"):
         other.write_text("{")
     with pytest.raises(UserError, match=r"no result.json or .*\n.*result.json: damaged"):

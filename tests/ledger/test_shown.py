@@ -93,7 +93,7 @@ def test_words():
         (["paper=dpt"], "paper=dpt is an option of the command: type --paper dpt"),
         (["outputs", "--paper", "dpt"], "give a folder of results or --paper NAME"),
         (["outputs", "--to", "x"], "--table, --outputs and --to go with --paper"),
-        (["--paper", "dpt", "--best", "3"], "not for --paper"),
+        (["--paper", "dpt", "--best", "3"], "go with a folder of results"),
     ],
 )
 def test_a_wrong_word_is_named(arguments, told):
