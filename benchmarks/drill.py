@@ -30,7 +30,7 @@ from unittest.mock import patch
 
 from ptrun import cli
 from ptrun.backbone.files import SHIPPED
-from ptrun.run.store import RunStore
+from ptrun.runs.store import RunStore
 
 RESULTS = Path(__file__).parent / "results"
 ENDS = ("same", "healed", "refused", "unclear", "traceback", "lost", "wrong")

@@ -28,7 +28,7 @@ _RUN = """
 import json, sys, time
 from pathlib import Path
 from ptrun.config.compose import compose_run
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 done = launch(compose_run(sys.argv[1:]))
 lines = Path("/proc/self/status").read_text().splitlines()
 peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -95,11 +95,11 @@ from ptrun.hardware.cpu import prepare
 prepare()
 import torch, transformers
 from ptrun.training.member import Member
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 from ptrun.config.explain import composed
 from ptrun.planning.probe import _Clock
 from ptrun.readout.base import Features, Row
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 from ptrun.training.member import Member
 
 def held(what):

@@ -16,7 +16,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.run.token_cache import encoded
+from ptrun.runs.token_cache import encoded
 from ptrun.task.base import Task
 
 RESULT = Path(__file__).parent / "results" / "tokenizing.json"

@@ -9,9 +9,7 @@
 Nothing is imported before it is used: `import ptrun` loads neither torch nor Hydra.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,15 +52,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return the names of the API."""
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """This module: `ptrun.run` and `ptrun.sweep` are functions, though folders have these names."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, except a folder that Python would bind to a name of the API."""
-        if not (name in _PLACES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

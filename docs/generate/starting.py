@@ -9,7 +9,7 @@ from ptrun.config.compose import compose_run
 from ptrun.drawing import svg
 from ptrun.drawing.canvas import Canvas, Dot, Words
 from ptrun.method.base import Method
-from ptrun.run.begin import begin
+from ptrun.runs.begin import begin
 from ptrun.start.spec import parse
 
 _OVERRIDES = ("task=pocket_sentiment", "method=prompt_tuning", "method.length=4")

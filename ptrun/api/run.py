@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ptrun.method.base import Method
-    from ptrun.run.finished import Finished
+    from ptrun.runs.finished import Finished
 
 _PROMPT = "prompt.safetensors"
 

@@ -12,7 +12,7 @@ from ptrun.errors import UserError
 
 if TYPE_CHECKING:
     from ptrun.drawing.results import Results
-    from ptrun.sweep.job import Job
+    from ptrun.sweeps.job import Job
 
 _COMMAND_ONLY = ("on", "dry_run", "shard")  # keys of `sweep`
 
@@ -39,7 +39,7 @@ def run(*overrides: str, **values: Any) -> Run:
         one = composed(without_permission(typed(overrides, values)))
         done = finished(one)
         if done is None:  # only now import torch
-            from ptrun.run.launch import launch
+            from ptrun.runs.launch import launch
 
             with same_random():
                 done = launch(one)
@@ -66,10 +66,10 @@ def sweep(
             the same call goes on from there.
     """
     from ptrun.config.components import without_permission
-    from ptrun.sweep.job import Job
-    from ptrun.sweep.scheduler import Scheduler
-    from ptrun.sweep.sweep import options_of
-    from ptrun.sweep.view import View
+    from ptrun.sweeps.job import Job
+    from ptrun.sweeps.scheduler import Scheduler
+    from ptrun.sweeps.sweep import options_of
+    from ptrun.sweeps.view import View
 
     with quiet():
         common = without_permission(typed(overrides, values))

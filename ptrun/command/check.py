@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from ptrun.config.explain import composed
     from ptrun.planning.preview import preview
-    from ptrun.run.plan import plan
+    from ptrun.runs.plan import plan
 
     shown = preview(plan(composed(overrides)))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

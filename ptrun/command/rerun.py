@@ -40,9 +40,9 @@ def main(arguments: Sequence[str]) -> None:
     given = parser().parse(arguments)
     from ptrun.folder.find import find
     from ptrun.folder.summary import summary
-    from ptrun.run.launch import launch
-    from ptrun.run.plan import plan
-    from ptrun.run.rerun import again
+    from ptrun.runs.launch import launch
+    from ptrun.runs.plan import plan
+    from ptrun.runs.rerun import again
 
     outputs = [one.partition("=")[2] for one in given.overrides if one.startswith("outputs=")]
     old = find(given.run, "rerun", Path(*outputs[-1:] or ["outputs"]))

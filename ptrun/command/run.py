@@ -15,7 +15,7 @@ from ptrun.hardware.messages import is_main_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
-    from ptrun.sweep.job import Job
+    from ptrun.sweeps.job import Job
 
 EXAMPLES = """\
   ptrun method=ptuning_v2 task=conll03 data_dir=DIR      train a deep prompt on CoNLL-2003
@@ -106,7 +106,7 @@ def _do(composed: "Composed") -> None:
 
     done = finished(composed)
     if done is None:  # only now import torch
-        from ptrun.run.launch import launch
+        from ptrun.runs.launch import launch
 
         done = launch(composed)
     else:
@@ -117,7 +117,7 @@ def _do(composed: "Composed") -> None:
 
 def _sweep(overrides: Sequence[str]) -> None:
     """Do the runs of `-m`; exit with 1 if some are not finished."""
-    from ptrun.sweep.sweep import do, of_line, options_of
+    from ptrun.sweeps.sweep import do, of_line, options_of
 
     options, jobs = options_of(overrides), of_line(overrides)
     done = do(jobs, options)

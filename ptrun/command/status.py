@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.folder.scan import runs
-    from ptrun.sweep.status import as_json, shown, with_queue
+    from ptrun.sweeps.status import as_json, shown, with_queue
 
     if not root.is_dir():
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")

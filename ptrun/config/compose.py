@@ -44,7 +44,7 @@ class Composed:
     """The configuration of a run as plain data, and the chosen option of each group.
 
     `commits` are those of the hub that an earlier run recorded, by `Repository.key`.
-    `ptrun.run.plan` turns it into a `Plan`. Other modules use the properties below.
+    `ptrun.runs.plan` turns it into a `Plan`. Other modules use the properties below.
     """
 
     config: dict[str, Any]

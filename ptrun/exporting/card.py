@@ -9,7 +9,7 @@ from ptrun.exporting.parity import Parity, stock_inputs
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, collate
 from ptrun.readout.cloze import Cloze
-from ptrun.run.finished import Finished
+from ptrun.runs.finished import Finished
 from ptrun.types import Example
 
 FILE = "README.md"

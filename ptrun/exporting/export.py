@@ -12,9 +12,9 @@ from ptrun.exporting.parity import Parity, parity
 from ptrun.exporting.reader import cannot
 from ptrun.folder.find import Run
 from ptrun.importing.staging import check_new, staging
-from ptrun.run.finished import Finished
-from ptrun.run.plan import plan, split_of
-from ptrun.run.rerun import again
+from ptrun.runs.finished import Finished
+from ptrun.runs.plan import plan, split_of
+from ptrun.runs.rerun import again
 from ptrun.types import Example
 
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from ptrun.errors import UserError
 from ptrun.exporting.export import export
-from ptrun.run.finished import Finished
+from ptrun.runs.finished import Finished
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -13,7 +13,7 @@ from ptrun.hardware.cpu import cores
 from ptrun.hardware.exit_report import exit_error
 from ptrun.hardware.processes import work
 
-COMMAND = (sys.executable, "-P", "-m", "ptrun.run.rank")
+COMMAND = (sys.executable, "-P", "-m", "ptrun.runs.rank")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
 
 

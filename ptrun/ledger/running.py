@@ -1,6 +1,6 @@
 """`ptrun experiment=dpt/table1 [check=true] [+scale=pocket] [cell=PATTERN] [KEY=VALUE ...]`.
 
-This command does all runs of a table (`ptrun.sweep`). It skips finished runs, resumes interrupted
+This command does all runs of a table (`ptrun.sweeps`). It skips finished runs, resumes interrupted
 ones, and continues after a failure. It leaves out cells whose backbone or data are on
 no hub and were not imported.
 """
@@ -17,8 +17,8 @@ from ptrun.errors import UserError
 from ptrun.ledger.experiment import Experiment, load
 from ptrun.ledger.jobs import Job, Options, jobs, parse
 from ptrun.ledger.requested import Requests
-from ptrun.sweep import job as sweep_job
-from ptrun.sweep import sweep
+from ptrun.sweeps import job as sweep_job
+from ptrun.sweeps import sweep
 
 
 def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
@@ -150,7 +150,7 @@ def _keep_requests(experiment: Experiment, todo: Sequence[Job]) -> None:
 
 def _check(todo: Sequence[Job]) -> None:
     """Plan one run of each cell and report all problems together."""
-    from ptrun.run.plan import plan
+    from ptrun.runs.plan import plan
 
     first = {job.key: job for job in reversed(todo)}
     wrong = {}

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ptrun.planning.costs import method_of
 from ptrun.planning.texts import Texts, steps
 from ptrun.planning.trace import Case, loss_of, placed
-from ptrun.run.plan import Plan
+from ptrun.runs.plan import Plan
 
 _TERA = 1e12
 

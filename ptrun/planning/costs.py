@@ -12,7 +12,7 @@ from ptrun.planning.layout import Layout
 from ptrun.planning.memory import Memory, Work, memory, work
 from ptrun.planning.parameters import Parameters, count
 from ptrun.planning.trace import Case, Trace, trace
-from ptrun.run.plan import Plan
+from ptrun.runs.plan import Plan
 
 
 @dataclass

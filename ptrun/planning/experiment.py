@@ -20,7 +20,7 @@ from ptrun.planning.overview import Asked, own_layout
 from ptrun.planning.probe import probe
 from ptrun.planning.table import duration
 from ptrun.planning.texts import texts
-from ptrun.run.shape import shape
+from ptrun.runs.shape import shape
 
 _GB = 1e9
 Overrides = Sequence[str]

@@ -18,7 +18,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, check_pair
 from ptrun.readout.choose import KINDS
-from ptrun.run.parts import usable
+from ptrun.runs.parts import usable
 from ptrun.task.base import Task
 from ptrun.training.member import Member
 from ptrun.types import Example, Split

@@ -7,7 +7,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.state import state_of
 from ptrun.planning.layout import Layout
-from ptrun.run.plan import Plan, plan
+from ptrun.runs.plan import Plan, plan
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """`python -m ptrun.planning.planner`: plans runs for jobs on other machines, one request a line.
 
-It answers the scheduler as `ptrun.run.worker` does, without devices and weights, and adds what a
+It answers the scheduler as `ptrun.runs.worker` does, without devices and weights, and adds what a
 run needs: memory, processes and time.
 """
 
@@ -20,8 +20,8 @@ from ptrun.planning.jobs import planned_on
 from ptrun.planning.layout import Layout, layout_of
 from ptrun.planning.memory import per_member
 from ptrun.planning.texts import texts
-from ptrun.run.plan import Plan
-from ptrun.run.shape import shape
+from ptrun.runs.plan import Plan
+from ptrun.runs.shape import shape
 
 _GIB = 2**30
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance

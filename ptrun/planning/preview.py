@@ -17,8 +17,8 @@ from ptrun.method.base import Method
 from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, Row
-from ptrun.run.parts import usable
-from ptrun.run.plan import Plan, split_of
+from ptrun.runs.parts import usable
+from ptrun.runs.plan import Plan, split_of
 from ptrun.task.shown import visible
 from ptrun.training.member import check_select
 from ptrun.types import Example

@@ -11,9 +11,9 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.method.base import Method
 from ptrun.planning.layout import Layout
 from ptrun.readout.base import Features
-from ptrun.run.parts import Part, divide
-from ptrun.run.plan import Plan, split_of
-from ptrun.run.token_cache import TOKENS, encoded
+from ptrun.runs.parts import Part, divide
+from ptrun.runs.plan import Plan, split_of
+from ptrun.runs.token_cache import TOKENS, encoded
 from ptrun.stored import Stored
 from ptrun.training.member import Member
 from ptrun.types import Example

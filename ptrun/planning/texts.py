@@ -6,8 +6,8 @@ from statistics import mean
 
 from ptrun.errors import UserError
 from ptrun.planning.costs import method_of
-from ptrun.run.parts import usable
-from ptrun.run.plan import Plan, split_of
+from ptrun.runs.parts import usable
+from ptrun.runs.plan import Plan, split_of
 from ptrun.training.optim import total_steps
 from ptrun.types import Split
 

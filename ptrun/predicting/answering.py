@@ -17,7 +17,7 @@ from ptrun.predicting.loading import ready
 from ptrun.predicting.questions import Question, questions, readable
 from ptrun.predicting.submission import Submission
 from ptrun.predicting.writing import Form, form_of, lines_to, make
-from ptrun.run.finished import Finished
+from ptrun.runs.finished import Finished
 from ptrun.task.delimited import Quoting
 from ptrun.types import Example, Prediction
 

@@ -13,10 +13,10 @@ from ptrun.folder import request
 from ptrun.folder.find import Run, find
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.run import saved_prompt
-from ptrun.run.finished import Finished, backbone_of, learned, recalled
-from ptrun.run.store import bound_to
-from ptrun.run.tuned_backbone import tuned_by
+from ptrun.runs import saved_prompt
+from ptrun.runs.finished import Finished, backbone_of, learned, recalled
+from ptrun.runs.store import bound_to
+from ptrun.runs.tuned_backbone import tuned_by
 from ptrun.task.base import Task
 
 _WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set

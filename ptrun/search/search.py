@@ -14,8 +14,8 @@ from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.search.space import Space, space
 from ptrun.search.study import Study
-from ptrun.sweep.job import Job
-from ptrun.sweep.sweep import do, options_of
+from ptrun.sweeps.job import Job
+from ptrun.sweeps.sweep import do, options_of
 from ptrun.training.selection_bias import selection_bias
 from ptrun.types import RunResult
 

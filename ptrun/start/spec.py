@@ -16,7 +16,7 @@
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
-|                   | `pretrained:TASK` names another task (`ptrun.run.pretraining`)              |
+|                   | `pretrained:TASK` names another task (`ptrun.runs.pretraining`)              |
 
 Random starts and words need a method that learns input vectors. `run` and `pretrained` work with
 every method, `peft` with the methods that PEFT has. They do not copy the head of that run, nor a

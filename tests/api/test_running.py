@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ptrun
-from ptrun.run import launch as launching
+from ptrun.runs import launch as launching
 from ptrun.training.stopping import SIGNALS
 from tests.api.conftest import PRECISE
 
@@ -108,8 +108,8 @@ assert {"run", "load", "sweep", "report", "Run"} <= set(dir(ptrun))
 ptrun.UserError, ptrun.run, ptrun.load, ptrun.sweep, ptrun.report
 heavy = {"torch", "hydra", "transformers", "datasets", "numpy", "rich"} & set(sys.modules)
 assert not heavy, heavy
-import ptrun.run.shape, ptrun.sweep.job
-from ptrun.run import shape
+import ptrun.runs.shape, ptrun.sweeps.job
+from ptrun.runs import shape
 assert callable(ptrun.run) and callable(ptrun.sweep)
 """
 

@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 
 IMPORTED = (
-    "ptrun.run.recipe",
+    "ptrun.runs.recipe",
     "ptrun.planning.preview",
     "ptrun.ledger.report",
-    "ptrun.run.launch",
+    "ptrun.runs.launch",
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )

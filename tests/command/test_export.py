@@ -5,7 +5,7 @@ import pytest
 from ptrun.command.export import main
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 
 
 @pytest.mark.parametrize(

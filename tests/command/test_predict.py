@@ -19,7 +19,7 @@ from ptrun.errors import UserError
 from ptrun.folder.header import unpacked
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from tests.tiers import tiered
 
 SIZES = {"train": 24, "validation": 8, "test": 12}

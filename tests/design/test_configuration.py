@@ -5,15 +5,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 READERS = {  # they make a plan, or compose the configuration of one from a recorded run
-    "run/plan.py",
-    "run/starting.py",
-    "run/pretraining.py",
-    "run/labelling.py",
+    "runs/plan.py",
+    "runs/starting.py",
+    "runs/pretraining.py",
+    "runs/labelling.py",
     "folder/request.py",
-    "run/rerun.py",
-    "run/finished.py",
+    "runs/rerun.py",
+    "runs/finished.py",
     "predicting/loading.py",
-    "run/tuned_backbone.py",  # what a result recorded
+    "runs/tuned_backbone.py",  # what a result recorded
     "exporting/export.py",  # likewise
     "exporting/card.py",  # likewise
     "ledger/vote.py",

@@ -20,7 +20,7 @@ LAYERS = [
     ("health",),
     ("training", "start"),
     ("hardware", "pretrain"),
-    ("run", "sweep"),
+    ("runs", "sweeps"),
     ("difference", "exporting", "ledger", "planning", "predicting", "search"),
     ("api", "command"),
     ("cli",),

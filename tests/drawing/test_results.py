@@ -10,7 +10,7 @@ from rich.console import Console
 from ptrun.command.report import main
 from ptrun.folder.result import write
 from ptrun.ledger.report import of_runs
-from tests.run.test_store import outcome
+from tests.runs.test_store import outcome
 
 METHODS = ("ptuning_v2", "prompt_tuning")
 

@@ -14,7 +14,7 @@ from ptrun.exporting import export as module
 from ptrun.exporting.export import export
 from ptrun.exporting.parity import Parity
 from ptrun.predicting.loading import ready
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 
 RUN = ["method=prompt_tuning", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=2"]
 FILES = {"README.md", "adapter_config.json", "adapter_model.safetensors"}

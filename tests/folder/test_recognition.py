@@ -9,7 +9,7 @@ import pytest
 
 from ptrun.config.explain import composed
 from ptrun.folder.recognition import finished
-from ptrun.run import launch as launching
+from ptrun.runs import launch as launching
 
 ROWS = "text,label\n" + "".join(f"row {i} {w},{w}\n" for i in range(12) for w in ("good", "bad"))
 ARGUMENTS = ("task=csv", "task.train=rows.csv", "task.text=text", "task.label=label")

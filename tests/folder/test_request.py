@@ -5,7 +5,7 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import request, result
-from tests.run.test_store import outcome
+from tests.runs.test_store import outcome
 
 
 @pytest.mark.parametrize(("key", "told"), [("  train:", "train lost"), ("  setting:", "setting")])

@@ -6,7 +6,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.folder import result
-from tests.run.test_store import outcome
+from tests.runs.test_store import outcome
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ SHARED += [
     "task.label=label",
 ]
 IMPORTED = (
-    "ptrun.run.recipe",
+    "ptrun.runs.recipe",
     "ptrun.hardware.deepspeed_engine",
     "ptrun.backbone.divided",
     "deepspeed",
@@ -96,7 +96,7 @@ def cases(layout):
 def work(layout, out, table):
     """Do every case, in the process that this one is among."""
     from ptrun.config.compose import compose_run
-    from ptrun.run.launch import launch
+    from ptrun.runs.launch import launch
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     for case in cases(layout):
@@ -173,7 +173,7 @@ def refused(out, table):
     from ptrun.config.compose import compose_run
     from ptrun.errors import RunFailed, UserError
     from ptrun.hardware.ranks import joined
-    from ptrun.run.launch import launch
+    from ptrun.runs.launch import launch
 
     own = [f"outputs={out}", *SHARED, f"task.train={table}"]
     own += ["hardware=zero1", "hardware.device=cpu", "hardware.model_parallel=2"]
@@ -195,8 +195,8 @@ def refused(out, table):
 def interrupted(name, out, table):
     """Go through the tuned and the frozen run that are cut short; the second rank may be killed."""
     from ptrun.config.compose import compose_run
-    from ptrun.run.launch import launch
-    from ptrun.run.shared_store import SharedStore
+    from ptrun.runs.launch import launch
+    from ptrun.runs.shared_store import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     draft, saves = SharedStore.draft, []

@@ -5,7 +5,7 @@ import pytest
 from ptrun.health.pieces import words_in_pieces
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.choose import readout_for
-from ptrun.run.parts import usable
+from ptrun.runs.parts import usable
 from ptrun.types import Split
 from tests.readout.reading import task
 

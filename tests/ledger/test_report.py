@@ -11,7 +11,7 @@ from ptrun.errors import UserError
 from ptrun.folder.result import write
 from ptrun.ledger.cells import merged
 from ptrun.ledger.report import table
-from tests.run.test_store import outcome
+from tests.runs.test_store import outcome
 
 
 def run(pattern, seed, dev, test, **changes):

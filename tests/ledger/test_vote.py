@@ -9,7 +9,7 @@ from ptrun.ledger.report import table
 from ptrun.ledger.vote import vote
 from ptrun.metrics.correlation import pearson_and_spearman
 from tests.ledger.test_report import cells_of
-from tests.run.test_store import outcome
+from tests.runs.test_store import outcome
 
 GOLD = ["a", "b", "b", "a"]
 ANSWERS = [

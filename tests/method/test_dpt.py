@@ -12,7 +12,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
-from ptrun.run.token_cache import _key
+from ptrun.runs.token_cache import _key
 from tests.small_runs import engine, member, sst2
 
 OFFICIAL = "{~sentence} || plot: {words|commas},"

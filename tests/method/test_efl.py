@@ -10,7 +10,7 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 from tests.small_runs import engine, member, sst2
 from tests.tiers import tiered
 

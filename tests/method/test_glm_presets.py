@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ptrun.config.compose import compose_run
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from ptrun.tokenizer.glm import add_special, write
 from tests.prompt.test_glm import ROWS
 

@@ -16,7 +16,7 @@ from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.run.store import RunStore, read_tensors
+from ptrun.runs.store import RunStore, read_tensors
 from ptrun.types import Example
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered

@@ -15,7 +15,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import TARGETS, LoRA
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered

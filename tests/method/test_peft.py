@@ -14,7 +14,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.peft import _OWN, _REFUSED, PeftMethod, peft_config
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from tests.backbone.inputs import text
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered

@@ -19,10 +19,10 @@ from ptrun.folder import lease, result
 from ptrun.folder.header import unpacked
 from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.run.launch import launch
-from ptrun.run.plan import plan
-from ptrun.run.pretraining import task_for
-from ptrun.run.recipe import run
+from ptrun.runs.launch import launch
+from ptrun.runs.plan import plan
+from ptrun.runs.pretraining import task_for
+from ptrun.runs.recipe import run
 from ptrun.training.member import Member
 from tests.small_runs import Memory, engine, sst2
 from tests.task.ppt.corpora import document, write

@@ -12,8 +12,8 @@ from ptrun.config.schema import train_config
 from ptrun.errors import UserError
 from ptrun.ledger.report import table
 from ptrun.prompt.pvp import read_pvps
-from ptrun.run.launch import launch
-from ptrun.run.plan import plan
+from ptrun.runs.launch import launch
+from ptrun.runs.plan import plan
 from ptrun.training.optim import make_optimizer
 from tests import conftest
 from tests.facts import facts, task

@@ -5,7 +5,7 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.planning.arithmetic import arithmetic, seconds
 from ptrun.planning.texts import Texts
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 
 HIDDEN, INNER, LENGTH = 768, 3072, 100
 

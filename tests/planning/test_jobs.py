@@ -3,7 +3,7 @@
 from ptrun.config.explain import composed
 from ptrun.planning.jobs import job, planned_on
 from ptrun.planning.layout import layout_of
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 
 SMALL = ["task=pocket_sentiment", "method=prompt_tuning"]
 

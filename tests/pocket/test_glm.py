@@ -6,7 +6,7 @@ import torch
 from ptrun.backbone.blocklm import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine
 

@@ -9,7 +9,7 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
 from ptrun.readout.base import Features
-from ptrun.run.parts import divide
+from ptrun.runs.parts import divide
 from ptrun.types import Prediction, Split
 from tests.facts import rows_of
 from tests.small_runs import engine

@@ -19,7 +19,7 @@ from ptrun.readout.choose import readout_for
 from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.tree import paths, read_tree
-from ptrun.run.token_cache import _key
+from ptrun.runs.token_cache import _key
 from ptrun.types import Example
 from tests.readout.reading import CPU, answers, given, read, renamed
 from tests.small_runs import engine, member, sst2

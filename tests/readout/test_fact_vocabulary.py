@@ -7,7 +7,7 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.run.parts import divide
+from ptrun.runs.parts import divide
 from ptrun.types import Split
 from tests.facts import ROWS, backbone, facts, task
 from tests.small_runs import engine

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ptrun.method.ptuning import PTuning
-from ptrun.run.parts import divide, usable
+from ptrun.runs.parts import divide, usable
 from ptrun.types import Split
 from tests.facts import rows_of
 from tests.small_runs import engine

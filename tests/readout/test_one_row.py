@@ -10,7 +10,7 @@ from ptrun.hardware.deepspeed_engine import DeepSpeedEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.one_row import OneRow
-from ptrun.run.parts import usable
+from ptrun.runs.parts import usable
 from ptrun.types import Split
 from tests.facts import rows_of
 from tests.small_runs import engine, member

@@ -5,7 +5,7 @@ import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.written import Written
-from ptrun.run.parts import divide
+from ptrun.runs.parts import divide
 from ptrun.types import Split
 from tests.backbone import glm_reference
 from tests.facts import rows_of

@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run.launch import launch
+from ptrun.runs.launch import launch
 from ptrun.search.search import Asked, search
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.run.plan import plan, split_of
+from ptrun.runs.plan import plan, split_of
 from ptrun.setting.low_resource import LowResource
 from ptrun.types import Example, Split
 

@@ -6,7 +6,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run.plan import plan
+from ptrun.runs.plan import plan
 from ptrun.start.spec import parse
 
 SOFT = ["method=prompt_tuning", "task=pocket_sentiment"]

@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.run.launch import launch_together, planned
+from ptrun.runs.launch import launch_together, planned
 from ptrun.tracking import guard, wandb
 from ptrun.tracking.base import Tracked, final, numbers
 from ptrun.tracking.trackers import Trackers

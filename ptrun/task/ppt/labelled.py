@@ -1,6 +1,6 @@
 """Lines of a corpus labelled by a classifier: PPT pre-trains prompts for single texts on them.
 
-The classifier is another run, named by `task.source.labeller`. `ptrun.run.labelling` runs it and
+The classifier is another run, named by `task.source.labeller`. `ptrun.runs.labelling` runs it and
 writes the labelled lines to shards. This file selects the lines to label and reads the shards.
 """
 
@@ -39,7 +39,7 @@ class Labelled(Made):
         thresholds: a label's probability must be above its threshold; by label, or for the `first`,
             the `last` and each `other` label. PPT: .95, .7 and .5 for five grades.
         fingerprint, shards: the classifier's fingerprint and the folder of the labelled lines;
-            `ptrun.run.labelling` fills them in.
+            `ptrun.runs.labelling` fills them in.
 
     Raises:
         UserError: a value has a wrong type or is out of range.

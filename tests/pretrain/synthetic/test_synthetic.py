@@ -159,7 +159,7 @@ def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
 @pytest.mark.slow
 def test_a_run_prompts_a_random_model(model, tmp_path):
     from ptrun.config.compose import compose_run
-    from ptrun.run.launch import launch
+    from ptrun.runs.launch import launch
 
     given = ["backbone=t5_xxl_lm_adapt", f"backbone.path={model('t5')}", "task=pocket_sentiment"]
     given += ["method=prompt_tuning", "method.readout=verbalizer", "setting=few_shot_32"]

@@ -19,7 +19,7 @@ from ptrun.readout.multispan.answers import answers
 from ptrun.readout.multispan.passage import Passage
 from ptrun.readout.multispan.tags import TagHead
 from ptrun.readout.multispan.words import PassageWords
-from ptrun.run.parts import usable
+from ptrun.runs.parts import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split
 from tests.readout.reading import CPU, fresh, given, loss_and_answers, read, task

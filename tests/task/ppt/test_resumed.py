@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.run.launch import launch
-from ptrun.run.plan import plan
+from ptrun.runs.launch import launch
+from ptrun.runs.plan import plan
 from ptrun.task import dataset
 from ptrun.training.member import Member
 from tests.task.ppt.corpora import document, write

@@ -1,0 +1,168 @@
+"""A finished run that predicts: its task, its backbone, and its learned tensors, part by part.
+
+The header of `prompt.safetensors` holds what the task read from its data: labels and the user's own
+pattern. So a prediction needs no training files.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build
+from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import Method
+from ptrun.runs.saved_prompt import FILE, Tensors
+from ptrun.runs.store import bound_to, read_tensors
+from ptrun.task.base import Task
+from ptrun.task.multi import Multi
+from ptrun.task.own import Own
+from ptrun.task.tagging import Tagging
+from ptrun.types import RunResult
+
+_FILES = ("train", "dev", "test", "pattern")  # of `task=csv`
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run; `load` reads the weights of its backbone.
+
+    Args:
+        folder: the run folder.
+        done: its result.
+        task: makes examples of rows.
+        backbone, engine: run the model.
+        method: the configuration of the method.
+        tensors: what was learned, as in `prompt.safetensors`.
+    """
+
+    folder: Path
+    done: RunResult
+    task: Task
+    backbone: PretrainedBackbone
+    engine: TorchEngine
+    method: Mapping[str, Any]
+    tensors: Tensors
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts, such as relations; `[""]` if there is one part."""
+        return sorted({name.rpartition("/")[0] for name in self.tensors}) or [""]
+
+    def load(self) -> dict[str, Method]:
+        """Return the selected methods by part, on the device.
+
+        Raises:
+            UserError: the weights cannot be read, or a learned tensor is missing.
+        """
+        methods = {part: self._build_method() for part in self.parts}
+        placed = list(methods.values())
+        self.engine.load(tuned=placed[0].tunes_backbone)
+        self.engine.place(placed)
+        for part, method in methods.items():
+            prefix = f"{part}/" if part else ""
+            tensors = self.tensors.items()
+            own = {n.removeprefix(prefix): t for n, t in tensors if n.startswith(prefix)}
+            method.load_exported(own)
+        return methods
+
+    def _build_method(self) -> Method:
+        """Return the method with the run's seed, which decides random values that stay frozen."""
+        torch.manual_seed(self.done.seed)
+        method: Method = build.build("method", self.method, self.backbone, self.task)
+        return method
+
+
+def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
+    """Return the backbone of a run, from its recorded folder or from `path`.
+
+    Raises:
+        UserError: the folder does not exist.
+    """
+    node = {key: value for key, value in done.config["backbone"].items() if key != "weights"}
+    if path := path or done.manifest["backbone"].get("path"):
+        node["path"] = path
+    backbone: PretrainedBackbone = build.build("backbone", node)
+    backbone.pooler_seed = done.manifest["backbone"].get("pooler_seed")
+    if backbone.repository:
+        backbone.repository.recorded = done.manifest["backbone"].get("commit")
+    return backbone
+
+
+def learned(
+    folder: Path, done: RunResult, backbone: PretrainedBackbone
+) -> tuple[Tensors, dict[str, Any] | None]:
+    """Return the learned tensors and `found_by` of the task; None if an older run lacks it.
+
+    Raises:
+        UserError: the file is missing, damaged, or was made with other weights.
+    """
+    if not (folder / FILE).is_file():
+        raise UserError(
+            f"{folder}: the run kept no {FILE}, as runs of sweeps that tune their backbone. Type "
+            "its command again with keep=weights rerun=true."
+        )
+    bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
+    tensors, header = read_tensors(folder / FILE, bound, backbone.folder)
+    return tensors, json.loads(header.get("task", "null")) or None
+
+
+def found_by(task: Task) -> dict[str, Any]:
+    """Return what a task read from its files and predictions need, as plain data."""
+    if isinstance(task, Multi):
+        return {"tasks": {name: found_by(own) for name, own in task.tasks.items()}}
+    pattern: dict[str, Any] = {"pvps": dict(task.pvps)} if isinstance(task, Own) else {}
+    return {"labels": list(task.labels), **pattern}
+
+
+def recalled(
+    node: Mapping[str, Any], saved: Mapping[str, Any] | None, data_dir: str | None
+) -> Task:
+    """Return the task of a run without its files; `saved` is the result of `found_by`.
+
+    Raises:
+        UserError: `saved` is None, and the configuration does not name the labels.
+    """
+    if saved is None and _reads_labels(node):
+        raise UserError(
+            "this run was made before prompt files held the labels of the task. Type its command "
+            "again with rerun=true."
+        )
+    task: Task = build.build("task", _without_files(node, saved or {}), data_dir, None)
+    _restore(task, saved or {})
+    return task
+
+
+def _reads_labels(node: Mapping[str, Any]) -> bool:
+    """Return whether a task reads its labels from its files."""
+    target = build.target("task", node)
+    if target is Multi:
+        return any(_reads_labels(own) for own in node["tasks"].values())
+    return target is Own or (target is Tagging and node.get("entities") is None)
+
+
+def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "tasks" in saved:
+        tasks = node["tasks"]
+        inner = {name: _without_files(tasks[name], own) for name, own in saved["tasks"].items()}
+        return {**node, "tasks": inner}
+    if build.target("task", node) is Own:
+        return {**node, **dict.fromkeys(_FILES), "labels": saved["labels"]}
+    return node
+
+
+def _restore(task: Task, saved: Mapping[str, Any]) -> None:
+    """Give a task what it read from its files when it was trained."""
+    if isinstance(task, Multi):
+        for name, own in saved.get("tasks", {}).items():
+            _restore(task.tasks[name], own)
+        return
+    if saved.get("labels"):
+        task.labels = saved["labels"]
+    if isinstance(task, Own):
+        task.pvps = saved["pvps"]

@@ -1,0 +1,134 @@
+"""Runs from the command line, in as many processes as their hardware requests.
+
+A process that torchrun, deepspeed or srun started is one rank of the run. Otherwise this process
+starts the ranks on this machine, if the hardware has several, and waits for them.
+"""
+
+import gc
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+
+from ptrun.config.compose import Composed
+from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.folder import lease, recognition, result
+from ptrun.hardware.launcher import environment
+from ptrun.hardware.rank_count import check_world, local_ranks
+from ptrun.hardware.start_ranks import COMMAND, start
+from ptrun.runs.plan import Plan, plan
+from ptrun.runs.prerequisite import with_prerequisite
+from ptrun.runs.recipe import checked_result, together
+from ptrun.runs.work import Ended
+from ptrun.types import RunResult
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A planned run with what it was planned from: its configuration and its files."""
+
+    composed: Composed
+    plan: Plan
+    files: Mapping[str, str]
+
+
+def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
+    """Do one run: alone, as the rank that a launcher made this process, or by starting ranks.
+
+    Raises:
+        UserError: the user can fix it; nothing is left behind, no rank was started.
+        RunFailed: training failed.
+        RankLost: a rank died; nothing is recorded.
+    """
+    launched = environment(os.environ)
+    if launched is not None:
+        check_world(composed.hardware, int(launched["WORLD_SIZE"]))
+        os.environ.update(launched)
+    (ended,) = launch_together([planned(composed)], command)
+    if isinstance(ended, Exception):
+        raise ended
+    return ended
+
+
+def planned(composed: Composed) -> Planned:
+    """Return a planned run.
+
+    Raises:
+        UserError: the configuration is wrong.
+    """
+    with recognition.opened_files() as opened:
+        made = plan(composed)
+    files = recognition.states(opened, made.backbone.folder, made.outputs)
+    return Planned(composed, made, files)
+
+
+def launch_together(runs: Sequence[Planned], command: Sequence[str] = COMMAND) -> list[Ended]:
+    """Do runs in shared passes, each under its lease; return a result or an error of each.
+
+    Raises:
+        RankLost: a rank died; nothing is recorded.
+    """
+    ends: dict[int, Ended] = {}
+    with ExitStack() as leases:
+        for place, own in enumerate(runs):
+            try:
+                leases.enter_context(_lease(own))
+            except UserError as error:
+                ends[place] = error
+        left = [place for place in range(len(runs)) if place not in ends]
+        ended = _do([runs[place].plan for place in left], command) if left else []
+    for place, end in zip(left, ended, strict=True):
+        ends[place] = end
+        if isinstance(end, RunResult) and _rank() is None:
+            recognition.remember(runs[place].composed, runs[place].plan.folder, runs[place].files)
+    return [ends[place] for place in range(len(runs))]
+
+
+def _rank() -> int | None:
+    """Return the rank that a launcher gave this process."""
+    launched = environment(os.environ)
+    return None if launched is None else int(launched["RANK"])
+
+
+def _lease(own: Planned) -> AbstractContextManager[None]:
+    """Return the lease of a run folder; of several ranks the first holds it."""
+    if _rank():
+        return nullcontext()
+    return lease.held(own.plan.folder, wait=own.composed.sweep.wait)
+
+
+def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:
+    """Do runs together; after an error that ends all of them, do each half again on its own."""
+    try:
+        if plans[0].hardware.divides and _rank() is None:
+            return [_start_ranks(one, command) for one in plans]
+        return together(plans)
+    except (UserError, RunFailed) as error:
+        if len(plans) == 1:
+            return [error]
+        _LOG.warning("%s\nthe %d runs are done in two groups", error, len(plans))
+    gc.collect()
+    half = len(plans) // 2
+    return [*_do(plans[:half], command), *_do(plans[half:], command)]
+
+
+def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
+    """Do a run by ranks on this machine, unless it is finished."""
+    import torch
+
+    ranks = local_ranks(planned.hardware, torch.cuda.device_count())
+    done = None if planned.rerun else result.read(planned.folder)
+    if done is not None:
+        _LOG.info("already finished; rerun=true repeats it")
+        return checked_result(done, planned.folder)
+    if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
+        method = planned.method.build(planned.backbone, planned.task)
+        with_prerequisite(planned, method, lambda first: _start_ranks(first, command))
+    start(planned.request, ranks, command)
+    done = result.read(planned.folder)
+    if done is None:
+        raise RankLost(f"all ranks exited without an error, but {planned.folder} has no result.")
+    return checked_result(done, planned.folder)

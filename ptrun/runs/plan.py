@@ -1,0 +1,293 @@
+"""The plan of a run: its configuration is checked, and every part is built or named.
+
+`plan` is the last function that reads the composed dictionary. Later stages read the `Plan`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ptrun.config import identity, schema
+from ptrun.config.build import Component
+from ptrun.config.components import own_code
+from ptrun.config.compose import Composed
+from ptrun.errors import UserError
+from ptrun.folder import request as request_file
+from ptrun.folder import result
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hub.repository import Repository, pin
+from ptrun.method.base import Method, check_pair
+from ptrun.prompt.pvp import check_pvps
+from ptrun.protocol.base import ClaimProtocol
+from ptrun.protocol.overlap import Overlaps, overlaps
+from ptrun.runs.labelling import Labelling, label, labelling_of
+from ptrun.runs.pretraining import composed_for, finished_folder, of_corpus, typed_keys
+from ptrun.runs.starting import plan_start
+from ptrun.runs.token_cache import TOKENS
+from ptrun.setting.base import Setting
+from ptrun.start.spec import Start
+from ptrun.task.base import Task
+from ptrun.task.source import Source
+from ptrun.training.optim import check_train
+from ptrun.types import Split
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked run with its id, before weights or examples are read.
+
+    Args:
+        names: the option of each group; for local files, `task` and `backbone` have their name.
+        seed, data_seed, rerun, train: as configured.
+        keep: the large files that the finished run keeps.
+        trial: the floors of a trial of a search, which scores no test examples; None otherwise.
+        content, run_id: the configuration that can change a number, and the id made from it.
+        outputs, folder: the folder of all runs, and the folder of this run.
+        task, protocol, setting, backbone, engine: built.
+        backbone_path: the backbone's local folder, if one was given.
+        method, tracking, engine_component: checked nodes that are built later.
+        usual_rates: learning rates of the backbone's file, by what is trained.
+        hardware: the requested devices and processes.
+        variant: the folder of the setting's own files, if there are any.
+        source: where the task's rows come from; None for the user's own table.
+        start, start_typed: the start of the prompt, and the value of `start=`.
+        pretraining: the plan of the prerequisite run, if there is one.
+        labelling: the lines of a corpus that another run labels, if there are any.
+        of_corpus: whether examples are made from a corpus without labels.
+        own_code: the user's own classes in the configuration, with a hash of their source.
+        request: the composed configuration, written beside the result.
+    """
+
+    names: Mapping[str, str]
+    seed: int
+    data_seed: int
+    rerun: bool
+    keep: schema.Keep
+    trial: Mapping[int, float] | None
+    outputs: Path
+    train: schema.TrainConfig
+    task: Task
+    protocol: ClaimProtocol
+    setting: Setting
+    variant: str | None
+    source: Source | None
+    backbone: Any
+    backbone_path: str | None
+    method: Component
+    usual_rates: Mapping[str, float]
+    hardware: schema.HardwareConfig
+    engine: TorchEngine
+    engine_component: Component
+    tracking: Component
+    start: Start
+    start_typed: str
+    pretraining: "Plan | None"
+    labelling: Labelling | None
+    of_corpus: bool
+    own_code: dict[str, str]
+    content: dict[str, Any]
+    run_id: str
+    folder: Path
+    request: Composed
+
+    @property
+    def repositories(self) -> list[Repository]:
+        """The hub repositories of the backbone and the data."""
+        own = self.backbone.repository
+        return [*([own] if own else []), *self.task.repositories]
+
+    def build_method(self) -> Method:
+        """Return the method; only the seed decides its random values."""
+        torch.manual_seed(self.seed)
+        method: Method = self.method.build(self.backbone, self.task)
+        return method
+
+
+def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
+    """Check a configuration and return its plan. Weights and examples are not read.
+
+    `engine` replaces the configured engine: `ptrun plan` plans runs for other machines.
+
+    Raises:
+        UserError: a key, a value, a combination or a file is wrong.
+    """
+    request, components = composed, composed.components()
+    composed, labelling = labelling_of(composed, components["hardware"])
+    config, names = composed.config, composed.names
+    components["task"] = Component("task", config["task"])
+    train = schema.train_config(config["train"])
+    check_train(train)
+    setting = components["setting"].build()
+    variant = _variant(setting, config)
+    task = components["task"].build(config["data_dir"], variant)
+    if of_corpus(config):  # up to millions of examples
+        task.store = composed.outputs / TOKENS
+    backbone = components["backbone"].build()
+    method: Any = components["method"].target
+    check_pair(method, config["method"], backbone, task)
+    start = plan_start(composed, method, task, backbone)
+    backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
+    pretraining = None
+    if start.kind == "pretrained":
+        pretraining = _pretraining(composed_for(composed, start.value), engine)
+        folder = finished_folder(pretraining.folder, composed.outputs)
+        start = Start("pretrained", pretraining.run_id, folder=folder)
+    made_engine = engine(backbone) if engine else components["hardware"].build(backbone)
+    code = own_code({group: component.node for group, component in components.items()})
+    own = {"hardware": _precision(config["hardware"], made_engine), "start": str(start)}
+    own["method"] = method.fingerprint_config(config["method"])
+    own |= {"own_code": code} if code else {}
+    content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
+    run_id = identity.run_id(names, content)
+    made = Plan(
+        names=names,
+        seed=config["seed"],
+        data_seed=config["data_seed"],
+        rerun=composed.rerun,
+        keep=composed.keep,
+        trial=composed.trial,
+        outputs=composed.outputs,
+        train=train,
+        task=task,
+        protocol=components["protocol"].build(),
+        setting=setting,
+        variant=variant,
+        source=_source(config, variant),
+        backbone=backbone,
+        backbone_path=config["backbone"].get("path"),
+        method=components["method"],
+        usual_rates=config["backbone"].get("lr") or {},
+        hardware=schema.hardware_config(config["hardware"]),
+        engine=made_engine,
+        engine_component=components["hardware"],
+        tracking=components["tracking"],
+        start=start,
+        start_typed=config["start"] or "random",
+        pretraining=pretraining,
+        labelling=labelling,
+        of_corpus=of_corpus(config),
+        own_code=code,
+        content=content,
+        run_id=run_id,
+        folder=composed.outputs / composed.name / run_id,
+        request=request,
+    )
+    commits = _recorded(made, composed.commits)
+    pin(made.repositories, commits)
+    return replace(made, request=replace(request, commits=commits))
+
+
+def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:
+    """Return the hub commits to load.
+
+    They are those of the run that is resumed; else of the run that is repeated (`commits`); else of
+    the run that the prompt starts from.
+    """
+    if not planned.repositories:
+        return commits
+    own = {} if planned.rerun else _commits(planned.folder)
+    return {**_commits(planned.start.folder), **commits, **own}
+
+
+def _commits(folder: Path | None) -> dict[str, str]:
+    before = request_file.read(folder) if folder else None
+    return before.commits if before else {}
+
+
+def _precision(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    """Return the hardware settings that can change a number beyond rounding."""
+    scaled = {"fp16_scaling": True} if node.get("fp16_scaling") else {}
+    return {"precision": engine.precision, **scaled}
+
+
+def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:
+    """Return the plan of a prerequisite run.
+
+    Raises:
+        UserError: as `plan`. The message names keys as the user types them.
+    """
+    try:
+        return plan(composed, engine)
+    except UserError as error:
+        raise UserError(typed_keys(error)) from error
+
+
+def _variant(setting: Setting, config: dict[str, Any]) -> str | None:
+    """Return the folder of a setting's own files, if it requires them or they exist."""
+    if setting.variant is None or setting.required:
+        return setting.variant
+    source = _source(config, setting.variant)  # the user's own files have no variants
+    return setting.variant if source and source.exists("train") else None
+
+
+def _source(config: Mapping[str, Any], variant: str | None) -> Source | None:
+    """Return where a task's rows come from; None for the user's own table."""
+    name, origin = config["task"].get("name"), config["task"].get("source")
+    return None if origin is None else Source(str(name), origin, config["data_dir"], variant)
+
+
+def split_of(planned: Plan) -> tuple[Split, Overlaps]:
+    """Return the examples of a run, and the texts that train, dev and test share.
+
+    The protocol makes the split, and the setting reduces it. Lines of a corpus are labelled first.
+
+    Raises:
+        UserError: dev and test are the same, or the user's own pattern does not fit the examples.
+    """
+    task, data_seed = planned.task, planned.data_seed
+    if planned.labelling:
+        label(planned.labelling)
+    split = planned.protocol.split(task, data_seed)
+    if planned.variant:
+        own = f"files of {planned.variant}"
+        split = replace(split, origin={**split.origin, "train": own, "dev": own})
+    split = planned.setting.choose(split, data_seed)
+    if task.pvps_from:
+        check_pvps(task.pvps, task.labels, split.test[0].fields, task.pvps_from)
+    shared = overlaps(split)
+    _compare(planned, shared)
+    _compare_start(planned)
+    return split, shared
+
+
+def _compare(planned: Plan, shared: Overlaps) -> None:
+    """Warn about shared texts.
+
+    Raises:
+        UserError: dev and test are the same texts, and the protocol requires them to differ.
+    """
+    same = "dev/test" in shared.identical
+    if same and planned.trial is not None:
+        raise UserError(
+            f"search: dev and test of task={planned.task.name} hold the same texts here, so the "
+            "search would choose by what it reports.\nType protocol=honest."
+        )
+    if same and planned.protocol.disjoint:
+        raise UserError(
+            f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
+            "be biased.\nGive another task.dev or task.test, or type protocol=paper."
+        )
+    for pair, count in shared.shared.items():
+        _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
+
+
+def _compare_start(planned: Plan) -> None:
+    """Warn if the run that a prompt starts from may have seen the examples of dev or test."""
+    folder, first = planned.start.folder, planned.pretraining
+    of_corpus = first is not None and first.of_corpus  # has no examples of this task
+    if folder is None or of_corpus or not planned.protocol.disjoint:
+        return
+    before = result.read(folder)
+    for key in ("protocol", "data_seed"):
+        if before and before.config.get(key) != planned.content[key]:
+            _LOG.warning(
+                "start=run:%s has another %s: it may have trained or selected on examples that are "
+                "dev or test here",
+                *(before.run_id, key),
+            )

@@ -1,0 +1,56 @@
+"""`python -m ptrun.runs.rank FILE`: one rank of a run that `ptrun` started on this machine."""
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from ptrun.errors import RunFailed, UserError, explained
+from ptrun.hardware import parent_watch, rank_files
+from ptrun.hardware.messages import log_to_stderr
+from ptrun.tracking.guard import leave
+from ptrun.training import stopping
+
+_QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one before it prints
+
+
+def main() -> None:
+    """Do this rank's share of the run that FILE describes, and record the error that ends it."""
+    parent_watch.exit_with_parent(os.environ)
+    log_to_stderr()
+    stopping.install()
+    file = Path(sys.argv[1])
+    try:
+        _run(file)
+    except (UserError, RunFailed) as error:  # the launcher prints it once
+        _leave(file.parent, error)
+    except stopping.Stopped as stopped:
+        os._exit(128 + stopped.number)
+    except Exception as error:
+        if told := explained(error):
+            _leave(file.parent, told)
+        rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
+        time.sleep(_QUIET)
+        traceback.print_exc()
+        os._exit(1)
+    leave(0)
+
+
+def _run(file: Path) -> None:
+    from ptrun.runs.plan import plan
+    from ptrun.runs.recipe import run
+
+    run(plan(rank_files.read(file)))
+
+
+def _leave(folder: Path, error: Exception) -> None:
+    """Exit at once: the cleanup of libraries would wait for ranks that have ended."""
+    rank_files.write_error(folder, int(os.environ["RANK"]), error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

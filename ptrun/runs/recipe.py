@@ -1,0 +1,270 @@
+"""The recipe: runs from configuration to result, top to bottom.
+
+Runs of a group share the passes of one frozen backbone. Each leaves what it would leave alone.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from ptrun.backbone.base import checksum
+from ptrun.errors import RunFailed, UserError
+from ptrun.folder import result
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.health.before import doubts
+from ptrun.hub.repository import agree, loaded, warn_of_moved
+from ptrun.method.base import Method
+from ptrun.readout.base import Features
+from ptrun.runs.begin import begin
+from ptrun.runs.facts import facts
+from ptrun.runs.parts import Part, Trained, divide
+from ptrun.runs.plan import Plan, split_of
+from ptrun.runs.prerequisite import with_prerequisite
+from ptrun.runs.reporting import reported
+from ptrun.runs.shared_store import SharedStore
+from ptrun.runs.store import RunStore, bound_to, set_aside
+from ptrun.runs.work import Ended, Work
+from ptrun.tracking.trackers import Trackers
+from ptrun.training.member import Member, check_select
+from ptrun.types import RunResult, Split
+
+_LOG = logging.getLogger(__name__)
+_TrainDev = tuple[Sequence[Features], Sequence[Features]]
+
+
+def run(planned: Plan) -> RunResult:
+    """Do one run, or return its result if it is finished.
+
+    Raises:
+        UserError: the user can fix it; nothing is left behind.
+        RunFailed: training failed; `failure.json` has the reason.
+    """
+    (ended,) = together([planned])
+    if isinstance(ended, Exception):
+        raise ended
+    return ended
+
+
+def together(plans: Sequence[Plan]) -> list[Ended]:
+    """Do runs that share the first one's backbone and engine; return a result or error of each.
+
+    Raises:
+        UserError: memory ran out; the states are saved.
+        RunFailed: a weight of the frozen backbone changed.
+    """
+    backbone, engine = plans[0].backbone, plans[0].engine
+    works = [Work(replace(planned, backbone=backbone, engine=engine)) for planned in plans]
+    engine.connect()
+    left = _each(_each(works, _find), _prepare)
+    if left:
+        engine.load(tuned=left[0].tuned)
+        engine.place([method for work in left for method in work.methods])
+        left = _each(left, _open)
+    for warning in dict.fromkeys(text for work in left for text in work.warnings):
+        _LOG.warning("%s", warning)
+    if left:
+        _do(left, engine)
+    ends = [work.ended for work in works]
+    assert all(end is not None for end in ends)
+    return [end for end in ends if end is not None]
+
+
+def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
+    """Call a stage with each run; return those that go on. An error ends its own run only."""
+    left = [work for work in works if work.ended is None]
+    for work in left:
+        try:
+            stage(work)
+        except (UserError, RunFailed) as error:
+            work.ended = error
+    return [work for work in left if work.ended is None]
+
+
+def _do(works: Sequence[Work], engine: TorchEngine) -> None:
+    """Train, report and close runs."""
+    started = time.monotonic()
+    try:
+        _train(works, engine)
+        outcomes = reported(works)
+    except BaseException:
+        for work in works:
+            work.store.interrupt()
+        raise
+    seconds = time.monotonic() - started
+    ids = [work.planned.run_id for work in works]
+    for work, outcome in zip(works, outcomes, strict=True):
+        manifest = facts(work.planned, work.trained, work.split, work.overlaps, seconds)
+        manifest["warnings"] = [*work.warnings, *_findings(work)]
+        manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
+        outcome = replace(outcome, manifest=manifest)
+        work.store.close(outcome, keep_state=work.planned.keep.has_state)
+        work.ended = _checked(outcome, work.planned.folder)
+
+
+def checked_result(done: RunResult, folder: Path) -> RunResult:
+    """Return the result of a run folder.
+
+    Raises:
+        RunFailed: the run failed.
+    """
+    checked = _checked(done, folder)
+    if isinstance(checked, RunFailed):
+        raise checked
+    return checked
+
+
+def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
+    if done.status == "failed":
+        return RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
+    return done
+
+
+def _find(work: Work) -> None:
+    """Read the result of a run that has ended."""
+    planned, world = work.planned, work.planned.engine.world
+    done = world.broadcast(None if planned.rerun else result.read(planned.folder))
+    if done is not None:
+        _LOG.info("already finished; rerun=true repeats it")
+        work.ended = _checked(done, planned.folder)
+
+
+def _prepare(work: Work) -> None:
+    """Read the examples, divide them and build the methods; do the prerequisite run."""
+    planned, world = work.planned, work.planned.engine.world
+    if world.size > 1:
+        agree(planned.repositories, world.broadcast, main=world.main)
+    with world.main_first():  # the first rank labels lines that the others read
+        work.split, work.overlaps = split_of(planned)
+    work.parts = divide(planned.build_method(), work.split)
+    if planned.trial is not None:
+        work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
+    work.methods = [planned.build_method() for _ in work.parts]
+    _check_examples(planned, work.methods[0], work.split)
+    work.planned = with_prerequisite(planned, work.methods[0], run)
+
+
+def _check_examples(planned: Plan, method: Method, split: Split) -> None:
+    """Refuse to train without train or dev examples, or without what dev selects by.
+
+    Raises:
+        UserError: the setting or the protocol gives none.
+    """
+    check_select(planned.train, method)
+    names = planned.names
+    if method.learned() and not split.train:
+        raise UserError(
+            f"setting={names['setting']} has no training examples, but method={names['method']} "
+            "is trained. Choose another setting."
+        )
+    if method.learned() and not split.dev:
+        raise UserError(
+            f"task={planned.task.name} has no dev examples under protocol={names['protocol']}: "
+            "its authors took them from train.\nType setting=few_shot_32 or another setting with "
+            "a dev split, or protocol=honest."
+        )
+
+
+def _open(work: Work) -> None:
+    """Initialize the prompts, encode the examples and open the folder.
+
+    An error before the folder is opened leaves nothing behind.
+    """
+    planned = work.planned
+    _begin(work)
+    features = [_features(work, m, p) for m, p in zip(work.methods, work.parts, strict=True)]
+    rate, usual = planned.train.lr, planned.usual_rates
+    work.warnings = doubts(work.methods[0], features[0][0], rate, usual)
+    work.store = _open_folder(planned, tuned=work.tuned)
+    work.trained = [
+        Trained(part, _member(planned, method, part, rows, work.store))
+        for part, method, rows in zip(work.parts, work.methods, features, strict=True)
+    ]
+    for one in work.trained:
+        one.member.health.compares = len(work.trained) == 1
+
+
+def _findings(work: Work) -> list[str]:
+    """Return warnings about a run that did not learn; of several parts, none."""
+    if len(work.trained) > 1:
+        return []
+    member = work.trained[0].member
+    return member.health.findings(member.step) if member.total else []
+
+
+def _begin(work: Work) -> None:
+    """Initialize the prompts as `start=` says."""
+    planned, splits = work.planned, {part.name: part.split for part in work.parts}
+
+    def rows(method: Method, part: str) -> Iterable[Features]:
+        examples = (splits[part].train, splits[part].dev)
+        return chain.from_iterable(work.encoded(method, own) for own in examples)
+
+    by_part = dict(zip(splits, work.methods, strict=True))
+    begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
+
+
+def _features(work: Work, method: Method, part: Part) -> _TrainDev:
+    """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
+    work.encoded(method, part.split.test)
+    return work.encoded(method, part.split.train), work.encoded(method, part.split.dev)
+
+
+def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
+    """Create the run folder."""
+    world = planned.engine.world
+    if planned.rerun and world.main:
+        set_aside(planned.folder)
+    world.wait()
+    identified = (planned.folder, planned.run_id, planned.content)
+    tracker = planned.tracking.build(*identified) if world.main else Trackers(*identified)
+    run_store = RunStore(planned.folder, bound_to(planned.backbone), tracker)
+    if world.main:
+        run_store.clean()
+    store = SharedStore(run_store, world, tuned=tuned)
+    if world.main:
+        warn_of_moved(planned.repositories)
+    store.write_request(replace(planned.request, commits=loaded(planned.repositories)))
+    return store
+
+
+def _member(
+    planned: Plan,
+    method: Method,
+    part: Part,
+    features: _TrainDev,
+    store: SharedStore,
+) -> Member:
+    task, dev = planned.task, part.split.dev
+    return Member(
+        method,
+        features[0],
+        features[1],
+        lambda predictions: task.score(predictions, dev),
+        task.metric,
+        planned.train,
+        planned.seed,
+        store.part(part.name),
+        planned.protocol.select_best,
+        planned.trial or {},
+    )
+
+
+def _train(works: Sequence[Work], engine: TorchEngine) -> None:
+    """Train all members together.
+
+    Raises:
+        RunFailed: a weight of the frozen backbone changed.
+    """
+    model = engine.backbone.model
+    before = None if works[0].tuned else checksum(model)
+    for work in works:
+        _LOG.info("training in %s", work.planned.folder)
+    members = [one.member for work in works for one in work.trained]
+    for member in members:
+        member.group = [work.planned.run_id for work in works]
+    engine.fit(members)
+    if before is not None and before != checksum(model):
+        raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")

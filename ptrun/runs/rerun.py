@@ -1,0 +1,114 @@
+"""The configuration of `ptrun rerun`: `run.yaml` of the old run, with what is typed over it.
+
+The rerun goes into `outputs/reruns`, into a folder that has no result yet. The old run is only
+read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ptrun.config.compose import Composed
+from ptrun.config.explain import composed
+from ptrun.config.overriding import at, gone, parsed, put
+from ptrun.config.schema import GROUPS
+from ptrun.errors import UserError
+from ptrun.folder import request, result
+from ptrun.folder.find import Run
+from ptrun.runs.plan import plan
+
+_FIXED = ("name", "rerun")
+_COMPONENTS = (*GROUPS, "pretraining")
+_RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
+
+
+def again(old: Run, typed: Sequence[str]) -> Composed:
+    """Return the configuration of a run, changed by overrides, under a name without a result.
+
+    Raises:
+        UserError: the configuration is not recorded, a typed key is unknown, or a file is missing.
+    """
+    kept = request.read(old.folder)
+    if kept is None:
+        raise UserError(_not_kept(old))
+    keys = {one: one.partition("=")[0].lstrip("+") for one in typed}
+    if fixed := [key for key in keys.values() if key in _FIXED]:
+        raise UserError(f"rerun {fixed[0]}=...: a rerun sets {fixed[0]} itself. Leave it out.")
+    inside = [one for one, key in keys.items() if key.split(".")[0] in _COMPONENTS and "." in key]
+    outside = [one for one in typed if one not in inside]
+    base = composed(outside)
+    groups = {keys[one] for one in outside} & set(GROUPS)
+    config = {
+        **base.config,
+        **{key: value for key, value in kept.config.items() if key not in groups},
+        "data_dir": kept.config.get("data_dir") or base.config["data_dir"],
+        "outputs": _outputs(old, kept, base),
+        "rerun": False,
+    }
+    names = {**base.names, **{g: name for g, name in kept.names.items() if g not in groups}}
+    for one in outside:
+        if keys[one] not in GROUPS:
+            put(config, keys[one], at(base.config, keys[one]))
+    for one in inside:
+        put(config, keys[one], parsed(one))
+    if "backbone.path" in keys.values():
+        names["backbone"] = Path(config["backbone"]["path"]).resolve().name
+    _check_places(old, config)
+    _resolve_runs(config, str(kept.config["name"]))
+    return _under_free_name(Composed(config, names, kept.commits))
+
+
+def _outputs(old: Run, kept: Composed, base: Composed) -> str:
+    """Return the folder of the rerun: that of the old run, if the old run is still in there.
+
+    A run folder from somebody else does not decide where files are written.
+    """
+    inside = old.folder.resolve().is_relative_to(kept.outputs.resolve())
+    return str(kept.outputs if inside else base.outputs)
+
+
+def _check_places(old: Run, config: Mapping[str, Any]) -> None:
+    """Check that every file and folder of a configuration exists.
+
+    Raises:
+        UserError: the missing ones, and what to type.
+    """
+    if lost := dict(gone(config)):
+        values = " ".join(f"{key}={value}" for key, value in lost.items())
+        keys = " ".join(f"{key}={'@FILE' if v[0] == '@' else 'PATH'}" for key, v in lost.items())
+        raise UserError(
+            f"rerun {old.folder}: these files do not exist: {values}\n"
+            f"Type where they are: ptrun rerun {old.folder} {keys}"
+        )
+
+
+def _resolve_runs(config: dict[str, Any], name: str) -> None:
+    """Replace the ids of other runs by folders: an id is looked up below the run's own `name`."""
+    for key in _RUNS:
+        value = at(config, key)
+        if isinstance(value, str) and value.startswith("run:"):
+            folder = Path(config["outputs"]) / name / value.removeprefix("run:")
+            if folder.is_dir():
+                put(config, key, f"run:{folder}")
+
+
+def _under_free_name(base: Composed) -> Composed:
+    """Return a run under the first name for which it has no result yet."""
+    free, number = replace(base, config={**base.config, "name": result.RERUNS}), 1
+    run_id = plan(free).run_id  # the name is not part of it
+    while result.read(free.outputs / free.name / run_id) is not None:
+        number += 1
+        free = replace(base, config={**base.config, "name": f"{result.RERUNS}/{number}"})
+    return free
+
+
+def _not_kept(old: Run) -> str:
+    names = old.result.names
+    typed = [f"{g}={names[g]}" for g in GROUPS if g in names and g != "tracking"]
+    return (
+        f"rerun {old.folder}: this run was made before ptrun recorded configurations "
+        f"({request.FILE}).\nType its command with another name, then compare: "
+        f"ptrun {' '.join(typed)} seed={old.result.seed} ... name={result.RERUNS}\n"
+        f"ptrun diff {old.folder} outputs/{result.RERUNS}/{old.result.run_id}"
+    )

@@ -1,0 +1,153 @@
+"""`python -m ptrun.runs.worker`: plans and does runs of a sweep, one request a line.
+
+A request is JSON on standard input. `{"plan": {"0": CONFIGURATION, ...}}` asks what the scheduler
+needs to know about runs; `{"run": {...}, "again": [0], "log": FILE}` does runs together. An answer
+is one line on standard output: a list of `Facts`, or of `End`s. Everything else that a run prints
+goes to the log.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from typing import Any, Literal
+
+from ptrun.errors import RankLost, RunFailed, UserError, explained
+from ptrun.hardware import parent_watch, rank_files
+from ptrun.hardware.cpu import prepare
+from ptrun.hardware.messages import log_to_stderr
+from ptrun.training import stopping
+
+Kind = Literal["finished", "failed", "refused", "busy"]
+_IMPORTED_EARLY = ("ptrun.runs.launch", "transformers.modeling_utils")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A planned run: its folder, shape and the size of its group; or why it is refused."""
+
+    index: int
+    folder: str = ""
+    shape: str | None = None
+    most: int = 1
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended, and the text of its error."""
+
+    index: int
+    kind: Kind
+    text: str = ""
+
+
+class Runs:
+    """The runs that this process has planned, by their index in the sweep."""
+
+    def __init__(self) -> None:
+        self.planned: dict[int, Any] = {}
+
+    def plan(self, configurations: Mapping[str, str]) -> list[Facts]:
+        """Return the facts of runs."""
+        return [self._facts(int(index), text) for index, text in configurations.items()]
+
+    def run(self, configurations: Mapping[str, str], again: list[int]) -> list[End]:
+        """Do runs together; those in `again` start anew although they have failed."""
+        from ptrun.runs.launch import launch_together
+
+        ends, ready = [], []
+        for index, text in ((int(key), text) for key, text in configurations.items()):
+            try:
+                ready.append((index, self._ready(index, text, again=index in again)))
+            except UserError as error:
+                ends.append(End(index, "refused", str(error)))
+        if ready:
+            done = launch_together([one for _, one in ready])
+            ends += [_end(index, one) for (index, _), one in zip(ready, done, strict=True)]
+        return ends
+
+    def _ready(self, index: int, text: str, *, again: bool) -> Any:
+        from ptrun.runs.launch import planned
+
+        own = self.planned.pop(index, None) or planned(rank_files.read_text(text))
+        return replace(own, plan=replace(own.plan, rerun=True)) if again else own
+
+    def _facts(self, index: int, text: str) -> Facts:
+        from ptrun.runs.launch import planned
+        from ptrun.runs.shape import shape
+
+        try:
+            own = planned(rank_files.read_text(text))
+        except Exception as error:
+            told = error if isinstance(error, UserError) else explained(error)
+            if told is None:
+                raise
+            return Facts(index, refused=str(told))
+        self.planned[index] = own
+        one = own.plan
+        return Facts(index, str(one.folder), shape(one), one.hardware.population)
+
+
+def _end(index: int, ended: Any) -> End:
+    from ptrun.folder.lease import Busy
+
+    if isinstance(ended, Busy):
+        return End(index, "busy", str(ended))
+    if isinstance(ended, UserError):
+        return End(index, "refused", str(ended))
+    if isinstance(ended, RunFailed):
+        return End(index, "failed", str(ended))
+    return End(index, "finished")
+
+
+def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
+    if "plan" in request:
+        return runs.plan(request["plan"])
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    return _attempt(runs, request["run"], request["again"])
+
+
+def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[End]:
+    """Do runs; after a mistake in a component one by one, so that it ends its own run only."""
+    try:
+        return runs.run(configurations, again)
+    except Exception as error:
+        told = explained(error)
+        if not isinstance(error, RankLost) and told is None:
+            traceback.print_exc()
+        if len(configurations) == 1:
+            text = str(told or f"{type(error).__name__}: {error}")
+            return [End(int(index), "failed", text) for index in configurations]
+    each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
+    return [end for ends in each for end in ends]
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    parent_watch.exit_with_parent(os.environ)
+    prepare()
+    stopping.install()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    log_to_stderr()
+    runs = Runs()
+    try:
+        for name in _IMPORTED_EARLY:
+            import_module(name)
+        for line in sys.stdin:
+            found = [asdict(one) for one in _answer(runs, json.loads(line))]
+            print(json.dumps(found), file=answers, flush=True)
+    except stopping.Stopped as stopped:
+        print(stopped, file=sys.stderr, flush=True)
+        os._exit(128 + stopped.number)
+
+
+if __name__ == "__main__":
+    main()

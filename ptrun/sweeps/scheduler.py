@@ -1,0 +1,277 @@
+"""The scheduler: does what is left of a list of runs, in groups, on all devices.
+
+The states of runs are those of their folders, so the same command goes on where another ended, and
+several commands can do one list together. Runs are composed one by one while workers train, and
+planned in batches by a worker: this process imports no torch.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ptrun.config.schema import On, Retry, Share, SweepConfig
+from ptrun.errors import UserError
+from ptrun.folder import recognition
+from ptrun.folder.state import RunState, state_of
+from ptrun.sweeps.beats import Beats
+from ptrun.sweeps.devices import slots
+from ptrun.sweeps.grouping import groups
+from ptrun.sweeps.job import Job
+from ptrun.sweeps.view import View
+from ptrun.sweeps.workers import COMMAND, Worker, Workers
+
+_BATCH = 64  # runs that are planned at once
+_LOOK = 2.0  # seconds between looks at runs of other processes
+_BEAT = 0.5  # seconds between updates of the view
+LOGS = ".logs"
+"""The folder of the logs, below `outputs`."""
+
+
+class Scheduler:
+    """Does runs.
+
+    Args:
+        jobs: the runs.
+        options: `sweep.*`.
+        view: shows how far they are.
+        command: starts a worker.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        options: SweepConfig,
+        view: View,
+        command: Sequence[str] = COMMAND,
+    ):
+        self.jobs, self.options, self.view, self.command = jobs, options, view, command
+        self.unseen = deque(jobs)  # not composed yet
+        self.composed: list[Job] = []  # not planned yet
+        self.ready: deque[list[Job]] = deque()  # groups
+        self.lists = options.dry_run or options.on is On.slurm
+        self.waits = options.wait and not self.lists
+        self.listed: list[list[Job]] = []  # groups that this process does not do
+        self.looked, self.beats = 0.0, Beats()
+
+    def run(self) -> None:
+        """Do what is left; afterwards the jobs say how they ended.
+
+        Raises:
+            UserError: `sweep.devices` is invalid.
+            Stopped: a signal arrived; the workers saved their runs.
+        """
+        with TemporaryDirectory(prefix="ptrun-") as folder, self.view:
+            self.workers = Workers(Path(folder), self.command)
+            try:
+                devices = self._slots()
+                self.places = len(devices)
+                self.workers.devices = [None] if self.lists else devices
+                while self._fill() or self._left():
+                    self._step()
+                self._look()
+            finally:
+                self._end()
+
+    def _slots(self) -> list[str | None]:
+        while self.unseen and not self.composed:
+            self._compose()
+        if not self.composed:
+            return [None]
+        if self.options.on is On.slurm:
+            return slots(self.options.devices, "cpu")
+        hardware = self.composed[0].composed.hardware
+        if hardware.divides:  # its ranks take all devices
+            return [None]
+        return slots(self.options.devices, hardware.device)
+
+    def _end(self) -> None:
+        """Let workers save their runs if any are left, and end them."""
+        if any(worker.request for worker in self.workers.running.values()):
+            self.workers.stop()
+        self.workers.close()
+
+    def _left(self) -> bool:
+        """Return whether runs are left that this process may still do."""
+        waits = self.waits and any(job.stage == "elsewhere" for job in self.jobs)
+        return bool(self.unseen or self.composed or self.ready or waits or self._unsure())
+
+    def _unsure(self) -> bool:
+        """Return whether it is not known yet if an owner on another machine lives."""
+        others = [job.folder for job in self.jobs if job.stage == "elsewhere" and job.folder]
+        return any(self.beats.unsure(folder) for folder in others)
+
+    def _step(self) -> None:
+        """Handle an answer, or use the time to compose a run or look at runs of others."""
+        answer = self.workers.next(0.0 if self.unseen else _BEAT)
+        if answer is not None:
+            worker, found = answer
+            self._handle(worker, found.content)
+        elif self.unseen:
+            self._compose()
+        if time.monotonic() - self.looked > _LOOK:
+            self._look()
+        self.view.show(self.jobs)
+
+    def _compose(self) -> None:
+        """Compose the next run, unless it is known to be finished."""
+        job = self.unseen.popleft()
+        try:
+            done = recognition.finished(job.composed)
+        except UserError as error:
+            self._ended(job, "refused", str(error))
+            return
+        if done is None:
+            self.composed.append(job)
+            return
+        job.folder = job.composed.outputs / job.composed.name / done.run_id
+        self._ended(job, "finished")
+
+    def _fill(self) -> bool:
+        """Give idle workers groups, or runs to plan; return whether any worker is busy."""
+        if self.lists:
+            self.listed += self.ready
+            self.ready.clear()
+        if not (self.ready or self.composed or self.workers.running):
+            return False
+        for worker in self.workers.idle() if self.ready or self.composed else ():
+            if self.ready:
+                self._start(worker, self.ready.popleft())
+            elif self.composed and (len(self.composed) >= _BATCH or not self.unseen):
+                batch, self.composed = self.composed[:_BATCH], self.composed[_BATCH:]
+                worker.ask({"plan": _configurations(batch)})
+        return any(worker.request for worker in self.workers.running.values())
+
+    def _start(self, worker: Worker, group: list[Job]) -> None:
+        outputs = group[0].composed.outputs
+        assert group[0].folder is not None
+        log = outputs / LOGS / f"{group[0].folder.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        for job in group:
+            job.stage, job.log, job.started = "running", log, time.time()
+        again = [job.index for job in group if job.again]
+        worker.ask({"run": _configurations(group), "again": again, "log": str(log)})
+        self.view.started(group, worker.slot)
+
+    def _handle(self, worker: Worker, content: list[dict[str, Any]] | None) -> None:
+        request, worker.request = worker.request, {}
+        own = [self.jobs[int(i)] for i in request.get("run", request.get("plan", ()))]
+        if content is None:
+            self._lost(own, worker, request)
+        elif "plan" in request:
+            self._sort([(self.jobs[facts["index"]], facts) for facts in content])
+        else:
+            for end in content:
+                self._take(self.jobs[end["index"]], end["kind"], end["text"])
+
+    def _sort(self, planned: Sequence[tuple[Job, dict[str, Any]]]) -> None:
+        """Form groups of the planned runs that are left."""
+        left = []
+        for job, facts in planned:
+            job.shape, job.most = facts["shape"], facts["most"]
+            job.folder, job.needs = Path(facts["folder"]), facts.get("needs", {})
+            if facts["refused"] is not None:
+                self._ended(job, "refused", facts["refused"])
+                continue
+            state = state_of(job.folder)
+            if self._is_left(job, state):
+                left.append((self._shape(job, state), job))
+        most = min((job.most for shape, job in left if shape is not None), default=1)
+        kept = [(shape, job) for shape, job in left if shape and shape[1]]
+        new = [(shape, job) for shape, job in left if not (shape and shape[1])]
+        self.ready.extend(groups(kept, most, workers=1))
+        self.ready.extend(groups(new, most, self.places))
+
+    def _shape(self, job: Job, state: RunState) -> tuple[str | None, Sequence[str]] | None:
+        """Return what the runs of a group have in common; interrupted groups stay together."""
+        shared = job.shape is not None and self.options.share is Share.auto
+        return (job.shape, state.group) if shared else None
+
+    def _is_left(self, job: Job, state: RunState) -> bool:
+        """Return whether a run in this state is to be done; else note how it ended."""
+        if state.kind == "running":
+            job.end("elsewhere", state.detail)
+        elif state.kind == "finished" and not job.composed.rerun:
+            self._ended(job, "finished")
+        elif state.kind == "failed" and not job.composed.rerun:
+            job.again = self.options.retry is Retry.failed
+            if not job.again:
+                self._ended(job, "failed", f"{state.detail} (sweep.retry=failed tries again)")
+        elif state.kind == "damaged":
+            self._ended(job, "refused", state.detail)
+        return job.stage == "waiting"
+
+    def _take(self, job: Job, kind: str, text: str) -> None:
+        """Note how a run ended in a worker."""
+        if kind == "busy":
+            job.end("elsewhere", text)
+        elif kind == "finished":
+            self._ended(job, "finished")
+        else:
+            self._ended(job, "failed" if kind == "failed" else "refused", text)
+
+    def _lost(self, own: Sequence[Job], worker: Worker, request: dict[str, Any]) -> None:
+        """Repeat what a worker that died was asked for; the second time do runs one by one.
+
+        One that was alone has then failed, and so have those that were being planned.
+        """
+        own, code = [job for job in own if job.stage != "left"], worker.process.returncode
+        for job in own:
+            job.lost += 1
+        first = any(job.lost == 1 for job in own)
+        if first or ("run" in request and len(own) > 1):
+            self._again(own, request, whole=first)
+            return
+        for job in own:
+            file = job.log or worker.errors
+            last = file.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            self._ended(job, "failed", f"its process ended with {how}: {last[0]}")
+
+    def _again(self, own: list[Job], request: dict[str, Any], *, whole: bool) -> None:
+        """Plan runs again, or do them again: as the same group or one by one."""
+        for job in own:
+            job.stage = "waiting"
+        if "plan" in request:
+            self.composed[:0] = own
+        else:
+            self.ready.extendleft([own] if whole else [[job] for job in reversed(own)])
+
+    def _look(self) -> None:
+        """Look at the runs of other processes: finished, or, if this one waits, left for it."""
+        self.looked = time.monotonic()
+        for job in (one for one in self.jobs if one.stage == "elsewhere"):
+            assert job.folder is not None
+            state = state_of(job.folder)
+            silent = state.kind == "running" and self.beats.silent(job.folder)
+            if silent:
+                state = RunState("interrupted")
+            if state.kind == "finished" or silent or (self.waits and state.kind != "running"):
+                job.stage = "waiting"
+                if self._is_left(job, state):
+                    self.ready.append([job])
+
+    def _ended(self, job: Job, stage: Any, text: str = "") -> None:
+        job.end(stage, text)
+        self.view.finish(job)
+        if stage in ("failed", "refused") and self.options.fail_fast:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Start nothing more, and let running workers save."""
+        for job in self.jobs:
+            if job.stage == "waiting":
+                job.end("left")
+        self.unseen.clear()
+        self.composed.clear()
+        self.ready.clear()
+        self.workers.stop()
+        for job in self.jobs:
+            if job.stage == "running":
+                job.end("left", "saved")
+
+
+def _configurations(jobs: Sequence[Job]) -> dict[int, str]:
+    return {job.index: job.configuration for job in jobs}

@@ -1,0 +1,254 @@
+"""`sweep.on=slurm`: groups of the runs that are left become the tasks of a job array.
+
+This process imports no torch and needs no device; a helper plans the runs. Each task does its runs
+as one machine would (`SlurmTask`), so the folders say what is left whatever becomes of a job.
+"""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ptrun.config.schema import ClusterConfig, SweepConfig
+from ptrun.errors import UserError
+from ptrun.folder.state import state_of
+from ptrun.sweeps import queue
+from ptrun.sweeps.beats import Beats
+from ptrun.sweeps.job import Job
+from ptrun.sweeps.scheduler import Scheduler
+from ptrun.sweeps.slurm_task import SlurmTask
+from ptrun.sweeps.view import View
+from ptrun.sweeps.workers import PLANNER
+from ptrun.training.stopping import Stopped
+
+_TURNS = 1000  # how often a job may come on again after its time
+_MARGIN, _START = 1.5, 10.0  # of the computed time; minutes to start
+_LOOK = 5.0  # seconds between looks at the queue
+_SIGNAL = "USR1"
+Group = Sequence[Job]
+
+
+class Slurm:
+    """Submits runs, and waits for them if asked.
+
+    Args:
+        jobs: the runs.
+        options: `sweep.*`.
+    """
+
+    def __init__(self, jobs: Sequence[Job], options: SweepConfig):
+        self.jobs, self.options = jobs, options
+        self.tasks: dict[str, Group] = {}
+        self.beats = Beats()
+
+    def run(self) -> bool:
+        """Submit what is left; return whether all is finished or submitted.
+
+        Raises:
+            UserError: there is no Slurm or no submitit, or the queue rejects the job.
+        """
+        scheduler = Scheduler(self.jobs, self.options, View(len(self.jobs)), PLANNER)
+        scheduler.run()
+        planned = [job for job in self.jobs if job.folder is not None]
+        if planned:
+            self.outputs = planned[0].composed.outputs
+            self._submit(scheduler.listed)
+        if self.options.wait:
+            self._wait()
+        return all(job.stage in ("finished", "elsewhere") for job in self.jobs)
+
+    def _submit(self, groups: Sequence[Group]) -> None:
+        """Submit groups: one array for those that need the same processes and devices."""
+        listed = queue.queued(self.outputs) if groups else {}
+        groups = [own for group in groups if (own := _not_queued(group, listed))]
+        alike: dict[tuple[Any, Any], list[Group]] = {}
+        for own in groups:
+            alike.setdefault((_need(own, "ranks"), _need(own, "device")), []).append(own)
+        for array in alike.values():
+            self._submit_array(array)
+
+    def _submit_array(self, groups: Sequence[Group]) -> None:
+        cluster = groups[0][0].composed.cluster
+        executor = _executor(self.outputs / queue.FOLDER / "%j", parameters(cluster, groups))
+        ids = _submitted(executor, [self._task(own) for own in groups])
+        tasks = dict(zip(ids, groups, strict=True))
+        self.tasks |= tasks
+        queue.record(self.outputs, {t: [_folder(job) for job in own] for t, own in tasks.items()})
+        for task, own in tasks.items():
+            for job in own:
+                job.end("elsewhere", f"in job {task}")
+        runs, plural = sum(map(len, groups)), "s" * (len(groups) > 1)
+        number = ids[0].split("_")[0]
+        print(
+            f"submitted {runs} runs in {len(groups)} group{plural} as Slurm job {number}; to see "
+            f"how far they are, type: ptrun status {self.outputs}",
+            file=sys.stderr,
+        )
+
+    def _task(self, group: Group) -> SlurmTask:
+        titles, texts = [job.title for job in group], [job.configuration for job in group]
+        return SlurmTask(titles, texts, [_folder(job) for job in group], self.options)
+
+    def _wait(self) -> None:
+        """Stay until all runs have ended; a run that its job left is submitted again, once."""
+        with View(len(self.jobs)) as view:
+            try:
+                while any(job.stage == "elsewhere" for job in self.jobs):
+                    self._look(view)
+                    view.show(self.jobs)
+                    time.sleep(_LOOK)
+            except (Stopped, KeyboardInterrupt):
+                self._ask()
+                raise
+
+    def _look(self, view: View) -> None:
+        try:
+            listed = queue.queued(self.outputs)  # before the folders: a job may end in between
+        except UserError:
+            return  # the next look may have an answer
+        left: list[Job] = []
+        for job in (one for one in self.jobs if one.stage == "elsewhere"):
+            state = state_of(_folder(job))
+            waits = _folder(job).absolute() in listed  # a failure may be one that is tried again
+            if state.kind == "finished" or (state.kind == "failed" and not waits):
+                job.end(state.kind, state.detail)
+                view.finish(job)
+            elif not waits and (state.kind != "running" or self.beats.silent(_folder(job))):
+                left.append(job)
+        for job in left:
+            job.lost += 1
+            job.stage = "waiting"
+            if job.lost > 1:
+                job.end("failed", f"its Slurm jobs ended without a result; see {self._logs()}")
+                view.finish(job)
+        self._submit(self._again([job for job in left if job.stage == "waiting"]))
+
+    def _again(self, left: Sequence[Job]) -> list[Group]:
+        """Return runs in the groups they had; those of other commands' jobs one by one."""
+        groups: list[Group] = [[job for job in own if job in left] for own in self.tasks.values()]
+        known = [job for own in groups for job in own]
+        return [*filter(None, groups), *([job] for job in left if job not in known)]
+
+    def _logs(self) -> Path:
+        return self.outputs / queue.FOLDER
+
+    def _ask(self) -> None:
+        """Ask on a terminal whether to cancel the jobs."""
+        if not (self.tasks and sys.stdin.isatty()):
+            return
+        if input(f"Cancel {len(self.tasks)} jobs? Their runs are saved. [y/N] ").lower() == "y":
+            queue.cancel(list(self.tasks))
+
+
+def _not_queued(group: Group, listed: Mapping[Path, str]) -> Group:
+    """Return the runs of a group that no job in the queue will do.
+
+    Raises:
+        UserError: a run is to be repeated.
+    """
+    for job in group:
+        if job.composed.rerun:
+            raise UserError(
+                "rerun=true: a job that comes on again would start anew each time. Type "
+                "name=NAME for new runs, or leave out sweep.on=slurm."
+            )
+        if found := listed.get(_folder(job).absolute()):
+            job.end("elsewhere", f"in {found}")
+    return [job for job in group if job.stage != "elsewhere"]
+
+
+def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return the parameters of submitit for an array of groups, each like the largest.
+
+    Raises:
+        UserError: the processes of a run cannot be divided over the nodes.
+    """
+    ranks, gpu = _need(groups[0], "ranks"), _need(groups[0], "device") == "cuda"
+    nodes = cluster.nodes if ranks > 1 else 1
+    if ranks % nodes:
+        raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
+    on_node = ranks // nodes
+    own = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
+    return {
+        **{key: value for key, value in own.items() if value is not None},
+        "job_name": "ptrun",
+        "time": _minutes(cluster, groups),
+        "mem": f"{math.ceil(1024 * (cluster.memory or _gib(groups) * on_node))}MB",
+        "nodes": nodes,
+        **({"srun_args": ["--kill-on-bad-exit=1"]} if ranks > 1 else {}),
+        "ntasks_per_node": on_node,
+        "cpus_per_task": cluster.cpus,
+        **({"gpus_per_node": on_node} if gpu else {}),
+        "signal_delay_s": cluster.warn,
+        "array_parallelism": cluster.jobs,
+        "setup": [f"export SUBMITIT_PREEMPT_SIGNAL={_SIGNAL}", *cluster.setup],
+        "additional_parameters": {"requeue": True, **cluster.sbatch},
+    }
+
+
+def _minutes(cluster: ClusterConfig, groups: Sequence[Group]) -> int:
+    """Return the minutes to ask for."""
+    if cluster.time is not None:
+        return cluster.time
+    times = [[job.needs["seconds"] for job in own] for own in groups]
+    if any(one is None for own in times for one in own):
+        return cluster.max_time
+    return min(cluster.max_time, math.ceil(_START + _MARGIN * max(map(sum, times)) / 60))
+
+
+def _gib(groups: Sequence[Group]) -> float:
+    """Return the GiB of main memory of a process of the largest group."""
+    first = [(len(own), own[0].needs) for own in groups]
+    return max(float(needs["gib"] + (count - 1) * needs["each"]) for count, needs in first)
+
+
+def _need(group: Group, key: str) -> Any:
+    return group[0].needs[key]
+
+
+def _folder(job: Job) -> Path:
+    assert job.folder is not None
+    return job.folder
+
+
+def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
+    """Submit tasks as one array; return their ids.
+
+    Raises:
+        UserError: Slurm rejects the job.
+    """
+    from submitit.core.utils import FailedJobError
+
+    try:
+        with executor.batch():
+            made = [executor.submit(task) for task in tasks]
+    except FailedJobError as error:
+        told = " ".join(str(error).split())
+        raise UserError(f"Slurm rejects the job: {told}. See conf/cluster/default.yaml.") from error
+    return [str(one.job_id) for one in made]
+
+
+def _executor(folder: Path, given: dict[str, Any]) -> Any:
+    """Return submitit's executor.
+
+    Raises:
+        UserError: submitit or Slurm is missing, or a parameter is unknown.
+    """
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = _SIGNAL
+    try:
+        from submitit import SlurmExecutor
+    except ImportError as error:
+        raise UserError(
+            "sweep.on=slurm needs submitit. Type: pip install 'ptrun[slurm]'"
+        ) from error
+    try:
+        executor = SlurmExecutor(folder, max_num_timeout=_TURNS)
+    except RuntimeError as error:
+        raise UserError(
+            "sweep.on=slurm: there is no srun here. Type it on a login node of the cluster."
+        ) from error
+    executor.update_parameters(**given)
+    return executor

@@ -1,0 +1,80 @@
+"""A sweep from the command line: its runs, what is done with them, and what is said at the end."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from ptrun.config.expand import expanded
+from ptrun.config.explain import composed
+from ptrun.config.schema import On, SweepConfig
+from ptrun.sweeps.job import ENDS, Job
+from ptrun.sweeps.scheduler import Scheduler
+from ptrun.sweeps.shard import shard
+from ptrun.sweeps.view import View
+from ptrun.sweeps.workers import COMMAND, PLANNER
+
+_WORDS = {
+    "elsewhere": "in other processes or jobs (sweep.wait=true waits for them)",
+    "left": "not started or stopped, because one failed",
+}
+
+
+def of_line(overrides: Sequence[str]) -> list[Job]:
+    """Return the runs of `-m KEY=A,B`.
+
+    Raises:
+        UserError: an override is invalid.
+    """
+    return [Job(i, title, own) for i, (own, title) in enumerate(expanded(overrides))]
+
+
+def options_of(overrides: Sequence[str]) -> SweepConfig:
+    """Return `sweep.*` of a command line.
+
+    Raises:
+        UserError: a key or value is wrong.
+    """
+    return composed([o for o in overrides if o.lstrip("+").startswith("sweep.")]).sweep
+
+
+def do(jobs: Sequence[Job], options: SweepConfig, *, brief: bool = False) -> bool:
+    """Do runs, or list them with `sweep.dry_run`; return whether all are finished.
+
+    A `brief` result is one line.
+
+    Raises:
+        UserError: an option is invalid.
+    """
+    jobs = shard(jobs, options.shard)
+    for place, job in enumerate(jobs):
+        job.index = place
+    if options.dry_run:
+        _list(jobs, options)
+        return True
+    if options.on is On.slurm:
+        from ptrun.sweeps.slurm import Slurm
+
+        done = Slurm(jobs, options).run()
+    else:
+        Scheduler(jobs, options, View(len(jobs), brief=brief)).run()
+        done = all(job.stage == "finished" for job in jobs)
+    counts = Counter(job.stage for job in jobs)
+    told = [f"{counts[stage]} {_WORDS.get(stage, stage)}" for stage in ENDS if counts[stage]]
+    total = f"{len(jobs)} run{'s' * (len(jobs) != 1)}"
+    print(f"{total}: {', '.join(told)}", file=sys.stderr)
+    return done
+
+
+def _list(jobs: Sequence[Job], options: SweepConfig) -> None:
+    """Print each run with its state, and the group in which it would be done."""
+    command = PLANNER if options.on is On.slurm else COMMAND
+    scheduler = Scheduler(jobs, options, View(len(jobs), quiet=True), command)
+    scheduler.run()
+    number = {job.index: n for n, own in enumerate(scheduler.listed, start=1) for job in own}
+    for job in scheduler.jobs:
+        todo = f"to do, group {number[job.index]}" if job.index in number else job.stage
+        name = job.folder.name if job.folder else ""
+        print("  ".join(part for part in (f"{job.index + 1:4d}", todo, job.title, name) if part))
+    print(
+        f"{len(number)} of {len(scheduler.jobs)} runs are left, in {len(scheduler.listed)} groups"
+    )

@@ -1,0 +1,59 @@
+"""The id of a plan: what can change a number beyond rounding is in it, nothing else is."""
+
+import importlib
+import sys
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.runs.plan import plan
+
+
+def run_id(*overrides):
+    return plan(compose_run(["task=pocket_sentiment", *overrides])).run_id
+
+
+@pytest.mark.parametrize(
+    "rounding",
+    [
+        "hardware.token_budget=100",
+        "hardware.checkpointing=true",
+        "hardware.population=1",
+        "hardware.precision=fp32",
+        "backbone.dtype=bf16",
+    ],
+)
+def test_what_changes_rounding_alone_keeps_the_id(rounding):
+    assert run_id(rounding) == run_id()
+
+
+def test_a_device_keeps_the_id_and_a_precision_is_a_run_of_its_own():
+    on_cpu = run_id("hardware=gpu", "hardware.device=cpu", "hardware.precision=bf16")
+    assert on_cpu == run_id("hardware.precision=bf16") != run_id()
+
+
+@pytest.fixture
+def own_method(tmp_path, monkeypatch):
+    """A package with a method of the user's own, which a helper module changes."""
+    package = tmp_path / "own_parts"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "helper.py").write_text("FACTOR = 1\n")
+    (package / "method.py").write_text(
+        "from ptrun.method.prompt_tuning import PromptTuning\n\n\n"
+        "class Own(PromptTuning):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
+    yield package
+    for name in [name for name in sys.modules if name.startswith("own_parts")]:
+        del sys.modules[name]
+
+
+def test_an_edit_of_the_users_own_code_makes_a_new_run(own_method):
+    typed = ["method=prompt_tuning", "method._target_=own_parts.method.Own"]
+    first = run_id(*typed)
+    assert first == run_id(*typed) != run_id("method=prompt_tuning")
+    (own_method / "helper.py").write_text("FACTOR = 2\n")
+    importlib.invalidate_caches()
+    assert run_id(*typed) != first

@@ -1,0 +1,69 @@
+"""A run through its launcher: composed once, checked before any rank starts, done in a rank."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.folder import result
+from ptrun.runs.launch import launch
+
+HARDWARE = {
+    "_target_": "ptrun.hardware.deepspeed_engine.DeepSpeedEngine",
+    "device": "cpu",
+    "precision": "fp32",
+    "token_budget": 2048,
+    "checkpointing": False,
+    "model_parallel": 1,
+    "ranks": None,
+}
+NO_RANK = [sys.executable, "-c", "raise SystemExit('a rank was started')"]
+
+
+@pytest.fixture
+def composed(tmp_path, data_dir, tiny_folder):
+    def made(*overrides, **hardware):
+        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder('bert')}", "task=sst2"]
+        given += ["method.length=3", "train.batch_size=2", "train.max_steps=1"]
+        return compose_run(
+            [*given, f"outputs={tmp_path}", *overrides], given={"hardware": HARDWARE | hardware}
+        )
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="pip install 'ptrun[deepspeed]'")
+def test_a_run_is_done_in_its_rank_and_found_afterwards(composed, tmp_path):
+    done = launch(composed())
+    assert done.status == "finished" and list(result.read_all(tmp_path)[0].values()) == [done]
+    assert launch(composed(), NO_RANK) == done
+
+
+@pytest.mark.parametrize(
+    ("overrides", "hardware", "told"),
+    [
+        (["method.lenght=3"], {}, "method.lenght: unknown"),
+        ([], {"model_parallel": 4, "ranks": 6}, "hardware.ranks is 6, .*hardware.ranks=4"),
+    ],
+    ids=["misspelt", "ranks"],
+)
+def test_a_mistake_is_told_before_any_rank_starts(composed, tmp_path, overrides, hardware, told):
+    with pytest.raises(UserError, match=told):
+        launch(composed(*overrides, **hardware), NO_RANK)
+    assert not result.run_folders(tmp_path)
+
+
+@pytest.mark.slow
+def test_under_a_launcher_plain_hardware_is_refused_by_every_rank():
+    told = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    env = {**os.environ, **told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    line = [sys.executable, "-m", "ptrun", "--local_rank=1", "task=pocket_sentiment"]
+    done = subprocess.run(line, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("ptrun: rank 1: a launcher started 2 processes")
+    assert "hardware=zero1" in done.stderr

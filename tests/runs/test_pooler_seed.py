@@ -1,0 +1,81 @@
+"""The untrained pooler of a run: its seed draws it, and later commands draw the same again."""
+
+import json
+
+import pytest
+import torch
+
+from ptrun.backbone.pooler import pooler
+from ptrun.config.compose import compose_run
+from ptrun.predicting.loading import ready
+from ptrun.runs.launch import launch
+from ptrun.runs.plan import plan
+from tests.conftest import WORDS
+from tests.runs.test_tuned_backbone import write
+
+FROZEN = ["method=ptuning_v2", "method.length=2", "method.pooler=frozen", "task=sst2"]
+
+
+@pytest.fixture
+def composed(tiny_folder, tmp_path):
+    pair = {"sentence2": "a film"}
+    rows = [{"sentence1": w, **pair, "label": i % 3} for i, w in enumerate(WORDS)]
+    write(tmp_path / "cmnli", rows)
+    write(tmp_path / "sst2", [{"sentence": w, "label": i % 2} for i, w in enumerate(WORDS)])
+    common = [f"outputs={tmp_path / 'outputs'}", f"data_dir={tmp_path}", "train.max_steps=2"]
+    common += ["train.batch_size=4", "hardware.precision=fp32"]
+
+    def compose(*overrides, kind="roberta"):
+        return compose_run([f"backbone.path={tiny_folder(kind)}", *common, *overrides])
+
+    return compose
+
+
+def of(backbone):
+    backbone.load()
+    return backbone.model.pooler.weight
+
+
+@pytest.mark.slow
+def test_each_seed_has_its_own_and_prediction_draws_it_again(composed):
+    planned = [plan(composed(*FROZEN, f"seed={seed}")) for seed in (4, 5)]
+    first, second = (of(own.backbone) for own in planned)
+    assert torch.equal(second, pooler(32, None, 5).weight) and not torch.equal(first, second)
+    done = launch(composed(*FROZEN, "seed=5"))
+    folder = planned[1].folder
+    assert done.manifest["backbone"]["pooler_seed"] == 5
+    finished = ready(str(folder), [])
+    (method,) = finished.load().values()
+    assert torch.equal(method.backbone.model.pooler.weight, second)
+    examples = planned[1].task.load("test")
+    answers = finished.engine.predict([method], [method.encode(examples)])[0]
+    lines = (folder / "predictions.jsonl").read_text().splitlines()
+    assert [answer.value for answer in answers] == [json.loads(o)["prediction"] for o in lines]
+
+
+def test_an_older_run_keeps_the_one_draw_of_its_time(composed):
+    launch(composed(*FROZEN, "seed=5"))
+    file = plan(composed(*FROZEN, "seed=5")).folder / "result.json"
+    content = json.loads(file.read_text())
+    del content["manifest"]["backbone"]["pooler_seed"], content["digest"]
+    file.write_text(json.dumps(content))
+    (method,) = ready(str(file.parent), []).load().values()
+    assert torch.equal(method.backbone.model.pooler.weight, pooler(32, None, None).weight)
+
+
+def test_a_stored_pooler_has_no_seed(composed):
+    done = launch(composed(*FROZEN, "seed=5", kind="bert"))
+    assert done.manifest["backbone"]["pooler_seed"] is None
+
+
+def test_a_head_from_another_run_reads_the_pooler_of_that_run(composed):
+    """EFL starts from the head of a run that was tuned behind its own untrained pooler."""
+    tuned = ["method=fine_tuning", "task=cmnli", "method.pooler=frozen", "seed=3"]
+    first = launch(composed(*tuned))
+    second = composed("method=efl", "task=sst2", f"start=run:{first.run_id}", "seed=8")
+    planned = plan(second)
+    assert torch.equal(of(planned.backbone), pooler(32, None, 3).weight)
+    done = launch(second)
+    assert done.manifest["backbone"]["pooler_seed"] == 3
+    (method,) = ready(str(planned.folder), []).load().values()
+    assert torch.equal(method.backbone.model.pooler.weight, pooler(32, None, 3).weight)

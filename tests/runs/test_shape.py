@@ -1,0 +1,83 @@
+"""What runs must have in common to share passes."""
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.runs.plan import plan
+from ptrun.runs.shape import shape
+
+
+@pytest.fixture
+def shape_of(tmp_path, data_dir, tiny_folder):
+    def made(*overrides, backbone="bert"):
+        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder(backbone)}", "task=sst2"]
+        return shape(plan(compose_run([*given, f"outputs={tmp_path}", *overrides])))
+
+    return made
+
+
+def some(cases, core=2):
+    """Return cases; only the first ones are in the core tests."""
+    rest = [pytest.param(own, marks=pytest.mark.slow) for own in cases[core:]]
+    return [*cases[:core], *rest]
+
+
+@pytest.mark.parametrize(
+    "differing",
+    some(
+        [
+            ["seed=2"],
+            ["data_seed=2"],
+            ["train.lr=0.5", "train.batch_size=4", "train.max_steps=9", "train.patience=1"],
+            ["train.weight_decay=0.1", "train.schedule=constant", "train.warmup=0.1"],
+            ["method.length=3"],
+            ["setting=few_shot_32"],
+            ["method.dropout=0.3"],
+            ["name=other"],
+        ]
+    ),
+)
+def test_what_a_member_decides_may_differ(shape_of, differing):
+    assert shape_of(*differing) == shape_of() is not None
+
+
+@pytest.mark.parametrize(
+    "differing",
+    some(
+        [
+            ["task=pocket_sentiment"],
+            ["method=prompt_tuning"],
+            ["method.prefix_kind=hidden"],
+            ["backbone.dropout=0.0"],
+            ["method.shift_positions=false"],
+            ["protocol=paper"],
+            ["hardware.token_budget=100"],
+        ]
+    ),
+)
+def test_what_changes_the_passes_or_the_task_may_not(shape_of, differing):
+    assert shape_of(*differing) != shape_of()
+
+
+def test_another_backbone_is_another_shape(shape_of):
+    assert shape_of(backbone="roberta") != shape_of()
+
+
+@pytest.mark.parametrize("method", ["fine_tuning", "lora", "dpt"])
+def test_a_method_that_changes_the_backbone_runs_alone(shape_of, method):
+    backbone = "electra" if method == "dpt" else "bert"
+    assert shape_of(f"method={method}", backbone=backbone) is None
+
+
+def test_a_random_pooler_is_part_of_the_backbone(shape_of):
+    frozen = [shape_of("method.pooler=frozen", f"seed={n}", backbone="roberta") for n in (1, 2)]
+    assert frozen[0] != frozen[1]
+    stored = [shape_of("method.pooler=frozen", f"seed={n}") for n in (1, 2)]
+    assert stored[0] == stored[1]
+
+
+def test_runs_on_other_commits_of_a_backbone_share_nothing(tmp_path):
+    made = plan(compose_run(["backbone=bert_base_cased", f"outputs={tmp_path}"]))
+    before = shape(made)
+    made.backbone.repository.recorded = "a" * 40
+    assert before is not None and shape(made) not in (None, before)

@@ -1,0 +1,153 @@
+"""Run folders: atomic, bound to their backbone, cut back on resume, never confused."""
+
+import json
+import logging
+
+import pytest
+import torch
+
+from ptrun.errors import UserError
+from ptrun.folder import digest, result
+from ptrun.ledger.cells import cells
+from ptrun.ledger.report import spread
+from ptrun.runs.store import RunStore, read_tensors, set_aside
+from ptrun.tracking.trackers import Trackers
+from ptrun.types import RunResult
+
+BOUND = {"name": "tiny", "revision": "None", "weights": "abc"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RunStore(tmp_path / "run", BOUND, Trackers(tmp_path, "run", {}))
+
+
+def outcome(**changes):
+    values = {
+        "run_id": "r",
+        "group": "g",
+        "status": "finished",
+        "names": dict.fromkeys(("task", "method", "backbone", "setting", "protocol"), "x"),
+        "seed": 1,
+        "metric": "f1",
+        "metrics": {"dev": {"f1": 50.0}, "test": {"f1": 40.0}},
+        "learned_parameters": {"total": 3},
+        "config": {"method": {"length": 1}},
+    }
+    return RunResult(**{**values, **changes})
+
+
+def test_state_comes_back_and_metrics_are_cut_to_it(store):
+    for step in (1, 2, 3):
+        store.log({"event": "step", "step": step, "loss": 0.1})
+    store.log({"event": "selection_done", "best_step": 3})
+    store.draft({"learned.x": torch.ones(2)}, {"step": 2, "history": [{"step": 2, "f1": 1.5}]})()
+    with (store.folder / "metrics.jsonl").open("a") as opened:
+        opened.write('{"event": "st')  # a process was killed here
+    tensors, meta = store.restore()
+    assert torch.equal(tensors["learned.x"], torch.ones(2)) and meta["history"][0]["f1"] == 1.5
+    rows = [json.loads(line) for line in (store.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2]
+
+
+def journal(store, *steps):
+    for step in steps:
+        store.log({"event": "step", "step": step, "loss": 0.1, "text": "a\u2028b"})
+    store.log({"event": "dev", "step": steps[-1], "f1": 1.5})
+    history = [{"step": steps[-1], "f1": 1.5}]
+    store.draft({"x": torch.ones(2)}, {"step": steps[-1], "history": history})()
+    return store.folder / "metrics.jsonl"
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ptrun"), "propagate", True)
+    return lambda: caplog.text
+
+
+def test_a_whole_journal_comes_back_without_a_word(store, told):
+    file = journal(store, 1, 2)
+    before = file.read_bytes()
+    store.restore()
+    assert file.read_bytes() == before and not told()
+
+
+@pytest.mark.parametrize("line", ["\x00", "", "[1]", '{"event": "step", "step": 2, "loss": 7}'])
+def test_a_damaged_line_is_named_and_stops_no_resume(store, told, line):
+    file = journal(store, 1, 2, 3)
+    lines = file.read_text().split("\n")
+    lines[1] = line if "loss" not in line else lines[1].replace("0.1", "0.7")
+    file.write_text("\n".join(lines))
+    assert store.restore() is not None
+    assert f"{file}:2: damaged" in told() and "1 earlier rows are lost" in told()
+    assert [digest.row(own)["step"] for own in file.read_text().split("\n")[:-1]] == [1, 3, 3]
+
+
+def test_rows_that_were_cut_off_are_told(store, told):
+    file = journal(store, 1, 2)
+    file.write_text(file.read_text()[: file.read_text().index('{"event": "dev"')])
+    store.restore()
+    assert f"{file}: damaged (1 earlier rows are lost)" in told()
+
+
+def test_drafts_of_killed_processes_are_removed(store):
+    journal(store, 1)
+    kept = {own.name for own in store.folder.iterdir()}
+    for name in (".state.safetensors.4711", ".run.yaml.12"):
+        (store.folder / name).write_text("half")
+    store.clean()
+    assert {own.name for own in store.folder.iterdir()} == kept
+
+
+def test_without_a_state_a_run_starts_with_clean_metrics(store):
+    store.log({"event": "dev", "step": 0, "f1": 0.1})  # before the first step
+    store.log({"event": "step", "step": 1, "loss": 0.1})
+    assert store.restore() is None
+    assert (store.folder / "metrics.jsonl").read_text() == ""
+
+
+def test_a_prompt_of_another_backbone_is_refused_and_damage_is_named(store):
+    store.write_prompt({"prompt": torch.ones(1)}, {"length": 1}, {})
+    file = store.folder / "prompt.safetensors"
+    assert read_tensors(file, BOUND)[0].keys() == {"prompt"}
+    told = r"made with backbone tiny \(abc\), not other \(def\). Use that backbone"
+    with pytest.raises(UserError, match=told):
+        read_tensors(file, {"name": "other", "revision": "None", "weights": "def"})
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(UserError, match="damaged"):
+        read_tensors(file, BOUND)
+
+
+def test_no_draft_is_left_and_a_failure_gives_way_to_a_result(store):
+    store.close(outcome(status="failed", reason="loss nan", metrics={}))
+    assert result.read(store.folder).reason == "loss nan"
+    store.close(outcome())
+    assert sorted(file.name for file in store.folder.iterdir()) == ["result.json"]
+    assert result.read(store.folder) == outcome()
+
+
+def test_a_damaged_result_is_named(store):
+    (store.folder / "result.json").write_text("{")
+    with pytest.raises(UserError, match=r"result.json: damaged"):
+        result.read(store.folder)
+
+
+def test_runs_set_aside_are_kept_and_not_reported(store):
+    store.close(outcome())
+    root = store.folder.parent
+    set_aside(store.folder)
+    assert result.read_all(root) == ({}, []) and (root / "run~1" / "result.json").is_file()
+
+
+def test_cells_average_seeds_and_name_what_differs():
+    runs = [outcome(run_id=str(seed), seed=seed) for seed in (1, 2)]
+    failed = outcome(run_id="3", seed=3, status="failed", metrics={})
+    longer = outcome(run_id="4", group="h", config={"method": {"length": 9}})
+    first, second = cells([*runs, failed, longer])
+    assert (first.differs, len(first.runs), first.values("test")) == (
+        "method.length=1",
+        3,
+        [40.0, 40.0],
+    )
+    assert second.differs == "method.length=9"
+    assert spread([40.0, 42.0]) == "41.00 ± 1.41" and spread([]) == "-"

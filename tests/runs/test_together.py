@@ -1,0 +1,181 @@
+"""Runs that share passes leave what they leave alone; what happens to one changes no other."""
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from ptrun.config.compose import compose_run
+from ptrun.errors import RunFailed, UserError
+from ptrun.folder import lease
+from ptrun.folder.state import state_of
+from ptrun.runs import recipe
+from ptrun.runs.launch import launch_together, planned
+from ptrun.training.member import Member
+
+METHODS = ("ptuning_v2", "prompt_tuning", "adapter", "idpg")
+FILES = {"run.yaml", "metrics.jsonl", "predictions.jsonl", "prompt.safetensors", "result.json"}
+
+
+@pytest.fixture
+def runs(data_dir, tiny_folder, tmp_path):
+    """Return a function that plans runs of `outputs=NAME`, one for each list of overrides."""
+
+    def made(name, *lists, method="ptuning_v2", backbone="bert"):
+        given = [f"data_dir={data_dir}", f"backbone.path={tiny_folder(backbone)}", "task=sst2"]
+        given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2"]
+        given += [f"method={method}", f"outputs={tmp_path / name}", "keep=state"]
+        given += ["method.length=3"] if method in ("ptuning_v2", "prompt_tuning") else []
+        given += ["method.order=4"] if method == "idpg" else []
+        return [planned(compose_run([*given, *one])) for one in lists]
+
+    return made
+
+
+def steps(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if row["event"] == "step"]
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=[] if m == METHODS[0] else pytest.mark.slow) for m in METHODS]
+)
+def test_runs_together_leave_what_they_leave_alone(runs, method):
+    lists = [["seed=1"], ["seed=2", "train.lr=0.02"], ["seed=3", "train.max_steps=4"]]
+    lists += [["seed=4", "data_seed=2", "train.batch_size=3"]]
+    shared = launch_together(runs("shared", *lists, method=method))
+    for one, done in zip(runs("alone", *lists, method=method), shared, strict=True):
+        (alone,) = launch_together([one])
+        assert done.metrics == alone.metrics and done.run_id == alone.run_id
+        assert done.manifest.keys() == alone.manifest.keys()
+        others = [other.run_id for other in shared if other is not done]
+        assert done.manifest["shared_with"] == others and alone.manifest["shared_with"] == []
+        compare_folders(one.plan.folder)
+
+
+def compare_folders(folder):
+    """Compare a run that was alone with the same run that shared passes."""
+    other = shared_folder(folder)
+    names = {file.name for file in folder.iterdir()}
+    assert names == {file.name for file in other.iterdir()} and names >= FILES
+    assert steps(other) == pytest.approx(steps(folder), abs=1e-5)
+    predictions = [(one / "predictions.jsonl").read_text() for one in (folder, other)]
+    assert predictions[0] == predictions[1]
+    ours, theirs = (load_file(one / "prompt.safetensors") for one in (folder, other))
+    assert all(ours[name].allclose(theirs[name], atol=1e-3) for name in ours.keys() | theirs.keys())
+
+
+def shared_folder(folder):
+    return folder.parents[2] / "shared" / "runs" / folder.name
+
+
+def test_methods_of_other_lengths_and_dropouts_share(runs):
+    lists = [["method.length=2"], ["method.length=5", "method.dropout=0.3", "seed=2"]]
+    shared = launch_together(runs("shared", *lists))
+    for one, done in zip(runs("alone", *lists), shared, strict=True):
+        (alone,) = launch_together([one])
+        assert done.metrics == alone.metrics
+
+
+def test_a_run_that_fails_and_one_that_stops_early_change_no_other(runs):
+    lists = [["seed=1"], ["seed=2", "train.lr=1e30", "train.clip=null"]]
+    lists += [["seed=3", "train.patience=1"]]
+    first, failed, stopped = launch_together(runs("shared", *lists))
+    assert isinstance(failed, RunFailed) and "failed: loss" in str(failed)
+    one, _, three = runs("alone", *lists)
+    for own, alone in ((first, launch_together([one])), (stopped, launch_together([three]))):
+        assert own.metrics == alone[0].metrics
+        assert own.manifest["steps"] == alone[0].manifest["steps"]
+    folder = shared_folder(three.plan.folder).parent
+    assert len(list(folder.glob("*/result.json"))) == 2 and list(folder.glob("*/failure.json"))
+
+
+def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
+    wrong = ["setting=k_1000", "seed=2"]
+    done, refused = launch_together(runs("shared", ["seed=1"], wrong))
+    assert isinstance(refused, UserError) and done.status == "finished"
+    folders = list((runs("x", ["seed=1"])[0].plan.outputs.parent / "shared" / "runs").iterdir())
+    assert [folder.name for folder in folders if not folder.name.startswith(".")] == [done.run_id]
+
+
+def test_a_finished_run_is_read_and_a_held_one_left(runs):
+    (one,) = runs("shared", ["seed=1"])
+    (done,) = launch_together([one])
+    written = (one.plan.folder / "result.json").stat().st_mtime_ns
+    two = runs("shared", ["seed=2"])[0]
+    with lease.held(two.plan.folder):
+        again, busy, third = launch_together(runs("shared", ["seed=1"], ["seed=2"], ["seed=3"]))
+    assert again == done and isinstance(busy, lease.Busy) and third.status == "finished"
+    assert (one.plan.folder / "result.json").stat().st_mtime_ns == written
+    assert third.manifest["shared_with"] == []
+
+
+def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
+    lists = [["seed=1"], ["seed=2", "train.eval_every=3"], ["seed=3", "train.max_steps=2"]]
+    calm = launch_together(runs("alone", *lists))
+    real = Member.update
+
+    def update(member, loss, tokens):
+        if member.seed == 2 and member.step == 4:
+            raise KeyboardInterrupt
+        real(member, loss, tokens)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Member, "update", update)
+        launch_together(runs("shared", *lists))
+    ids = tuple(done.run_id for done in calm)
+    folders = [one.plan.folder for one in runs("alone", *lists)]
+    states = [state_of(shared_folder(folder)) for folder in folders]
+    assert [state.group for state in states] == [ids] * 3
+    assert [state.detail for state in states] == ["at step 4", "at step 4", "at step 2"]
+    launch_together(runs("shared", *lists))
+    for folder in folders:
+        one, other = (load_file(f / "prompt.safetensors") for f in (folder, shared_folder(folder)))
+        assert all(one[name].equal(other[name]) for name in one.keys() | other.keys())
+
+
+@pytest.mark.slow
+def test_an_error_of_all_is_narrowed_down_to_the_run_that_causes_it(runs, monkeypatch):
+    real = recipe._train
+
+    def train(works, engine):
+        if any(work.planned.seed == 3 for work in works):
+            raise UserError("out of memory")
+        real(works, engine)
+
+    monkeypatch.setattr(recipe, "_train", train)
+    ended = launch_together(runs("shared", *([f"seed={n}"] for n in (1, 2, 3, 4))))
+    assert [isinstance(one, UserError) for one in ended] == [False, False, True, False]
+
+
+def test_a_run_of_a_group_resumes_alone(runs, monkeypatch):
+    lists = [["seed=1"], ["seed=2"]]
+    whole = launch_together(runs("whole", *lists))
+    real, calls = recipe.TorchEngine._judge, []
+
+    def judge(engine, active):
+        real(engine, active)
+        calls.append(len(active))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipe.TorchEngine, "_judge", judge)
+    with pytest.raises(KeyboardInterrupt):
+        launch_together(runs("cut", *lists))
+    monkeypatch.setattr(recipe.TorchEngine, "_judge", real)
+    for expected, own in zip(whole, runs("cut", *lists), strict=True):
+        (done,) = launch_together([own])
+        assert done.metrics == expected.metrics
+        other = own.plan.folder.parents[2] / "whole" / "runs" / done.run_id
+        assert steps(own.plan.folder) == pytest.approx(steps(other), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_each_run_of_a_group_has_a_tracker_of_its_own(runs, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    own = runs("shared", *([f"seed={n}", "tracking=wandb"] for n in (1, 2)))
+    done = launch_together(own)
+    assert [one.status for one in done] == ["finished"] * 2
+    for one in own:
+        (folder,) = (one.plan.folder / "wandb").glob("offline-run-*")
+        assert one.plan.run_id in folder.name and list(folder.glob("*.wandb"))

@@ -1,0 +1,126 @@
+"""Slurm jobs without a Slurm: what they ask for, and which runs are in the queue."""
+
+import os
+import stat
+
+import pytest
+
+from ptrun.config.schema import ClusterConfig, SweepConfig
+from ptrun.errors import UserError
+from ptrun.sweeps import queue, slurm
+from ptrun.sweeps.job import Job
+
+NEEDS = {"device": "cpu", "ranks": 1, "gib": 3.5, "each": 0.25, "seconds": 60.0}
+
+
+def group(count, **needs):
+    jobs = [Job(index, "", ()) for index in range(count)]
+    for job in jobs:
+        job.needs = NEEDS | needs
+    return jobs
+
+
+def asked(*groups, **cluster):
+    return slurm.parameters(ClusterConfig(**cluster), groups)
+
+
+def test_a_job_asks_for_what_its_largest_group_needs():
+    found = asked(group(1), group(5))
+    assert found["mem"] == "4608MB"  # 3.5 + 4 x 0.25 GiB
+    assert found["time"] == 18  # 10 + 1.5 x 5 minutes, rounded up
+    assert found["ntasks_per_node"] == 1 and "gpus_per_node" not in found
+
+
+def test_time_without_a_speed_is_the_longest_and_a_typed_one_wins():
+    assert asked(group(1, seconds=None), max_time=600)["time"] == 600
+    assert asked(group(1, seconds=1e6), max_time=600)["time"] == 600
+    assert asked(group(1, seconds=1e6), time=30)["time"] == 30
+
+
+def test_ranks_are_divided_over_nodes_and_have_a_gpu_each():
+    found = asked(group(1, ranks=8, device="cuda"), nodes=2, memory=64)
+    assert (found["nodes"], found["ntasks_per_node"], found["gpus_per_node"]) == (2, 4, 4)
+    assert found["mem"] == "65536MB"
+
+
+def test_what_the_cluster_file_says_is_passed_on():
+    found = asked(group(1), partition="long", account="me", sbatch={"mail-type": "FAIL"})
+    assert (found["partition"], found["account"]) == ("long", "me") and "qos" not in found
+    assert found["additional_parameters"] == {"requeue": True, "mail-type": "FAIL"}
+
+
+@pytest.fixture
+def squeue(tmp_path, monkeypatch):
+    """Return a function that makes `squeue` print some text."""
+
+    def tell(text):
+        file = tmp_path / "bin" / "squeue"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\nprintf '{text}'\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{file.parent}{os.pathsep}{os.environ['PATH']}")
+
+    return tell
+
+
+def test_runs_are_found_in_the_queue_by_their_tasks(tmp_path, squeue):
+    (tmp_path / queue.FOLDER).mkdir()
+    queue.record(tmp_path, {"7_0": [tmp_path / "a", tmp_path / "b"], "7_1": [tmp_path / "c"]})
+    squeue("7_0 RUNNING\\n8 PENDING\\n")
+    text = "job 7_0, running"
+    assert queue.queued(tmp_path) == {tmp_path / "a": text, tmp_path / "b": text}
+    squeue("")
+    assert queue.queued(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"7": 3}', '{"7": [3]}', "\udcff"])
+def test_a_damaged_record_is_named(tmp_path, squeue, text):
+    squeue("7 RUNNING\\n")
+    file = tmp_path / queue.FOLDER / "7.json"
+    file.parent.mkdir()
+    file.write_text(text, errors="surrogateescape")
+    with pytest.raises(UserError, match=r"7\.json: damaged\. Delete it"):
+        queue.queued(tmp_path)
+
+
+@pytest.mark.parametrize(("answer", "cancelled"), [("y", ["7_0"]), ("", []), ("n", [])])
+def test_an_interrupt_while_waiting_asks_whether_to_cancel(monkeypatch, answer, cancelled):
+    asked, done = [], []
+    monkeypatch.setattr(slurm.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    monkeypatch.setattr(queue, "cancel", done.extend)
+    monkeypatch.setattr(slurm.time, "sleep", _interrupt)
+    job = Job(0, "", (), stage="elsewhere", folder=slurm.Path("nowhere"))
+    waiting = slurm.Slurm([job], SweepConfig(wait=True))
+    waiting.tasks, waiting.outputs = {"7_0": [job]}, slurm.Path("nowhere")
+    monkeypatch.setattr(waiting, "_look", lambda view: None)
+    with pytest.raises(KeyboardInterrupt):
+        waiting._wait()
+    assert asked == ["Cancel 1 jobs? Their runs are saved. [y/N] "] and done == cancelled
+
+
+def _interrupt(_seconds):
+    raise KeyboardInterrupt
+
+
+def test_a_queue_that_does_not_answer_is_not_an_empty_one(tmp_path, squeue):
+    (tmp_path / queue.FOLDER).mkdir()
+    queue.record(tmp_path, {"7": [tmp_path / "a"]})
+    squeue("slurm_load_jobs error: Socket timed out\\n' >&2; exit 1; printf '")
+    with pytest.raises(UserError, match="squeue does not answer: slurm_load_jobs error: Socket"):
+        queue.queued(tmp_path)
+
+
+def test_processes_are_divided_evenly_and_single_ones_stay_on_a_node():
+    assert asked(group(1), nodes=2)["nodes"] == 1
+    with pytest.raises(UserError, match=r"cluster\.nodes=2: a run has 3 processes"):
+        asked(group(1, ranks=3), nodes=2)
+
+
+def test_without_slurm_the_queue_is_empty_and_a_job_is_refused(tmp_path, monkeypatch):
+    (tmp_path / queue.FOLDER).mkdir()
+    queue.record(tmp_path, {"7": [tmp_path / "a"]})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert queue.queued(tmp_path) == {}
+    with pytest.raises(UserError, match="Type it on a login node"):
+        slurm._executor(tmp_path, {})

@@ -1,0 +1,66 @@
+"""`ptrun status`: states of run folders, by folder, and what is left of a table."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from ptrun.folder import lease, scan
+from ptrun.sweeps.status import as_json, shown
+
+TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
+TOLD |= {"learned_parameters": {"total": 1}, "config": {}, "metrics": {"test": {"accuracy": 1.0}}}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Return a folder with a finished, a failed, an interrupted and a held run."""
+    for name, file, content in (
+        ("one/a", "result.json", {**TOLD, "status": "finished"}),
+        ("one/b", "failure.json", {**TOLD, "status": "failed", "reason": "loss nan\nat step 3"}),
+        ("two/c", "run.yaml", {}),
+        ("two/c~1", "result.json", {**TOLD, "status": "finished"}),
+    ):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / file).write_text(json.dumps(content))
+    rows = [{"event": "step", "step": 1, "loss": 1.0}, {"event": "dev", "step": 1, "epoch": 1.0}]
+    rows[1] |= {"accuracy": 61.25}
+    journal = "".join(json.dumps(row) + "\n" for row in [*rows, {"event": "step", "step": 2}])
+    (tmp_path / "two" / "c" / "metrics.jsonl").write_text(journal + '{"event": "st')
+    with lease.held(tmp_path / "two" / "d"):
+        yield tmp_path
+
+
+def text(shown):
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+def test_every_run_is_known_by_its_folder(root):
+    found = {one.folder.name: one for one in scan.runs(root)}
+    kinds = {name: one.state.kind for name, one in found.items()}
+    assert kinds == {"a": "finished", "b": "failed", "c": "interrupted", "d": "running"}
+    assert (found["c"].step, found["c"].dev) == (2, "61.2")
+
+
+def test_the_table_counts_and_names_what_is_left(root):
+    told = text(shown(root, scan.runs(root), {}))
+    assert "1 of 4 runs are finished" in told and "a  finished" not in told
+    assert "b  failed: loss nan" in told and "at step 3" not in told
+    assert "c  interrupted before its first save  best dev 61.2" in told
+    assert "d  running by process" in told
+
+
+def test_runs_of_a_table_that_have_not_started_are_new(root):
+    told = text(shown(root, scan.runs(root), {"one": 3, "two": 2, "three": 4}))
+    (line,) = [line for line in told.splitlines() if line.startswith("three")]
+    assert line.split() == ["three", "4"] and "1 of 9 runs are finished" in told
+
+
+def test_json_has_all_fields(root):
+    found = json.loads(as_json(scan.runs(root)))
+    assert [one["state"] for one in found] == ["finished", "failed", "interrupted", "running"]
+    assert found[2]["step"] == 2 and found[3]["detail"].startswith("process")
