@@ -78,5 +78,5 @@ def _dispatch(arguments: Sequence[str]) -> None:
 
 
 def _help() -> str:
-    summaries = [f"  {name:<10}{load(name).__doc__.splitlines()[0]}" for name in commands()]
+    summaries = [f"  {name:<12}{load(name).__doc__.splitlines()[0]}" for name in commands()]
     return _HELP.format(commands="\n".join(summaries))

@@ -77,11 +77,11 @@ def placement(backbone: str, *overrides: str) -> Placement | str:
     chosen = components["method"]
     try:
         check_pair(chosen.target, chosen.node, own, task)
+        torch.manual_seed(1)
+        own.load()
+        method: Method = chosen.build(own, task)
     except UserError as error:
         return str(error).splitlines()[0]
-    torch.manual_seed(1)
-    own.load()
-    method: Method = chosen.build(own, task)
     method.placed()
     return _examined(method, own)
 

@@ -62,9 +62,7 @@ class ClassTree(WordReader, nn.Module):
             raise UserError(f"method.beam is {beam}; use 1 or more.")
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
         self.marker = marker
-        self.written = json.dumps(
-            tree
-        )  # what rows depend on: see `ptrun.runs.token_cache`
+        self.written = json.dumps(tree)  # what rows depend on: see `ptrun.runs.token_cache`
         inner, self.below = _inner(tree)
         pvps = [replace(pvp, words=_words(node, pvp.words or {})) for node in inner]
         self.nodes = nn.ModuleList(
