@@ -14,9 +14,9 @@ _MOST = 3  # pieces of advice
 def verdict(need: float, device: Device) -> str:
     """Return whether `need` bytes fit on a device, as text."""
     if need <= device.free:
-        return f"fits: {need / GIB:.1f} of {device.free / GIB:.1f} GiB free"
+        return f"fits: needs {need / GIB:.1f} GiB, {device.free / GIB:.1f} GiB are free"
     if fits(need, device):
-        return f"fits if other programs end: {need / GIB:.1f} of {device.total / GIB:.1f} GiB"
+        return f"fits if other programs end: needs {need / GIB:.1f} of {device.total / GIB:.1f} GiB"
     most = _most(device)
     return f"{(need - most) / GIB:.1f} GiB too much: {need / GIB:.1f} of {most / GIB:.1f} GiB"
 

@@ -118,7 +118,10 @@ def checked_result(done: RunResult, folder: Path) -> RunResult:
 
 def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
     if done.status == "failed":
-        return RunFailed(f"{folder.name} failed: {done.reason}.\nType rerun=true to try again.")
+        return RunFailed(
+            f"{folder.name} failed: {done.reason}.\n"
+            "Try a lower train.lr; rerun=true repeats the run as it was."
+        )
     return done
 
 
@@ -261,7 +264,8 @@ def _train(works: Sequence[Work], engine: TorchEngine) -> None:
     model = engine.backbone.model
     before = None if works[0].tuned else checksum(model)
     for work in works:
-        _LOG.info("training in %s", work.planned.folder)
+        doing = "training" if work.methods[0].learned() else "predicting"
+        _LOG.info("%s in %s", doing, work.planned.folder)
     members = [one.member for work in works for one in work.trained]
     for member in members:
         member.group = [work.planned.run_id for work in works]

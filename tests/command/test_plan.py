@@ -129,8 +129,8 @@ def test_devices_are_this_machines_and_the_one_asked_about():
 
 def test_a_verdict_names_both_sizes():
     own = Device("x", "cpu", 8 * GIB, 4 * GIB)
-    assert verdict(2 * GIB, own) == "fits: 2.0 of 4.0 GiB free"
-    assert verdict(6 * GIB, own) == "fits if other programs end: 6.0 of 8.0 GiB"
+    assert verdict(2 * GIB, own) == "fits: needs 2.0 GiB, 4.0 GiB are free"
+    assert verdict(6 * GIB, own) == "fits if other programs end: needs 6.0 of 8.0 GiB"
     assert verdict(9 * GIB, own) == "1.0 GiB too much: 9.0 of 8.0 GiB"
     assert fits(6 * GIB, own) and not fits(6 * GIB, Device("x", "cuda", 8 * GIB, 4 * GIB))
 
