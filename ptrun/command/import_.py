@@ -62,9 +62,10 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
 
 spans and label_studio: a folder has files of names with train, dev, test. One file is divided into
 8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
-_ONLY = {"words": ("conll",), "tags": ("conll",), "roles": ("conll",)}
-_ONLY |= {"text": ("spans", "label_studio")}
-_ONLY |= dict.fromkeys(("task", "train", "dev", "test"), ("conll", "spans", "label_studio"))
+_TAGGED = ["conll", "spans", "label_studio"]
+_MARKED = ["spans", "label_studio"]
+_ONLY = {"text": _MARKED, **{key: ["conll"] for key in ("words", "tags", "roles")}}
+_ONLY |= {key: _TAGGED for key in ("task", "train", "dev", "test")}
 """The kinds that an option is for."""
 
 
@@ -136,9 +137,9 @@ def _data(arguments: Sequence[str]) -> None:
     for key, kinds in _ONLY.items():
         if getattr(given, key) is not None and given.kind not in kinds:
             made.error(f"--{key} is for {' and '.join(kinds)} alone")
-    if given.kind in _ONLY["task"] and given.task is None:
+    if given.kind in _TAGGED and given.task is None:
         made.error(f"{given.kind} needs --task NAME, such as --task conll03")
-    marked = given.kind in _ONLY["text"]
+    marked = given.kind in _MARKED
     if not given.source.is_dir() and not (marked and given.source.is_file()):
         raise UserError(f"{given.source}: no such folder; unpack an archive first.")
     from ptrun.importing.data.writing import write, write_new
@@ -185,7 +186,7 @@ def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
     made = Parser("import data", _DATA, DATA_EXAMPLES)
     made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "superglue", "fewglue", "conll", "spans", "label_studio"]
+    kinds = ["lama", "superglue", "fewglue", *_TAGGED]
     made.add_argument("kind", choices=kinds, help="whose files they are")
     made.add_argument("source", type=Path, help="folder of the files, or a file")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")

@@ -75,6 +75,6 @@ def write_new(files: Mapping[Path, str]) -> None:
                 written.append(file)
                 opened.write(text)
     except OSError as error:
-        for file in written:
-            file.unlink(missing_ok=True)
+        for other in written:
+            other.unlink(missing_ok=True)
         raise UserError(f"{file}: cannot be written ({error.strerror}).") from error
