@@ -141,7 +141,8 @@ def _data(arguments: Sequence[str]) -> None:
         made.error(f"{given.kind} needs --task NAME, such as --task conll03")
     marked = given.kind in _MARKED
     if not given.source.is_dir() and not (marked and given.source.is_file()):
-        raise UserError(f"{given.source}: no such folder; unpack an archive first.")
+        wanted = "file or folder" if marked else "folder"
+        raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
     from ptrun.importing.data.writing import write, write_new
 
     files, option, content = _marks(given) if marked else (_files(given), None, "")

@@ -211,6 +211,8 @@ def test_other_files_are_refused_and_nothing_is_written(project, kind, content, 
     ],
 )
 def test_wrong_options_are_refused(project, options, told):
+    with pytest.raises(UserError, match="absent: no such file or folder"):
+        imported("spans", project / "absent", project / "out", "--task", "mine")
     dump(project / "m.jsonl", marked())
     with pytest.raises(UserError, match=told):
         imported("spans", project / "m.jsonl", project / "out", *options)
