@@ -44,16 +44,29 @@ DATA_EXAMPLES = """\
   ptrun import data conll CoNLL03 --task conll03 --out DIR           words first, tags last
   ptrun import data conll CoNLL05 --task conll05_wsj --test CoNLL05/conll05.test.wsj.txt --out DIR
   ptrun import data conll conll-2012/v4/data --task conll12 --words 4 --roles 12:-2 --out DIR
+  ptrun import data spans marked.jsonl --task my_names --out DIR     a new task
+  ptrun import data label_studio export.json --task my_names --out DIR
 """
 _DATA_KINDS = """\
-what SOURCE holds, each a folder:
+what SOURCE is, a folder or, for spans and label_studio, also a file:
   lama       P-tuning's LAMA files: relations.jsonl, 29k-vocab.json, 34k-vocab.json and
              fact-retrieval/original/P*/{train,dev,test}.jsonl; OptiPrompt's LPAQA_relations.jsonl
              and AutoPrompt_relations.jsonl are read too if you put them there
   superglue  <Task>/{train,val}.jsonl of SuperGLUE
   fewglue    <Task>/{train,dev32,val}.jsonl of P-tuning's FewGLUE_32dev
   conll      files of columns, of names with train, dev (valid, testa), test (testb): CoNLL-2003
-             or any other IOB file; or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles"""
+             or any other IOB file; or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles
+  spans      JSON lines {"text": ..., "spans": [{"start": 0, "end": 3, "label": "PER"}]}; the key
+             may be "entities", a span [0, 3, "PER"]; end is the character after the last
+  label_studio  a JSON export of Label Studio with labels of texts
+
+spans and label_studio: a folder has files of names with train, dev, test. One file is divided into
+8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
+_TAGGED = ["conll", "spans", "label_studio"]
+_MARKED = ["spans", "label_studio"]
+_ONLY = {"text": _MARKED, **{key: ["conll"] for key in ("words", "tags", "roles")}}
+_ONLY |= {key: _TAGGED for key in ("task", "train", "dev", "test")}
+"""The kinds that an option is for."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -121,19 +134,36 @@ def _data(arguments: Sequence[str]) -> None:
     """Import a data set and print one line about each file."""
     made = data_parser()
     given = made.parse(arguments)
-    only = {"task": given.task, "words": given.words, "tags": given.tags, "roles": given.roles}
-    only |= {part: getattr(given, part) for part in ("train", "dev", "test")}
-    typed = [f"--{key}" for key, value in only.items() if value is not None]
-    if given.kind != "conll" and typed:
-        made.error(f"{typed[0]} is for conll alone")
-    if given.kind == "conll" and given.task is None:
-        made.error("conll needs --task NAME, such as --task conll03")
-    if not given.source.is_dir():
-        raise UserError(f"{given.source}: no such folder; unpack an archive first.")
-    from ptrun.importing.data.writing import write
+    for key, kinds in _ONLY.items():
+        if getattr(given, key) is not None and given.kind not in kinds:
+            made.error(f"--{key} is for {' and '.join(kinds)} alone")
+    if given.kind in _TAGGED and given.task is None:
+        made.error(f"{given.kind} needs --task NAME, such as --task conll03")
+    marked = given.kind in _MARKED
+    if not given.source.is_dir() and not (marked and given.source.is_file()):
+        wanted = "file or folder" if marked else "folder"
+        raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
+    from ptrun.importing.data.writing import write, write_new
 
-    for line in write(given.out, _files(given)):
+    files, option, content = _marks(given) if marked else (_files(given), None, "")
+    for line in write(given.out, files):
         print(line)
+    if option is not None:
+        write_new({option: content})
+        print(f"{option}: options of task={given.task}")
+
+
+def _marks(given: argparse.Namespace) -> "tuple[Sequence[Made], Path | None, str]":
+    """Return the files to write for marked spans, and the file and text of a new task."""
+    from functools import partial
+
+    from ptrun.importing.data.span_files import json_spans, label_studio
+    from ptrun.importing.data.span_task import marks
+
+    read = json_spans if given.kind == "spans" else label_studio
+    parts = {"train": given.train, "dev": given.dev, "test": given.test}
+    found = marks(given.source, given.task, partial(read, text=given.text or "text"), parts)
+    return found.files, found.file, found.content
 
 
 def _files(given: argparse.Namespace) -> "list[Made]":
@@ -157,16 +187,18 @@ def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
     made = Parser("import data", _DATA, DATA_EXAMPLES)
     made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "superglue", "fewglue", "conll"]
+    kinds = ["lama", "superglue", "fewglue", *_TAGGED]
     made.add_argument("kind", choices=kinds, help="whose files they are")
-    made.add_argument("source", type=Path, help="folder of the files")
+    made.add_argument("source", type=Path, help="folder of the files, or a file")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")
-    conll = made.add_argument_group("conll", "columns count from 1, or from -1 at the end")
-    conll.add_argument("--task", metavar="NAME", help="the tagging task to write")
+    tags = made.add_argument_group("conll, spans and label_studio")
+    tags.add_argument("--task", metavar="NAME", help="the tagging task to write")
     for part in ("train", "dev", "test"):
-        conll.add_argument(
-            f"--{part}", type=Path, metavar="FILE", help="its file, or a folder of files *conll"
+        tags.add_argument(
+            f"--{part}", type=Path, metavar="FILE", help="its file; conll: or a folder of *conll"
         )
+    tags.add_argument("--text", metavar="KEY", help="not conll: field of the text; default text")
+    conll = made.add_argument_group("conll", "columns count from 1, or from -1 at the end")
     conll.add_argument("--words", type=_column, metavar="N", help="column of words; default 1")
     conll.add_argument("--tags", type=_column, metavar="N", help="column of tags; default -1")
     conll.add_argument(

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ptrun.config import schema
 from ptrun.config.build import Component, check, plain
-from ptrun.config.paths import conf_dir, leads_out, user_dirs
+from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
 from ptrun.config.suggest import unknown
 from ptrun.config.user_files import check_user_files
 from ptrun.errors import UserError
@@ -27,13 +27,16 @@ _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
 class UserFolders(SearchPathPlugin):
-    """Puts `./ptrun_conf` and `$PTRUN_CONFIG_DIR` before the shipped files, so they win."""
+    """Puts the user's folders before the shipped files, and those of packages after them."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Check and prepend the folders that exist."""
+        """Check and add the folders that exist."""
         for folder in reversed(user_dirs()):
             check_user_files(folder)
             search_path.prepend(provider="ptrun-user", path=folder.as_uri(), anchor="main")
+        for folder in package_dirs():
+            check_user_files(folder)
+            search_path.append(provider="ptrun-package", path=folder.as_uri())
 
 
 Plugins.instance().register(UserFolders)

@@ -1,9 +1,20 @@
-"""The folders of configuration files: those of ptrun and those of the user."""
+"""The folders of configuration files: those of the user, of ptrun, and of installed packages.
 
+A package adds options with an entry point of the group `ptrun.conf`, whose value is the dotted name
+of a folder in it: `my_package.conf`. The folder is found without importing the package.
+"""
+
+import logging
 import os
+import sys
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+_LOG = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent.parent
+ENTRY_POINTS = "ptrun.conf"
 
 
 def conf_dir() -> Path:
@@ -19,10 +30,46 @@ def user_dirs() -> list[Path]:
     return [path.resolve() for path in [*candidates, Path("ptrun_conf")] if path.is_dir()]
 
 
+def package_dirs() -> list[Path]:
+    """Return the folders that installed packages declare, in the order of their entry points.
+
+    They come after ptrun's own, so a package adds options and replaces none.
+    """
+    return list(_declared(tuple(sys.path)))
+
+
+@cache
+def _declared(path: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the folders of the packages on a Python path."""
+    found = sorted(set(entry_points(group=ENTRY_POINTS)), key=lambda e: (e.name, e.value))
+    return tuple(folder for entry in found if (folder := _folder(entry)) is not None)
+
+
+def _folder(entry: EntryPoint) -> Path | None:
+    """Return the folder of an entry point; a package without it is warned about and left out."""
+    top, *below = entry.value.split(".")
+    try:
+        spec = find_spec(top)  # a name without dots is found, not imported
+    except (ImportError, ValueError):
+        spec = None
+    found = [Path(root, *below) for root in (spec and spec.submodule_search_locations) or ()]
+    folder = next((place.resolve() for place in found if place.is_dir()), None)
+    if folder is None:
+        _LOG.warning(
+            "A package declares options with %s = %s:%s, but has no such folder. Repair or "
+            "uninstall it.",
+            *(ENTRY_POINTS, entry.name, entry.value),
+        )
+    return folder
+
+
 def options(group: str) -> dict[str, Path]:
-    """Return the options of a group and their files. The user's files come first."""
+    """Return the options of a group and their files: the user's, ptrun's, those of packages.
+
+    Of two files of one name the first counts.
+    """
     files: dict[str, Path] = {}
-    for folder in [*user_dirs(), conf_dir()]:
+    for folder in [*user_dirs(), conf_dir(), *package_dirs()]:
         for file in sorted((folder / group).glob("*.yaml")):
             files.setdefault(file.stem, file)
     return dict(sorted(files.items()))

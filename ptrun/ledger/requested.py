@@ -17,7 +17,7 @@ from ptrun import __version__
 from ptrun.config import identity, schema
 from ptrun.config.explain import composed
 from ptrun.config.flat import flat
-from ptrun.config.paths import conf_dir, user_dirs
+from ptrun.config.paths import conf_dir, package_dirs, user_dirs
 from ptrun.errors import UserError
 from ptrun.folder import request
 from ptrun.folder.result import write_text
@@ -97,7 +97,8 @@ class Requests:
     def _stamp(self) -> str:
         """Return a hash that changes with any file of options."""
         folders = [conf_dir() / group for group in schema.GROUPS]
-        folders += [conf_dir(), *(own / group for own in user_dirs() for group in schema.GROUPS)]
+        added = [*user_dirs(), *package_dirs()]
+        folders += [conf_dir(), *(own / group for own in added for group in schema.GROUPS)]
         files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
         facts = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files]
         return hashlib.sha256(f"{__version__} {facts}".encode()).hexdigest()[:16]

@@ -39,6 +39,21 @@ def json_file(file: Path) -> dict[str, Any]:
     return _parsed(str(file), "".join(text for _, text in text_lines(file)))
 
 
+def json_objects(file: Path) -> list[dict[str, Any]]:
+    """Return the objects of the one list that a file holds.
+
+    Raises:
+        UserError: the file is damaged, not UTF-8, or not one JSON list of objects.
+    """
+    data = _value(str(file), "".join(text for _, text in text_lines(file)))
+    if not isinstance(data, list):
+        raise UserError(f"{file}: expected a list [...], got {type(data).__name__}.")
+    for number, one in enumerate(data):
+        if not isinstance(one, dict):
+            raise UserError(f"{file} entry {number}: expected an object {{...}}, got {shown(one)}.")
+    return data
+
+
 def text_lines(file: Path) -> Iterator[tuple[str, str]]:
     """Yield `file:line` and the text of each line of a plain or gzipped file.
 
@@ -90,6 +105,13 @@ def _decoded(where: str, line: bytes, file: Path) -> str:
 
 
 def _parsed(where: str, text: str) -> dict[str, Any]:
+    data = _value(where, text)
+    if not isinstance(data, dict):
+        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
+    return data
+
+
+def _value(where: str, text: str) -> Any:
     try:
         data = json.loads(
             text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite
@@ -102,8 +124,6 @@ def _parsed(where: str, text: str) -> dict[str, Any]:
         raise UserError(f"{where}: not readable as JSON (nested too deeply).") from error
     except ValueError as error:  # an integer of thousands of digits, or one of the hooks below
         raise UserError(f"{where}: not JSON ({str(error).split(';')[0][:120]}).") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
     return data
 
 

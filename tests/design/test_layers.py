@@ -21,7 +21,7 @@ LAYERS = [
     ("training", "start"),
     ("hardware", "pretrain"),
     ("runs", "sweeps"),
-    ("difference", "exporting", "ledger", "planning", "predicting", "search"),
+    ("difference", "exporting", "ledger", "planning", "predicting", "scaffold", "search"),
     ("api", "command"),
     ("cli",),
     ("__main__",),
@@ -90,6 +90,7 @@ def test_a_method_is_found_from_its_override(option):
         ["report", "--paper", "all"],
         ["predict", "--help"],
         ["export", "--help"],
+        ["new", "--help"],
     ],
 )
 def test_light_commands_import_nothing_heavy(arguments):

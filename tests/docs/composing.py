@@ -42,6 +42,8 @@ def _ptrun(words):
     module = load(command)
     if command == "import" and rest[:1] == ["data"]:
         module.data_parser().parse(rest[1:])
+    elif command == "new":  # later lines use the files that it writes
+        module.main(rest)
     elif command in ("pretrain", "adapt"):
         module.parser().parse(rest)
     else:

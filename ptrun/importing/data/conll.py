@@ -4,25 +4,16 @@ Roles are read from bracketed columns (CoNLL-2005, CoNLL-2012), or from the line
 files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for each word.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptrun.config.explain import composed
-from ptrun.config.paths import leads_out
 from ptrun.errors import UserError
 from ptrun.importing.data.columns import roles, sentences, tags
+from ptrun.importing.data.tagging_task import Fields, found, task_fields
 from ptrun.importing.data.writing import Made, Record
 from ptrun.task.lines import text_lines
 from ptrun.task.shown import names, shown
-
-_SPLITS = {
-    "train": {"train"},
-    "dev": {"dev", "devel", "development", "valid", "validation", "testa"},
-    "test": {"test", "testb"},
-}
-"""The words in the names of the files of each part."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +23,6 @@ class Columns:
     words: int = 1
     tags: int = -1
     roles: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """What the YAML file of a tagging task says about its files."""
-
-    folder: str
-    splits: Mapping[str, str | None]
-    tokens: str
-    tags: str
-    predicate: str | None
-    entities: Sequence[str] | None
 
 
 def conll(
@@ -60,39 +39,13 @@ def conll(
     Raises:
         UserError: the task tags nothing, or a part has no file or several.
     """
-    fields = _fields(task)
+    fields = task_fields(task)
     made = []
     for part, split in fields.splits.items():
         if split is not None:
-            files = _files(chosen.get(part) or _found(source, part))
+            files = _files(chosen.get(part) or found(source, part))
             made.append(Made(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns)))
     return made
-
-
-def _fields(task: str) -> _Fields:
-    node = composed([f"task={task}"]).task
-    if not {"tokens", "tags", "splits"} <= node.keys():
-        raise UserError(f"--task {task}: no task of words and tags; conll03 is one.")
-    folder = str((node.get("source") or {}).get("folder", node["name"]))
-    splits: dict[str, str | None] = node["splits"]
-    for name in (folder, *filter(None, splits.values())):
-        if leads_out(name):
-            raise UserError(f"--task {task}: {shown(name)} in its file leads out of --out.")
-    given = (node["tokens"], node["tags"], node.get("predicate"), node.get("entities"))
-    return _Fields(folder, splits, *given)
-
-
-def _found(source: Path, part: str) -> Path:
-    """Return the one file or folder whose name has the part's word: `eng.testa`, `dev.txt`."""
-    entries = sorted(source.iterdir()) if source.is_dir() else []
-    found = [e for e in entries if _SPLITS[part] & set(re.split(r"[\W_]+", e.name.lower()))]
-    if len(found) == 1:
-        return found[0]
-    problem = f"several files for {part}" if found else f"no file for {part}"
-    raise UserError(
-        f"{source}: {problem} among {names(e.name for e in found or entries) or 'no files'}; type "
-        f"--{part} FILE."
-    )
 
 
 def _files(place: Path) -> list[Path]:
@@ -103,13 +56,13 @@ def _files(place: Path) -> list[Path]:
     return files
 
 
-def _rows(files: Sequence[Path], fields: _Fields, columns: Columns) -> Iterator[Record]:
+def _rows(files: Sequence[Path], fields: Fields, columns: Columns) -> Iterator[Record]:
     read = _predicates if fields.predicate else _entities
     rows = (row for file in files for row in read(file, fields, columns))
     return ({"id": str(number), **row} for number, row in enumerate(rows))
 
 
-def _entities(file: Path, fields: _Fields, columns: Columns) -> Iterator[Record]:
+def _entities(file: Path, fields: Fields, columns: Columns) -> Iterator[Record]:
     for sentence in sentences(file):
         found = tags(sentence, columns.tags)
         for where, tag in zip(sentence.where, found, strict=True):
@@ -121,7 +74,7 @@ def _entities(file: Path, fields: _Fields, columns: Columns) -> Iterator[Record]
         yield {fields.tokens: sentence.column(columns.words), fields.tags: found}
 
 
-def _predicates(file: Path, fields: _Fields, columns: Columns) -> Iterator[Record]:
+def _predicates(file: Path, fields: Fields, columns: Columns) -> Iterator[Record]:
     found = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
     for words, place, tagged in found:
         yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}

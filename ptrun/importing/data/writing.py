@@ -57,3 +57,24 @@ def _written(made: Made, file: Path, advance: Callable[[int], None]) -> int:
         raise UserError(f"{made.sources[0]}: no examples in it.")
     advance(sum(source.stat().st_size for source in made.sources))
     return count
+
+
+def write_new(files: Mapping[Path, str]) -> None:
+    """Write text files that do not exist yet: all of them or, after an error, none.
+
+    Raises:
+        UserError: one exists or cannot be written.
+    """
+    if there := next((file for file in files if file.exists()), None):
+        raise UserError(f"{there}: exists. Choose another name, or move the file away.")
+    written: list[Path] = []
+    try:
+        for file, text in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as opened:
+                written.append(file)
+                opened.write(text)
+    except OSError as error:
+        for other in written:
+            other.unlink(missing_ok=True)
+        raise UserError(f"{file}: cannot be written ({error.strerror}).") from error

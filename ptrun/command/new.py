@@ -1,0 +1,95 @@
+"""Write the files of your own task, method, backbone or cluster: commented, and running as written.
+
+Options go to ./ptrun_conf/GROUP/NAME.yaml, code to ./ptrun_parts/NAME.py, data of a task to
+./data/NAME. No file is replaced.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ptrun.config.arguments import Parser
+
+EXAMPLES = """\
+  ptrun new method my_method                      a class and its options
+  ptrun new task my_task                          one text and a label, with sample data
+  ptrun new task my_task --data reviews.csv --columns review,stars
+  ptrun new task my_names --kind tagging          words with tags
+  ptrun new backbone my_bert                      a name for a checkpoint
+  ptrun new cluster my_cluster                    the jobs of sweep.on=slurm
+"""
+_KINDS = """\
+kinds of tasks and their fields, the columns of FILE:
+  classification  text, label                       similarity  first, second, label (a number)
+  pair            first, second, label              tagging     tokens, tags
+  choice          context, question, options, answer
+  extraction      question, context, answers        multispan   question, context, answers
+  own             a class in ./ptrun_parts, with sample data
+
+FILE is CSV, TSV, JSON lines or parquet; lists need JSON lines or parquet."""
+_KIND_NAMES = ["classification", "pair", "similarity", "choice", "tagging", "extraction"]
+_KIND_NAMES += ["multispan", "own"]
+_TRY = "task=pocket_sentiment"
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("new", __doc__, EXAMPLES)
+    made.epilog = f"{_KINDS}\n\n{made.epilog}"
+    made.add_argument("what", choices=["task", "method", "backbone", "cluster"], help="its group")
+    made.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    task = made.add_argument_group("task")
+    task.add_argument(
+        "--kind", choices=_KIND_NAMES, metavar="KIND", help="see below; default classification"
+    )
+    task.add_argument("--data", type=Path, metavar="FILE", help="your rows instead of a sample")
+    task.add_argument("--columns", metavar="A,B", help="its columns, in the order of the fields")
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the files, and print their names and the next two commands.
+
+    Raises:
+        UserError: the name is taken, a file exists, or the data do not fit.
+    """
+    made = parser()
+    given = made.parse(arguments)
+    for key in ("kind", "data", "columns"):
+        if getattr(given, key) is not None and given.what != "task":
+            made.error(f"--{key} is for a task")
+    if given.columns is not None and given.data is None:
+        made.error("--columns names those of --data FILE")
+    from ptrun.importing.data.writing import write_new
+    from ptrun.scaffold.parts import check_name
+
+    check_name(given.what, given.name)
+    files = _files(given)
+    write_new(files)
+    for file in files:
+        print(f"wrote {file}")
+    print("next:", *_next(given), sep="\n  ")
+
+
+def _files(given: argparse.Namespace) -> Mapping[Path, str]:
+    """Return the files to write."""
+    from ptrun.scaffold import parts
+
+    if given.what == "task":
+        from ptrun.scaffold.tasks import task
+
+        columns = given.columns.split(",") if given.columns else None
+        return task(given.name, given.kind or "classification", given.data, columns)
+    made = {"method": parts.method, "backbone": parts.backbone, "cluster": parts.cluster}
+    return made[given.what](given.name)
+
+
+def _next(given: argparse.Namespace) -> tuple[str, str]:
+    """Return the two commands to type."""
+    chosen = f"{given.what}={given.name}"
+    if given.what == "cluster":
+        return f"ptrun plan -m seed=1,2,3 {chosen}", f"ptrun -m seed=1,2,3 sweep.on=slurm {chosen}"
+    other = "data_dir=data" if given.what == "task" else _TRY
+    allowed = given.what == "method" or given.kind == "own"
+    line = f"{chosen} {other}{' allow_code=true' if allowed else ''}"
+    return f"ptrun check {line}", f"ptrun {line} train.max_steps=20"

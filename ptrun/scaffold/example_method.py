@@ -1,0 +1,57 @@
+"""Example: learned keys and values before those of every layer; the backbone is frozen.
+
+Change the parameters and `inputs` to what your method does.
+"""
+
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import nn
+
+from ptrun.backbone.base import BackboneInput, Prefix
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.method.base import Method
+from ptrun.readout.base import Batch
+from ptrun.readout.reading import Reading
+from ptrun.task.base import Task
+
+
+class ExampleMethod(Method):
+    """A prefix of P keys and values in each of L layers, and a read-out.
+
+    Args:
+        length: P.
+        scale: standard deviation of its random start.
+    """
+
+    # The families of backbones that `inputs` works with. Without this line it is all of them.
+    families = ("masked", "causal")
+
+    # Positional parameters come from the run. Each parameter after the star is an option, typed
+    # as method.length=4; `reading` stands for method.readout, method.pattern and the like.
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        length: int = 8,
+        scale: float = 0.02,
+        **reading: Unpack[Reading],
+    ):
+        super().__init__(backbone, task, **reading)
+        shape = backbone.shape
+        size = (shape.layers, 2, shape.heads, length, shape.head_size)
+        # Every nn.Parameter of this class is trained, counted as the prompt and saved.
+        self.prefix = nn.Parameter(torch.randn(size) * scale)
+
+    def inputs(self, batch: Batch) -> BackboneInput:
+        """Return what the backbone reads: the text, with a prefix `[B, heads, P, d]` in each layer.
+
+        Other places to add something are `embeddings` instead of ids, `[B, T, E]` from
+        `self.backbone.embed(batch.ids)`, and `edits` of hidden states.
+        """
+        text = super().inputs(batch)
+        weight = self.backbone.model.get_input_embeddings().weight
+        rows = self.prefix.to(weight.dtype).unsqueeze(2).expand(-1, -1, len(batch), -1, -1, -1)
+        return replace(text, prefixes=tuple(Prefix(key, value) for key, value in rows))

@@ -1,0 +1,232 @@
+"""The files of a new task: its options, and its data, a sample or the user's own."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ptrun.config.build import build
+from ptrun.errors import UserError
+from ptrun.pocket.tasks import rows as pocket_rows
+from ptrun.scaffold.parts import code, option
+from ptrun.task.shown import names, shown
+from ptrun.task.source import Row
+from ptrun.task.table import check_columns, rows
+
+DATA = Path("data")
+_SAMPLE = {"train": 200, "validation": 50, "test": 50}
+_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+_MOST_LABELS = 20
+_WORDS = {"positive": "good", "negative": "bad"}
+_WORDS |= {"entailment": "yes", "neutral": "and", "contradiction": "no"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of task.
+
+    Args:
+        pocket: the task of the pocket world that the sample is from.
+        taken: its fields.
+        fields: their names in the new task; the last one is the answer.
+    """
+
+    pocket: str
+    taken: Sequence[str]
+    fields: Sequence[str]
+
+
+_QA = ("question", "context", "answers")
+KINDS = {
+    "classification": Kind("sentiment", ("sentence", "label"), ("text", "label")),
+    "pair": Kind("pairs", ("premise", "hypothesis", "label"), ("first", "second", "label")),
+    "similarity": Kind(
+        "similarity", ("sentence1", "sentence2", "label"), ("first", "second", "label")
+    ),
+    "choice": Kind(
+        "choice",
+        ("article", "question", "options", "answer"),
+        ("context", "question", "options", "answer"),
+    ),
+    "tagging": Kind("ner", ("tokens", "ner_tags"), ("tokens", "tags")),
+    "extraction": Kind("qa", _QA, _QA),
+    "multispan": Kind("multispan", _QA, _QA),
+    "own": Kind("sentiment", ("sentence", "label"), ("text", "stars")),
+}
+
+
+def task(
+    name: str, kind: str, data: Path | None = None, columns: Sequence[str] | None = None
+) -> dict[Path, str]:
+    """Return the files of a new task.
+
+    Args:
+        name: its name.
+        kind: one of `KINDS`; `own` has a class of its own.
+        data: a table of the user's; None for a sample.
+        columns: its columns, in the order of the kind's fields; None if they have those names.
+
+    Raises:
+        UserError: the table or a row of it does not fit the kind.
+    """
+    splits = _sample(kind) if data is None else {"train": _own(kind, data, columns)}
+    placed = {part: split if split in splits else None for part, split in _SPLITS.items()}
+    every = [row for own in splits.values() for row in own]
+    facts = {"splits": json.dumps(placed), **_facts(kind, every)}
+    made = option("task", name, f"task_{kind}", **facts)
+    if kind == "own":
+        made |= code(name, "task")
+    else:
+        _check(next(iter(made.values())), every)
+    return made | {
+        DATA / name / f"{split}.jsonl": "".join(_line(row) for row in own)
+        for split, own in splits.items()
+    }
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row.data, ensure_ascii=False) + "\n"
+
+
+def _sample(kind: str) -> dict[str, list[Row]]:
+    """Return rows of the pocket world with the fields of the new task."""
+    own = KINDS[kind]
+    return {
+        split: [
+            _named(Row(f"{split} {i}", row), own.taken, own.fields, kind)
+            for i, row in enumerate(islice(pocket_rows(f"pocket_{own.pocket}", split), most))
+        ]
+        for split, most in _SAMPLE.items()
+    }
+
+
+def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
+    """Return the rows of the user's table with the fields of the new task.
+
+    Raises:
+        UserError: the kind takes no table, or the table has not these columns.
+    """
+    fields = KINDS[kind].fields
+    taken = columns or fields
+    if kind == "own":
+        raise UserError("--data is not for --kind own. Put your rows into the sample's place.")
+    if len(taken) != len(fields) or len(set(taken)) != len(taken):
+        raise UserError(
+            f"--columns {','.join(taken)}: expected {len(fields)} different columns, for "
+            f"{', '.join(fields)}."
+        )
+    try:
+        check_columns(data, taken)
+    except UserError as error:
+        raise UserError(
+            f"{error}\n--kind {kind} reads {', '.join(fields)}. Name yours in this order: "
+            "--columns A,B,..."
+        ) from error
+    return [_named(row, taken, fields, kind) for row in rows(data, taken)]
+
+
+def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> Row:
+    """Return a row with the fields of the new task, and its id."""
+    found = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
+    if kind in ("classification", "pair"):
+        found["label"] = _text(row, found["label"])
+    elif kind == "similarity":
+        found["label"] = _number(row, found["label"])
+    elif kind == "own":  # 1, 2, 4 and 5 stars
+        found["stars"] = 4 * (found["stars"] == "positive") + len(found["text"]) % 2 + 1
+        found["stars"] = min(found["stars"], 5)
+    return Row(row.where, {"id": row.data["id"], **found} if "id" in row.data else found)
+
+
+def _text(row: Row, label: Any) -> str:
+    """Return a label as text: 1 and 1.0 are `1`, true is `true`.
+
+    Raises:
+        UserError: it is empty, or neither text nor number.
+    """
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    if not isinstance(label, str | int) or not str(label).strip():
+        raise UserError(f"{row.where}: the label is {shown(label)}; expected text or a number.")
+    return str(label).lower() if isinstance(label, bool) else str(label).strip()
+
+
+def _number(row: Row, label: Any) -> float:
+    """Return a number, which a CSV has as text.
+
+    Raises:
+        UserError: it is no finite number.
+    """
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{row.where}: the label is {shown(label)}; expected a number.")
+    return number
+
+
+def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
+    """Return what the YAML file of a kind says about the data, as JSON, which is YAML too."""
+    if kind in ("classification", "pair"):
+        labels = _labels(every)
+        words = {label: [_WORDS.get(label, label)] for label in labels}
+        return {"labels": _json({label: label for label in labels}), "words": _json(words)}
+    if kind == "similarity":
+        numbers = [row.data["label"] for row in every]
+        return {"low": _json(math.floor(min(numbers))), "high": _json(math.ceil(max(numbers)))}
+    if kind == "choice":
+        return {"answer_is": _answer_is(every[0].data["answer"])}
+    return {"entities": _json(sorted(set(_types(every))))} if kind == "tagging" else {}
+
+
+def _labels(every: Sequence[Row]) -> list[str]:
+    """Return the labels, sorted.
+
+    Raises:
+        UserError: the column does not hold labels.
+    """
+    counts = Counter(row.data["label"] for row in every)
+    if len(counts) < 2 or (len(counts) > _MOST_LABELS and 2 * len(counts) > len(every)):
+        raise UserError(
+            f"The labels are {names(sorted(counts))}: {len(counts)} different values in "
+            f"{len(every)} rows. Expected a few labels with many rows each; name another column."
+        )
+    return sorted(counts)
+
+
+def _answer_is(answer: Any) -> str:
+    """Return how an answer names its option."""
+    if isinstance(answer, int):
+        return "index"
+    return "letter" if isinstance(answer, str) and len(answer) == 1 else "text"
+
+
+def _types(every: Sequence[Row]) -> Iterator[str]:
+    """Yield the types of tags; what is no list of tags is refused when the row is read."""
+    for row in every:
+        tags = row.data["tags"]
+        for tag in tags if isinstance(tags, list) else ():
+            if isinstance(tag, str) and tag[:2] in ("B-", "I-"):
+                yield tag[2:]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _check(text: str, every: Sequence[Row]) -> None:
+    """Read every row as the new task will.
+
+    Raises:
+        UserError: one does not fit, with its line in the user's file.
+    """
+    made = build("task", yaml.safe_load(text), None, None)
+    for row in every:
+        made.read(row.where, row)

@@ -1,0 +1,79 @@
+"""Installed packages add options by an entry point; they replace none and import nothing."""
+
+import logging
+import sys
+
+import pytest
+
+from ptrun.command.list import main as listed
+from ptrun.config.compose import compose_run
+from ptrun.config.paths import conf_dir, options
+from ptrun.errors import UserError
+
+CODE = "raise SystemExit('imported')\n"
+OURS = "# Theirs.\n_target_: ptrun.task.classification.Classification\nname: theirs\nversion: 1\n"
+OURS += "source: {pocket: pocket_sentiment}\nsplits: {train: train, dev: null, test: null}\n"
+OURS += "fields: [sentence]\nlabel: label\nlabels: {positive: positive, negative: negative}\n"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Return a function that installs a package whose import fails the test."""
+
+    def install(files, value="theirs.conf"):
+        made = {
+            "theirs/__init__.py": CODE,
+            "theirs-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n",
+            "theirs-1.0.dist-info/entry_points.txt": f"[ptrun.conf]\ntheirs = {value}\n",
+            **{f"theirs/conf/{name}": text for name, text in files.items()},
+        }
+        for name, text in made.items():
+            file = tmp_path / "site" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        monkeypatch.syspath_prepend(tmp_path / "site")
+
+    yield install
+    assert "theirs" not in sys.modules
+
+
+def test_options_of_a_package_are_listed_and_compose(package, capsys):
+    package({"task/theirs.yaml": OURS})
+    listed(["task"])
+    assert any(
+        line.split() == ["task=theirs", "Theirs."] for line in capsys.readouterr().out.splitlines()
+    )
+    parts = compose_run(["task=theirs"]).components()
+    assert parts["task"].build(None, None).name == "theirs"
+
+
+def test_a_package_replaces_no_option_of_ptrun_or_of_the_user(package, tmp_path, monkeypatch):
+    package({"task/sst2.yaml": OURS, "task/mine.yaml": OURS})
+    own = tmp_path / "project" / "ptrun_conf" / "task" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(OURS.replace("name: theirs", "name: mine"))
+    monkeypatch.chdir(tmp_path / "project")
+    assert options("task")["sst2"] == conf_dir() / "task" / "sst2.yaml"
+    assert options("task")["mine"] == own
+    assert compose_run(["task=sst2"]).config["task"]["name"] == "sst2"
+    assert compose_run(["task=mine"]).config["task"]["name"] == "mine"
+
+
+def test_a_class_of_a_package_needs_permission(package):
+    package({"task/theirs.yaml": OURS.replace("ptrun.task.classification", "theirs.tasks")})
+    with pytest.raises(UserError, match=r"not a task of ptrun. It was not imported.\n.*allow_code"):
+        compose_run(["task=theirs"]).components()
+
+
+def test_a_file_of_a_package_may_not_set_hydra(package):
+    package({"task/theirs.yaml": "# @package _global_\nhydra: {run: {dir: /x}}\ntask: 1\n"})
+    with pytest.raises(UserError, match=r"theirs.yaml sets 'hydra'"):
+        compose_run([])
+
+
+@pytest.mark.parametrize("value", ["theirs.absent", "absent.conf", "__main__", "os.conf"])
+def test_a_package_without_its_folder_is_warned_about(package, caplog, value):
+    package({}, value)
+    with caplog.at_level(logging.WARNING):
+        assert "sst2" in options("task")
+    assert f"ptrun.conf = theirs:{value}, but has no such folder" in caplog.text

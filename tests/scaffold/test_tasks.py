@@ -1,0 +1,138 @@
+"""Each kind of new task composes and loads its data; the user's own rows are read the same way."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
+from ptrun.importing.data.writing import write_new
+from ptrun.method.base import check_pair
+from ptrun.scaffold.tasks import KINDS, task
+
+COUNTS = {"train": 200, "dev": 50, "test": 50}
+PLAIN = [kind for kind in KINDS if kind != "own"]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def built(name):
+    """Return the parts of a run of a task on the default backbone."""
+    parts = compose_run([f"task={name}", "data_dir=data"]).components()
+    made = parts["task"].build("data", None)
+    backbone: PretrainedBackbone = parts["backbone"].build()
+    check_pair(parts["method"].target, parts["method"].node, backbone, made)
+    return made
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_sample_of_every_kind_loads(kind):
+    write_new(task("mine", kind))
+    made = built("mine")
+    assert {part: len(made.load(part)) for part in COUNTS} == COUNTS
+    assert made.name == "mine"
+    row = json.loads(Path("data/mine/train.jsonl").read_text().splitlines()[0])
+    assert set(row) == {"id", *KINDS[kind].fields}
+
+
+def test_the_user_may_replace_the_sample_by_rows_of_another_form():
+    """The comments name what to change; the fields are the keys of the files."""
+    write_new(task("mine", "tagging"))
+    text = Path("ptrun_conf/task/mine.yaml").read_text()
+    assert all("#" in line for line in text.splitlines() if line[:1] not in (" ", "_", "n"))
+    Path("data/mine/train.jsonl").write_text('{"tokens": ["Ann"], "tags": ["B-PER"]}\n')
+    assert [e.target for e in built("mine").load("train")] == [["B-PER"]]
+
+
+def table(rows, name="mine.jsonl"):
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return Path(name)
+
+
+TEXTS = [{"review": f"No {i} .", "stars": i % 3, "id": f"r{i}"} for i in range(9)]
+CASES = {
+    "classification": (TEXTS, ["review", "stars"], ["0", "1", "2"]),
+    "pair": (
+        [{"a": "x", "b": "y", "same": i % 2 == 0} for i in range(4)],
+        ["a", "b", "same"],
+        ["false", "true"],
+    ),
+    "tagging": ([{"w": ["Åse", "left"], "t": ["B-Ø", "O"]}], ["w", "t"], ["O", "B-Ø", "I-Ø"]),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_own_rows_are_read_and_their_labels_named(kind):
+    rows, columns, labels = CASES[kind]
+    write_new(task("mine", kind, table(rows), columns))
+    made = built("mine")
+    assert list(made.labels) == labels and not made.has("dev") and not made.has("test")
+    examples = made.load("train")
+    assert [e.id for e in examples] == [r.get("id", f"train-{i}") for i, r in enumerate(rows)]
+    assert next(iter(examples[-1].fields.values())) == rows[-1][columns[0]]
+
+
+def test_numbers_of_a_csv_give_the_bounds():
+    Path("mine.csv").write_text("id,first,second,label\na,x,y,0.5\nb,x,z,4.2\n")
+    write_new(task("mine", "similarity", Path("mine.csv")))
+    node = yaml.safe_load(Path("ptrun_conf/task/mine.yaml").read_text())
+    assert (node["low"], node["high"]) == (0, 5)
+    assert [e.target for e in built("mine").load("train")] == [0.5, 4.2]
+
+
+@pytest.mark.parametrize(("answer", "form"), [(1, "index"), ("B", "letter"), ("no", "text")])
+def test_the_form_of_an_answer_is_recognized(answer, form):
+    row = {"context": "c", "question": "q", "options": ["yes", "no"], "answer": answer}
+    write_new(task("mine", "choice", table([row])))
+    assert f"answer_is: {form}" in Path("ptrun_conf/task/mine.yaml").read_text()
+    assert [e.target for e in built("mine").load("train")] == [1]
+
+
+WRONG = {
+    "no such column": ("classification", TEXTS, None, r"no column 'text'(.|\n)*reads text, label"),
+    "few columns": ("pair", TEXTS, ["review", "stars"], "expected 3 different columns"),
+    "twice": ("classification", TEXTS, ["review", "review"], "expected 2 different columns"),
+    "one label": ("classification", TEXTS[:1], ["review", "stars"], "labels are 0: 1 different"),
+    "no labels": (
+        "classification",
+        [{"text": "x", "label": str(i)} for i in range(30)],
+        None,
+        "30 different values in 30 rows",
+    ),
+    "a list": ("classification", [{"text": "x", "label": []}], None, r"jsonl:1: the label is \[\]"),
+    "no text": (
+        "classification",
+        [{"text": 1, "label": "a"}, {"text": "x", "label": "b"}],
+        None,
+        "mine.jsonl:1: field 'text' is 1; expected text",
+    ),
+    "no number": ("similarity", [{"first": "x", "second": "y", "label": "nan"}], None, "a number"),
+    "tags": (
+        "tagging",
+        [{"tokens": ["x"], "tags": ["B-A", "O"]}],
+        None,
+        "jsonl:1: .* equal length",
+    ),
+    "no tags": ("tagging", [{"tokens": ["x"], "tags": 3}], None, "jsonl:1: "),
+    "offset": (
+        "extraction",
+        [{"question": "q", "context": "c", "answers": {"text": ["d"], "answer_start": [0]}}],
+        None,
+        "mine.jsonl:1: ",
+    ),
+    "own": ("own", TEXTS, None, "--data is not for --kind own"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_rows_that_do_not_fit_are_refused(case):
+    kind, rows, columns, told = WRONG[case]
+    with pytest.raises(UserError, match=told):
+        task("mine", kind, table(rows), columns)
