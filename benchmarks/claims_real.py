@@ -44,10 +44,12 @@ def slug(row: Row) -> str:
 
 def record(row: Row, folder: Path, took: float) -> dict:
     """Return what the runs of a row left, seed by seed."""
-    runs = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
-    runs.sort(key=lambda run: run["seed"])
     report = folder / "search.json"
     search = json.loads(report.read_text()) if report.is_file() else {}
+    files = sorted(folder.glob("*/result.json"))
+    if search:  # the folder may have runs of other options of this row
+        files = [folder / run_id / "result.json" for run_id in search["runs"]]
+    runs = sorted((json.loads(file.read_text()) for file in files), key=lambda run: run["seed"])
     facts = [run["manifest"] for run in runs]
     return {
         "claim": row.claim,

@@ -15,8 +15,9 @@ _HEAD = """\
 
 Rows of {days}: MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct from `make weights`, public
 data, fp32 on two CPU cores, honest protocol. {done} of {rows} rows are done;
-`make claims-real ARGS="--data DIR"` does the others. Of each method three learning rates are tried
-with one seed, and dev chooses. Then five other seeds are scored on test, once each. All are shown.
+`make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
+dev among two or three, with one seed. Then five other seeds are scored on test, once each. All are
+shown.
 
 {counts}
 

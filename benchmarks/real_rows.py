@@ -74,8 +74,8 @@ def facts() -> list[Row]:
     rows = {
         "manual": (("method=manual_prompt",), ""),
         "LPAQA": (("method=manual_prompt", "method.pattern=lpaqa_gpt"), ""),
-        "P-tuning": (("method=ptuning", *short), "1e-3"),
-        "P-tuning v2": (("method=ptuning_v2", "method.readout=verbalizer", *short), "1e-2"),
+        "P-tuning": (("method=ptuning", *short), "1e-3,3e-3"),
+        "P-tuning v2": (("method=ptuning_v2", "method.readout=verbalizer", *short), BEST),
     }
     return [Row(FACTS, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 

@@ -104,8 +104,7 @@ class Run:
         Raises:
             UserError: the run kept no prompt, or the file is damaged.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from ptrun.folder import tensors
 
         file = self.folder / _PROMPT
         if not file.is_file():
@@ -113,10 +112,7 @@ class Run:
                 f"{self.folder}: the run kept no {_PROMPT}. Run it again with keep='weights', "
                 "rerun=True."
             )
-        try:
-            return dict(load_file(file))
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{file}: damaged ({error}). Run it again with rerun=True.") from error
+        return tensors.read(file, "Run it again with rerun=True.")[0]
 
     def predict(
         self,
@@ -166,7 +162,8 @@ class Run:
 
     @cached_property
     def _loaded(self) -> "tuple[Finished, dict[str, Method]]":
+        from ptrun.config.components import without_permission
         from ptrun.predicting.loading import ready
 
-        finished = ready(str(self.folder), self._options)
+        finished = ready(str(self.folder), without_permission(self._options))
         return finished, finished.load()

@@ -31,19 +31,20 @@ def run(*overrides: str, **values: Any) -> Run:
         UserError: the configuration is wrong; nothing was written.
         RunFailed: training failed; the folder has the reason.
     """
-    from ptrun.config.components import without_permission
+    from ptrun.config.components import permission, without_permission
     from ptrun.config.explain import composed
     from ptrun.folder.recognition import finished
 
+    line = typed(overrides, values)
     with quiet():
-        one = composed(without_permission(typed(overrides, values)))
+        one = composed(without_permission(line))
         done = finished(one)
         if done is None:  # only now import torch
             from ptrun.runs.launch import launch
 
             with same_random():
                 done = launch(one)
-    return Run(one.outputs / one.name / done.run_id, done)
+    return Run(one.outputs / one.name / done.run_id, done, permission(line))
 
 
 def sweep(
@@ -65,19 +66,20 @@ def sweep(
         UserError: some runs were refused, or other processes do them. The others have ended, and
             the same call goes on from there.
     """
-    from ptrun.config.components import without_permission
+    from ptrun.config.components import permission, without_permission
     from ptrun.sweeps.job import Job
     from ptrun.sweeps.scheduler import Scheduler
     from ptrun.sweeps.sweep import options_of
     from ptrun.sweeps.view import View
 
     with quiet():
-        common = without_permission(typed(overrides, values))
+        line = typed(overrides, values)
+        common = without_permission(line)
         _check_sweep(common)
         own = [_typed(one) for one in runs]
         jobs = [Job(i, " ".join(one), [*common, *one]) for i, one in enumerate(own)]
         Scheduler(jobs, options_of(common), View(len(jobs), quiet=True)).run()
-        return _ended(jobs)
+        return _ended(jobs, permission(line))
 
 
 def load(
@@ -139,7 +141,7 @@ def _check_sweep(common: Sequence[str]) -> None:
             raise UserError(f"{one}: type it on the command line, ptrun -m ... {one}.")
 
 
-def _ended(jobs: "Sequence[Job]") -> list[Run]:
+def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
     """Return the runs of jobs.
 
     Raises:
@@ -154,7 +156,7 @@ def _ended(jobs: "Sequence[Job]") -> list[Run]:
         if done is None or job.folder is None:
             left.append(f"{job.title or f'run {job.index + 1}'}: {job.text or job.stage}")
         else:
-            runs.append(Run(job.folder, done))
+            runs.append(Run(job.folder, done, options))
     if left:
         text = "\n  ".join(left)
         raise UserError(f"{len(left)} of {len(jobs)} runs are not done:\n  {text}")

@@ -20,7 +20,7 @@ what PEFT can express:
   prompt_tuning    tags or a verbalizer; vectors before the text
   ptuning          the same, if every {soft} of the pattern stands before the text
   ptuning_v2       prefixes in all layers of BERT, RoBERTa, ELECTRA, GPT-2 and Llama
-  lora, peft       every family
+  lora, peft       all families but GLM; not Megatron
 
 KEY=VALUE is as for ptrun predict: hardware.KEY, data_dir=DIR, outputs=DIR, backbone.path=DIR.
 """

@@ -103,6 +103,11 @@ def without_permission(arguments: Sequence[str]) -> list[str]:
     return [a for a in arguments if a.partition("=")[0] != _KEY]
 
 
+def permission(arguments: Sequence[str]) -> list[str]:
+    """Return the `allow_code=` among the arguments."""
+    return [a for a in arguments if a.partition("=")[0] == _KEY]
+
+
 def _check_allowed(group: str, path: str) -> None:
     """Refuse code from outside ptrun, unless the user allowed it; then make it importable.
 

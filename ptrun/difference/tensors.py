@@ -8,6 +8,10 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.folder.find import Run
+from ptrun.folder.header import DIGEST, combined, unpacked
+
+_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_TYPES |= {"I64": "int64", "I32": "int32", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
 
 FILE = "prompt.safetensors"
 _PIECE = 2**24
@@ -35,27 +39,34 @@ def compare(a: Run, b: Run) -> Tensors | None:
     return Tensors(len(names), tuple(n for n in names if own.get(n) != other.get(n)))
 
 
-def _read(file: Path) -> dict[str, tuple[Any, ...]]:
-    """Return type, shape and digest of each tensor of a safetensors file: length, JSON, bytes."""
-    found: dict[str, tuple[Any, ...]] = {}
+def _read(file: Path) -> dict[str, str]:
+    """Return the hash of type, shape and bytes of each tensor of a safetensors file, without torch.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    found: dict[str, str] = {}
     try:
         with file.open("rb") as opened:
             size = int.from_bytes(opened.read(8), "little")
             if size > file.stat().st_size:
                 raise ValueError("its header is longer than the file")
             header = json.loads(opened.read(size))
-            header.pop("__metadata__", None)
+            own = unpacked(header.pop("__metadata__", None))
             for name, entry in header.items():
                 start, end = entry["data_offsets"]
                 opened.seek(8 + size + start)
-                found[name] = (entry["dtype"], entry["shape"], _digest(opened, end - start))
+                kind = f"torch.{_TYPES[entry['dtype']]} {entry['shape']}"
+                found[name] = _digest(opened, end - start, kind)
+        if own.pop(DIGEST, None) not in (None, combined(found, own)):
+            raise ValueError("its digest is another")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: damaged ({error}); type rerun=true to train again.") from error
     return found
 
 
-def _digest(opened: Any, length: int) -> str:
-    hashed = hashlib.sha256()
+def _digest(opened: Any, length: int, kind: str) -> str:
+    hashed = hashlib.sha256(kind.encode())
     while length > 0:
         piece = opened.read(min(length, _PIECE))
         if not piece:

@@ -64,6 +64,8 @@ def _usage(form: Form, base: str, method: Method, example: Example) -> str:
 def snippet(form: Form, base: str, method: Method, example: Example) -> str:
     """Return Python code for stock PEFT and transformers; it prints the logits of one example."""
     labels = f", num_labels={len(form.reader.labels)}" if form.reader.labels else ""
+    commit = method.backbone.commit if base == method.backbone.hub else None
+    labels += f", revision={commit!r}" if commit else ""
     batch = collate(method.encode([example]), None, method.backbone.model.device)
     inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
     lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())

@@ -5,8 +5,8 @@
 | prompt_tuning  | PROMPT_TUNING   | tags or words; PEFT's label models read its first vector      |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
-| lora           | LORA            | every family                                                  |
-| peft           | its `peft_type` | every family                                                  |
+| lora           | LORA            | all families but GLM; not Megatron                            |
+| peft           | its `peft_type` | all families but GLM; not Megatron                            |
 """
 
 from collections.abc import Callable, Mapping

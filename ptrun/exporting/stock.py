@@ -44,7 +44,7 @@ def peft_config(form: Form, backbone: PretrainedBackbone, base: str) -> Any:
             **options,
             task_type=form.reader.task_type,
             base_model_name_or_path=base,
-            revision=backbone.revision if base == backbone.hub else None,
+            revision=(backbone.commit or backbone.revision) if base == backbone.hub else None,
             inference_mode=True,
             modules_to_save=list(form.reader.modules) or None,
         )

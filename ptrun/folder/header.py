@@ -3,15 +3,27 @@
 Equal tensors and headers are then equal bytes.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 
 _KEY = "ptrun"
+DIGEST = "digest"
+"""The key of the digest in a header."""
 
 
 def packed(header: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata of a safetensors file."""
     return {_KEY: json.dumps(dict(header), sort_keys=True)}
+
+
+def combined(hashes: Mapping[str, str], header: Mapping[str, str]) -> str:
+    """Return the digest of a file from the hashes of its tensors: 32 hexadecimal digits.
+
+    The hash of a tensor is that of `DTYPE SHAPE`, as torch prints them, and its bytes.
+    """
+    text = json.dumps([dict(hashes), dict(header)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def unpacked(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +26,15 @@ from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
 _FOLDER = ".planned"
-_OTHERS = (
-    sys.prefix,
-    sys.base_prefix,
-    str(Path(ptrun.__file__).parent),
-    str(conf_dir()),
-    "/proc",
-    "/sys",
+_OTHERS = tuple(
+    os.path.join(folder, "")
+    for folder in (
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(ptrun.__file__).parent),
+        str(conf_dir()),
+        "/proc",
+        "/sys",
+    )
 )
 """Folders of code and options: the composed configuration has what matters of them."""
 _opened: set[str] | None = None

@@ -5,7 +5,6 @@ Hashing takes 0.7 s for a gigabyte on one core, and uses up to eight cores for s
 
 import errno
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +20,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptrun.errors import UserError, named
-from ptrun.folder.header import packed, unpacked
+from ptrun.folder.header import DIGEST, combined, packed, unpacked
 from ptrun.folder.sharing import replace
 
 Tensors = dict[str, Tensor]
-_DIGEST = "digest"
 _MODE = 0o644
 _THREADS = 8
 _OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
@@ -41,7 +39,7 @@ def draft(
     """
     made = file.with_name(f".{file.name}.{os.getpid()}")
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    own = packed({**header, _DIGEST: _combined(_hashes(kept), header)})
+    own = packed({**header, DIGEST: combined(_hashes(kept), header)})
     with named(file, made):
         _save(kept, made, own)
         made.chmod(_MODE)  # safetensors writes files that only their owner can read
@@ -58,7 +56,7 @@ def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
     """
     with checked(file, advice) as (opened, header):
         tensors: Tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        if header.pop(_DIGEST, None) not in (None, _combined(_hashes(tensors), header)):
+        if header.pop(DIGEST, None) not in (None, combined(_hashes(tensors), header)):
             raise ValueError("its digest is another")
     return tensors, header
 
@@ -71,9 +69,9 @@ def check(file: Path, advice: str) -> list[str]:
     """
     with checked(file, advice) as (opened, header):
         names = sorted(opened.keys())
-        if recorded := header.pop(_DIGEST, None):
+        if recorded := header.pop(DIGEST, None):
             hashes = {name: _hash(opened.get_tensor(name)) for name in names}
-            if recorded != _combined(hashes, header):
+            if recorded != combined(hashes, header):
                 raise ValueError("its digest is another")
     return names
 
@@ -114,9 +112,3 @@ def _hash(tensor: Tensor) -> str:
     hashed = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
     hashed.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return hashed.hexdigest()
-
-
-def _combined(hashes: Mapping[str, str], header: Mapping[str, str]) -> str:
-    """Return the digest of a file, 32 hexadecimal digits."""
-    text = json.dumps([dict(hashes), dict(header)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

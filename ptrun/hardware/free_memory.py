@@ -15,12 +15,13 @@ PER_NUMBER = 4 * 5
 def free(device: str) -> int:
     """Return the free bytes of a device; on Linux, what it can provide without swapping."""
     if device != "cpu":
-        return int(torch.cuda.mem_get_info(device)[0])
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
     info = Path("/proc/meminfo")
     if info.is_file():
         lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
         return int(lines["MemAvailable"].split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # macOS tells no more
 
 
 def together(members: Sequence[Member], device: str, most: int) -> int:

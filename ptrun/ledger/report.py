@@ -87,6 +87,7 @@ def of_runs(
     kept = {folder: own for folder, own in runs.items() if own.config.get("trial") is None}
     if not kept:
         raise UserError(f"report {title}: no result.json or failure.json below it.")
+    kept = _once(kept)
     if over is not None:
         rows = [_merged_row(row) for row in merged(list(kept.values()), over)]
         return _results(title, rows, _OVER.format(key=over))
@@ -95,9 +96,19 @@ def of_runs(
         rows = [_joined(_row(cell), _seeds(cell, best)) for cell in found]
         return _results(title, rows, _BEST.format(keep=best))
     if vote:
-        return _voted(title, found, {folder.name: folder for folder in kept})
+        return _voted(title, found, {own.run_id: folder for folder, own in kept.items()})
     rows = [_row(cell) for cell in found]
     return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(found)]))
+
+
+def _once(runs: Mapping[Path, RunResult]) -> dict[Path, RunResult]:
+    """Return the runs without copies: one run below two names is one seed."""
+    found: dict[tuple[str, int], Path] = {}
+    for folder, own in runs.items():
+        first = found.setdefault((own.run_id, own.seed), folder)
+        if first != folder:
+            _LOG.warning("%s is the run of %s; it is counted once", folder, first)
+    return {folder: runs[folder] for folder in found.values()}
 
 
 def _unfinished(root: Path) -> list[str]:

@@ -61,7 +61,12 @@ class Delimited:
             if not self.header:
                 self.header = list(cells)
                 yield self._line(self.header)
-            yield self._line([cells[name] for name in self.header])
+            if more := [name for name in cells if name not in self.header]:
+                raise UserError(
+                    f"answer {answer.get('id')} has {more[0]}, which the first answers have not; "
+                    "type --output FILE.jsonl."
+                )
+            yield self._line([cells.get(name, "") for name in self.header])
 
     def end(self) -> Iterator[str]:
         """Yield nothing."""

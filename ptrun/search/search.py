@@ -88,13 +88,25 @@ def _do(study: Study, trials: Sequence[FrozenTrial], own: Space, name: str) -> N
     do(jobs, options_of(own.fixed), brief=True)
     if all(job.stage == "refused" for job in jobs):
         raise UserError(f"search: {jobs[0].text}")
-    if left := [job for job in jobs if job.stage not in ("finished", "failed", "refused")]:
+    if left := [job for job in jobs if not _has_ended(job)]:
+        why = f" ({left[0].text})" if left[0].text else ""
         raise UserError(
-            f"search: {len(left)} trials are not finished; type the same command to go on."
+            f"search: {len(left)} trials are not finished{why}; type the same command to go on."
         )
     for trial, job in zip(trials, jobs, strict=True):
         done = result.read(job.folder) if job.stage == "finished" and job.folder else None
         _tell(study, trial, done)
+
+
+def _has_ended(job: Job) -> bool:
+    """Return whether the same command would end the same: a trial that ran out of disk would not.
+
+    A failed training has recorded its reason. A combination that is refused has no folder.
+    """
+    if job.stage == "refused":
+        return job.folder is None or not job.folder.exists()
+    recorded = job.folder is not None and (job.folder / result.FAILED).is_file()
+    return job.stage == "finished" or (job.stage == "failed" and recorded)
 
 
 def _tell(study: Study, trial: FrozenTrial, done: RunResult | None) -> None:

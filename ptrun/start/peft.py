@@ -33,6 +33,8 @@ _LOG = logging.getLogger(__name__)
 _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors", ".bin"
 _VECTORS = ("PROMPT_TUNING", "P_TUNING")
 _PROMPT = "prompt_embeddings"
+_HEADS = ("classifier", "score", "qa_outputs", "pooler", "pre_classifier", "dense", "out_proj")
+_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 _FREE = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
 _FREE |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config", "target_modules"}
 _FREE |= {
@@ -146,6 +148,7 @@ def begin(adapter: Adapter, method: Method) -> None:
     Raises:
         UserError: names, shapes or options differ.
     """
+    _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
     found = adapter.tensors()
@@ -158,6 +161,25 @@ def begin(adapter: Adapter, method: Method) -> None:
     for name, tensor in given.items():
         _check_shape(adapter, name, tensor, parameters[name])
         parameters[name].copy_(tensor)
+
+
+def _check_whole(adapter: Adapter) -> None:
+    """Refuse an adapter that changes more than what is taken from it; its head may be left out.
+
+    Raises:
+        UserError: it does.
+    """
+    config = adapter.config
+    saved = [name for name in config.get("modules_to_save") or () if name not in _HEADS]
+    begun = [str(value).lower() for key, value in config.items() if key.startswith("init_")]
+    if saved:
+        raise adapter.wrong(f"it also holds the module {saved[0]}, which would be lost.")
+    if config.get("bias", "none") != "none":
+        raise adapter.wrong(f"it also tunes biases (bias={config['bias']}), which would be lost.")
+    if config.get("trainable_token_indices"):
+        raise adapter.wrong("it also tunes embeddings of tokens, which would be lost.")
+    if changed := [kind for kind in begun if kind.startswith(_CHANGE_THE_BASE)]:
+        raise adapter.wrong(f"its start ({changed[0]}) has changed the backbone's own weights.")
 
 
 def _begin_vectors(adapter: Adapter, method: Any) -> None:

@@ -199,7 +199,7 @@ class Scheduler:
             job.again = self.options.retry is Retry.failed
             if not job.again:
                 self._ended(job, "failed", f"{state.detail} (sweep.retry=failed tries again)")
-        elif state.kind == "damaged":
+        elif state.kind == "damaged" and not job.composed.rerun:
             self._ended(job, "refused", state.detail)
         return job.stage == "waiting"
 

@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import ptrun
 from ptrun.config.explain import composed
+from ptrun.folder import recognition
 from ptrun.folder.recognition import finished
 from ptrun.runs import launch as launching
 
@@ -99,3 +102,12 @@ def test_the_command_imports_no_torch(here):
     )
     assert done.returncode == 0, done.stderr
     assert "already finished" in done.stderr and here[1].run_id in done.stdout
+
+
+def test_data_beside_the_code_count_too(tmp_path):
+    code = Path(ptrun.__file__).parent
+    beside, inside = f"{code}_data/rows.csv", str(code / "types.py")
+    with recognition.opened_files() as opened:
+        for path in (beside, inside, f"{sys.prefix}/share/rows.csv"):
+            recognition._see("open", (path, "r", 0))
+    assert opened == {beside, f"{sys.prefix}/share/rows.csv"}

@@ -37,3 +37,8 @@ def test_members_beyond_memory_are_trained_after_the_others(tiny, data_dir, monk
     for one, other in zip(whole, cut, strict=True):
         for name, tensor in one.learned.items():
             torch.testing.assert_close(tensor, other.learned[name], atol=1e-5, rtol=0)
+
+
+def test_without_proc_the_whole_memory_counts(monkeypatch):
+    monkeypatch.setattr(free_memory.Path, "is_file", lambda path: False)
+    assert free_memory.free("cpu") > 2**26

@@ -161,3 +161,14 @@ def test_names_that_look_like_markup_are_shown_as_they_are(folder):
     console = Console(width=200, file=StringIO())
     console.print(shown)
     assert "[/x][bold]" in console.file.getvalue()
+
+
+def test_a_copy_of_a_run_is_no_second_seed(folder, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ptrun"), "propagate", True)
+    root = folder(RUNS[:2])
+    copy = root / "pilot" / RUNS[0].run_id
+    copy.mkdir(parents=True)
+    write(copy, RUNS[0])
+    shown = cells_of(table(root))
+    assert shown["n"] == ["2"] and shown["test"] == ["42.00 ± 2.83"]
+    assert "it is counted once" in caplog.text

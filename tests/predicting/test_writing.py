@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ptrun.errors import UserError
 from ptrun.predicting.questions import Question
 from ptrun.predicting.writing import Delimited, JsonLines, form_of
 from ptrun.types import Example
@@ -58,3 +59,12 @@ def test_lists_are_json_in_a_cell():
 
 def test_json_lines_hold_the_answers_as_they_are():
     assert [json.loads(line) for line in JsonLines().lines(answered(ANSWERS))] == ANSWERS
+
+
+def test_answers_of_two_shapes_are_refused_in_a_table():
+    form = Delimited(",", None)
+    plain = {"id": 1, "prediction": "a"}
+    assert len([*form.lines(answered([ANSWERS[0], plain]))]) == 3  # an empty cell
+    form = Delimited(",", None)
+    with pytest.raises(UserError, match=r"answer 1 has probability.*type --output FILE\.jsonl"):
+        list(form.lines(answered([plain, ANSWERS[0]])))

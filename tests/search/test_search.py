@@ -5,7 +5,8 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
-from ptrun.search.search import Asked, search
+from ptrun.search.search import Asked, _has_ended, search
+from ptrun.sweeps.job import Job
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,24 @@ def test_a_trial_whose_dev_set_is_reported_is_refused(data_dir, tiny_folder, tmp
 def test_floors_that_are_no_numbers_are_refused():
     with pytest.raises(UserError, match=r"trial=.*ptrun search sets it"):
         _ = compose_run(["trial=[1,2]"]).trial
+
+
+@pytest.mark.parametrize(
+    ("stage", "files", "ended"),
+    [
+        ("finished", ["result.json"], True),
+        ("failed", ["failure.json"], True),
+        ("failed", ["metrics.jsonl"], False),  # the disk was full
+        ("refused", None, True),  # a combination that is refused has no folder
+        ("refused", ["run.yaml"], False),
+        ("interrupted", ["state.safetensors"], False),
+    ],
+)
+def test_a_trial_that_could_end_otherwise_is_not_written_off(tmp_path, stage, files, ended):
+    folder = None if files is None else tmp_path / "run"
+    for name in files or ():
+        folder.mkdir(exist_ok=True)
+        (folder / name).touch()
+    job = Job(0, "a trial", [])
+    job.stage, job.folder = stage, folder
+    assert _has_ended(job) is ended

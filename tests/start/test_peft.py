@@ -132,6 +132,17 @@ def test_hidden_states_are_those_of_stock_peft(tiny, tiny_folder, data_dir, tmp_
             "changes .*key.lora_A.weight, which method.targets does not",
         ),
         (LoraConfig(**LOW, use_dora=True, **TAGS), partial(LoRA, rank=4), "see method=dora"),
+        (LoraConfig(**LOW, bias="all", **TAGS), partial(LoRA, rank=4), "it also tunes biases"),
+        (
+            LoraConfig(**LOW, init_lora_weights="pissa", **TAGS),
+            partial(LoRA, rank=4),
+            r"its start \(pissa\) has changed the backbone's own weights",
+        ),
+        (
+            LoraConfig(**LOW, modules_to_save=["classifier", "word_embeddings"], **TAGS),
+            partial(LoRA, rank=4),
+            "it also holds the module word_embeddings",
+        ),
         (
             LoraConfig(**LOW, **TAGS),
             partial(PeftMethod, config={"peft_type": "LORA", **LOW, "lora_alpha": 2}),

@@ -4,6 +4,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import save_file
@@ -11,6 +12,7 @@ from safetensors.numpy import save_file
 from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.folder import lease
 from ptrun.folder.header import packed
+from ptrun.folder.state import RunState
 from ptrun.sweeps import scheduler as scheduling
 from ptrun.sweeps import sweep as sweeping
 from ptrun.sweeps import workers
@@ -170,3 +172,12 @@ def test_a_failed_run_is_tried_again_on_request(sweep, tmp_path, retry):
 def test_a_dry_run_starts_nothing(sweep):
     done, rows = sweep("method=ptuning_v2,fine_tuning", "seed=1,2", dry_run=True)
     assert rows == [] and [[job.index for job in own] for own in done.listed] == [[0, 1], [2], [3]]
+
+
+@pytest.mark.parametrize("rerun", [False, True])
+def test_rerun_repairs_a_damaged_result(tmp_path, rerun):
+    (job,) = jobs = of_line([f"outputs={tmp_path}"])
+    job.composed = SimpleNamespace(rerun=rerun)
+    done = Scheduler(jobs, SweepConfig(), View(1, quiet=True), WORKER)
+    assert done._is_left(job, RunState("damaged", "result.json: damaged")) is rerun
+    assert job.stage == ("waiting" if rerun else "refused")
