@@ -107,6 +107,15 @@ class PeftMethod(Method):
             self._drawn = True
         adopt(tuner, owned, self.backbone)
 
+    def load_exported(self, tensors: dict[str, Tensor]) -> None:
+        """Load exported tensors, which `placed` then keeps.
+
+        Raises:
+            UserError: a tensor is missing.
+        """
+        super().load_exported(tensors)
+        self._drawn = True
+
     def saved(self) -> dict[str, Tensor]:
         """Return the learned tensors under the names of PEFT's files, without a prefix."""
         return {_saved_name(name): self.prompt[key] for key, name in self.names.items()}

@@ -64,6 +64,10 @@ class _Nowhere:
         """Return nothing."""
 
 
+class Unsuitable(UserError):
+    """A method cannot be built on a backbone."""
+
+
 def cells(
     steps: int = 0,
     backbones: Sequence[str] = BACKBONES,
@@ -78,10 +82,12 @@ def cells(
         for title, row in rows:
             composed = compose_run([f"backbone={backbone}", *row, *overrides])
             for kind, task in own.items():
-                refused = _refusal(composed, task)
-                tried = (
-                    _tried(composed, task, examples[kind], steps) if steps and not refused else ""
-                )
+                refused, tried = _refusal(composed, task), ""
+                if steps and not refused:
+                    try:
+                        tried = _tried(composed, task, examples[kind], steps)
+                    except Unsuitable as error:  # known once the method is built
+                        refused = str(error).splitlines()[0]
                 yield Cell(title, backbone, kind, refused, tried or ("-" if refused else "yes"))
 
 
@@ -150,7 +156,10 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     torch.manual_seed(1)
     components = composed.components()
     backbone: PretrainedBackbone = components["backbone"].build()
-    method: Method = _sharing(components["method"], task).build(backbone, task)
+    try:
+        method: Method = _sharing(components["method"], task).build(backbone, task)
+    except UserError as error:
+        raise Unsuitable(str(error)) from error
     engine: TorchEngine = components["hardware"].build(backbone)
     engine.load(tuned=method.tunes_backbone)
     engine.place([method])

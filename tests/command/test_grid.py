@@ -5,7 +5,7 @@ import pytest
 from ptrun.config.paths import options
 from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
 
-REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks")
+REFUSALS = ("cannot", "has no", "needs", "alone", "is several tasks", "finds no such module")
 
 
 FAMILIES = [name for name in BACKBONES if name not in ("pocket_bert", "pocket_gpt2")]
