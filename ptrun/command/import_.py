@@ -136,7 +136,7 @@ def _data(arguments: Sequence[str]) -> None:
     given = made.parse(arguments)
     for key, kinds in _ONLY.items():
         if getattr(given, key) is not None and given.kind not in kinds:
-            made.error(f"--{key} is for {' and '.join(kinds)} alone")
+            made.error(f"--{key} is for {', '.join(kinds)} alone")
     if given.kind in _TAGGED and given.task is None:
         made.error(f"{given.kind} needs --task NAME, such as --task conll03")
     marked = given.kind in _MARKED

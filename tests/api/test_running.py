@@ -73,6 +73,7 @@ def test_a_sweep_returns_its_runs_in_order_and_silently(own, place, capfd):
     assert row["n"] == 2 and row["test"] == pytest.approx(sum(scores) / 2)
 
 
+@pytest.mark.slow
 def test_a_refused_run_of_a_sweep_is_named_after_the_others_ended(own, place):
     with pytest.raises(
         ptrun.UserError, match=r"1 of 2 runs are not done:\n  method=ptuning_v3: .*"
@@ -85,6 +86,7 @@ def test_a_refused_run_of_a_sweep_is_named_after_the_others_ended(own, place):
         ptrun.sweep([{"seed": 1}], sweep={"dry_run": True}, **place)
 
 
+@pytest.mark.slow
 def test_a_failed_run_raises_and_keeps_its_reason(place):
     values = {**place, "train": {**place["train"], "lr": 1e30}}
     with pytest.raises(ptrun.RunFailed, match="failed: "):

@@ -20,7 +20,8 @@ def results(folder):
     return sorted(folder.rglob("result.json"))
 
 
-@pytest.mark.parametrize("blocks", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2, 8])
 def test_a_full_disk_is_told_and_the_same_command_goes_on(ptrun, blocks):
     done = limited(ptrun.folder, blocks, *RUN)
     assert done.returncode == 1 and "Traceback" not in done.stderr

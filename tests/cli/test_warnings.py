@@ -5,6 +5,7 @@ import json
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

@@ -47,6 +47,7 @@ def runs(warm, folder, *arguments):
     return done
 
 
+@pytest.mark.slow
 def test_a_new_method_trains_and_needs_permission(warm, project):
     done = runs(warm, project, "method", "my_prefix")
     assert "prompt 8,192" in done.stdout

@@ -31,6 +31,8 @@ def compose(line):
 
 def _install(packages):
     for package in packages:
+        if package == ".":  # a checkout
+            continue
         name, extra = re.fullmatch(r"(\w+)(?:\[(\w+)\])?", package).groups()
         assert name == "ptrun" and (extra is None or extra in EXTRAS), package
 

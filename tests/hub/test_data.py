@@ -11,6 +11,8 @@ from tests.hub.conftest import DATA, SPLITS, data_files, parquet
 from tests.hub.faults import FAULTS, break_, check
 from tests.hub.server import Fault
 
+pytestmark = pytest.mark.slow
+
 
 def source(revision="main", name=DATA, recorded=None, **origin):
     made = Source("reviews", {"hub": name, "revision": revision, **origin}, None)

@@ -161,6 +161,7 @@ def test_a_damaged_record_of_commits_is_refused(project, hub):
         run.main(TYPED)
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_sentence_and_leaves_nothing(project, hub, tmp_path):
     """The environment of the user decides the hub and the cache."""
     own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}

@@ -13,6 +13,8 @@ from ptrun.importing.data.writing import write_new
 from ptrun.method.base import check_pair
 from ptrun.scaffold.tasks import KINDS, task
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"train": 200, "dev": 50, "test": 50}
 PLAIN = [kind for kind in KINDS if kind != "own"]
 

@@ -63,6 +63,7 @@ def _round(study, tick):
         tick()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_a_search_that_is_killed_ends_with_the_same_trials(tmp_path, sampler):
     calm = search(tmp_path / "calm", sampler=sampler)
