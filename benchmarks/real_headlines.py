@@ -10,7 +10,7 @@ WORDS = ("SmolLM2, CB, all 250", "SmolLM2, RTE, 32 shots", "SmolLM2, SST-2, 32 s
 DEPTH = "P-tuning v2, Figure 3"
 
 HEADLINES = (
-    Headline(PTV2, "NER: far above prompt tuning", NAMES, "PT", "P-tuning v2"),
+    Headline(PTV2, "NER: above prompt tuning", NAMES, "PT", "P-tuning v2"),
     Headline(PTV2, "NER: close to fine-tuning", NAMES, "FT", "P-tuning v2", "close"),
     Headline(DEPTH, "NER: top layers above bottom", f"{NAMES}, depth", "layers 1-2", "layers 5-6"),
     Headline(PTUNING, "facts: above manual prompts", FACTS, "manual", "P-tuning"),
@@ -28,9 +28,9 @@ HEADLINES = (
 CHECKED = """
 ## What was checked where a claim does not hold
 
-- NER, close to fine-tuning: 1,000 sentences and 200 steps are far fewer than the paper's. The highest
-  of three rates won for all three methods, so higher rates and more steps may raise all of them; they
-  were not tried. In the tests the deep prompt equals PEFT's prefix tuning to 1e-5.
+- NER, close to fine-tuning: 1,000 sentences and 200 steps are far fewer than the paper's. The
+  highest of three rates won for all three methods, so higher rates and more steps may raise all
+  of them; they were not tried. In the tests the deep prompt equals PEFT's prefix tuning to 1e-5.
 """
 CUT = """
 ## Left out, and why

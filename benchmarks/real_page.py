@@ -53,7 +53,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         name=name.name,
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
-    lines = [row for row, _ in verdicts] + [CHECKED, CUT, _ROWS]
+    lines = [row for row, here in verdicts if here != "not run"] + [CHECKED, CUT, _ROWS]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(svg.file(_picture(stored)))

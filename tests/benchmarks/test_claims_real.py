@@ -57,9 +57,9 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     real_page.write_page(tmp_path / "page", stored, len(ROWS))
     page = (tmp_path / "page.md").read_text()
     assert f"3 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
-    assert "| NER: far above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |" in page
+    assert "| NER: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |" in page
     far, close = (
-        next(o for o in page.splitlines() if text in o) for text in ("far above", "NER: close")
+        next(o for o in page.splitlines() if text in o) for text in ("NER: above", "NER: close")
     )
     assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
     assert (tmp_path / "page.svg").read_text().count("<circle") == 15
