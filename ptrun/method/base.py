@@ -37,6 +37,8 @@ class Method(nn.Module):
     readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
     tunes_backbone: bool = False
+    changes_modules: ClassVar[bool] = False
+    """Whether it puts layers of its own into the frozen backbone."""
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
 
@@ -55,7 +57,7 @@ class Method(nn.Module):
     @property
     def alone(self) -> bool:
         """Whether it tunes or changes the backbone, so that no other member can share it."""
-        return self.tunes_backbone
+        return self.tunes_backbone or self.changes_modules
 
     def placed(self) -> None:
         """Finish the setup once the backbone is loaded and both are on the device."""
@@ -101,7 +103,7 @@ class Method(nn.Module):
     @classmethod
     def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what runs must have in common to share passes; None if each runs alone."""
-        if cls.tunes_backbone:
+        if cls.tunes_backbone or cls.changes_modules:
             return None
         return {key: value for key, value in node.items() if key not in cls.may_differ}
 

@@ -4,7 +4,6 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts; it needs `pip install 'ptrun[peft]'`.
 """
 
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 from torch import nn
@@ -44,6 +43,8 @@ class LoRA(Method):
         UserError: PEFT is absent, a value is out of range, or the backbone has no such map.
     """
 
+    changes_modules = True
+
     def __init__(
         self,
         backbone: PretrainedBackbone,
@@ -65,16 +66,6 @@ class LoRA(Method):
         self.lora = nn.ModuleDict(
             {_key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
         )
-
-    @classmethod
-    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return None: the method changes the backbone's modules."""
-        return None
-
-    @property
-    def alone(self) -> bool:
-        """Always: the method changes the backbone's modules."""
-        return True
 
     def placed(self) -> None:
         """Put PEFT's layers into the backbone, with this method's tensors in them."""

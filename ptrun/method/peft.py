@@ -61,6 +61,8 @@ class PeftMethod(Method):
         UserError: PEFT is absent, or it or ptrun rejects the configuration.
     """
 
+    changes_modules = True
+
     def __init__(
         self,
         backbone: PretrainedBackbone,
@@ -84,16 +86,6 @@ class PeftMethod(Method):
             {_key(n): nn.Parameter(torch.zeros(p.shape)) for n, p in tuner.learned.items()}
         )
         detach(backbone.model)
-
-    @classmethod
-    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return None: the method changes the backbone's modules."""
-        return None
-
-    @property
-    def alone(self) -> bool:
-        """Always: the method changes the backbone's modules."""
-        return True
 
     def placed(self) -> None:
         """Put PEFT's layers into the backbone, with this method's tensors in them.
