@@ -92,8 +92,7 @@ def _place(batch: Batch, form: Form) -> str:
     """Return the index of what the read-out reads."""
     if form.reader.task_type == "SEQ_CLS":
         return ""
-    shift = form.length - form.cut * (form.length > 0)
-    return f"[:, {[column + shift for column in batch.features[0].rows[0].reads]}]"
+    return f"[:, {[column + form.shift for column in batch.features[0].rows[0].reads]}]"
 
 
 def _reading(form: Form, method: Method) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ptrun.backbone.low_rank import TRANSPOSED
 from ptrun.exporting.reader import Reader, cannot, reader_of
 from ptrun.method.base import Method
-from ptrun.method.lora import LoRA
+from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
@@ -52,6 +52,11 @@ class Form:
     tensors: Mapping[str, Tensor]
     length: int = 0
     cut: int = 0
+
+    @property
+    def shift(self) -> int:
+        """How far the positions of a row move in the stock model's output."""
+        return self.length - self.cut if self.length else 0
 
     @property
     def learns_prompt(self) -> bool:
@@ -145,7 +150,7 @@ def _lora(method: LoRA, reader: Reader) -> Form:
     kind = method.backbone.config["model_type"]
     tensors: dict[str, Tensor] = {}
     for names in method.shared:
-        low_rank: Any = method.lora[names[0].replace(".", "_")]
+        low_rank: Any = method.lora[key(names[0])]
         start = f"base_model.model.{_stock_name(names[0], reader)}"
         tensors[f"{start}.lora_A.weight"] = low_rank.down.weight.detach()
         tensors[f"{start}.lora_B.weight"] = low_rank.up.weight.detach()

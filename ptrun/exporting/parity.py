@@ -92,7 +92,7 @@ def theirs_of(model: Any, batch: Batch, form: Form) -> Tensor:
 
 def moved(reads: Positions, form: Form) -> Positions:
     """Return positions in the stock model's output, which has a prompt's vectors too."""
-    return Positions(reads.rows, reads.columns + form.length - form.cut * (form.length > 0))
+    return Positions(reads.rows, reads.columns + form.shift)
 
 
 def stock_inputs(batch: Batch, form: Form) -> dict[str, Tensor]:

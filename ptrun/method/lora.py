@@ -64,12 +64,12 @@ class LoRA(Method):
         maps = self._maps(targets or list(TARGETS[kind]))
         self.shared = [names for names, _ in maps]
         self.lora = nn.ModuleDict(
-            {_key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
+            {key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
         )
 
     def placed(self) -> None:
         """Put PEFT's layers into the backbone, with this method's tensors in them."""
-        maps: dict[str, Any] = {n: self.lora[_key(ns[0])] for ns in self.shared for n in ns}
+        maps: dict[str, Any] = {n: self.lora[key(ns[0])] for ns in self.shared for n in ns}
         attach(self.backbone, maps, self.alpha, self.dropout)
 
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
@@ -89,7 +89,8 @@ class LoRA(Method):
         return list(groups.values())
 
 
-def _key(name: str) -> str:
+def key(name: str) -> str:
+    """Return the key of a map's low-rank maps in `LoRA.lora`."""
     return name.replace(".", "_")
 
 

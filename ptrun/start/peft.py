@@ -25,7 +25,7 @@ from torch import Tensor
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.method.lora import LoRA
+from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod, peft_config
 from ptrun.method.ptuning_v2 import PTuningV2
 
@@ -151,7 +151,7 @@ def begin(adapter: Adapter, method: Method) -> None:
     _check_whole(adapter)
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
-    found = adapter.tensors()
+    found = {_place(name): tensor for name, tensor in adapter.tensors().items()}
     make: Callable[[Adapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
     if isinstance(method, LoRA):
         make = _lora
@@ -211,21 +211,20 @@ def _lora(adapter: Adapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[s
         UserError: the adapter has magnitudes, several ranks, or other modules.
     """
     config = adapter.config
-    for key in ("use_dora", "rank_pattern", "alpha_pattern"):
-        if config.get(key):
-            raise adapter.wrong(f"it has {key}, which method=lora has not; see method=dora.")
+    for option in ("use_dora", "rank_pattern", "alpha_pattern"):
+        if config.get(option):
+            raise adapter.wrong(f"it has {option}, which method=lora has not; see method=dora.")
     rank = int(config["r"])
     scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
     made: dict[str, Tensor] = {}
-    left = {_place(name) for name in found if ".lora_" in name}
+    left = {name for name in found if ".lora_" in name}
     for names in method.shared:
-        key = names[0].replace(".", "_")
         for part, own in (("lora_A", "down"), ("lora_B", "up")):
             name = f"{names[0]}.{part}.weight"
             left.discard(name)
-            tensor = _tensor(adapter, {_place(n): t for n, t in found.items()}, name)
+            tensor = _tensor(adapter, found, name)
             factor = 1.0 if own == "down" else scale * tensor.shape[1] / method.alpha
-            made[f"lora.{key}.{own}.weight"] = tensor * factor
+            made[f"lora.{key(names[0])}.{own}.weight"] = tensor * factor
     if left:
         raise adapter.wrong(f"it changes {min(left)}, which method.targets does not.")
     return made
@@ -237,18 +236,16 @@ def _peft(adapter: Adapter, method: PeftMethod, found: Mapping[str, Tensor]) -> 
     Raises:
         UserError: an option or a module differs.
     """
-    own = peft_config(method.config).to_dict()
-    for key, value in own.items():
-        free = key in _FREE or "dropout" in key or key.startswith("init_")
-        theirs = adapter.config.get(key, value)
+    for option, value in peft_config(method.config).to_dict().items():
+        free = option in _FREE or "dropout" in option or option.startswith("init_")
+        theirs = adapter.config.get(option, value)
         if not free and theirs != value:
-            raise adapter.wrong(f"{key} is {theirs!r} there and {value!r} in method.config.")
+            raise adapter.wrong(f"{option} is {theirs!r} there and {value!r} in method.config.")
     if adapter.kind != str(method.peft_type):
         raise adapter.wrong(f"it is a {adapter.kind}, and this method a {method.peft_type}.")
     _check_feedforward(adapter, method)
-    placed = {_place(name): tensor for name, tensor in found.items()}
     names = zip(method.saved(), method.names, strict=True)
-    return {f"prompt.{key}": _tensor(adapter, placed, saved) for saved, key in names}
+    return {f"prompt.{own}": _tensor(adapter, found, saved) for saved, own in names}
 
 
 def _check_feedforward(adapter: Adapter, method: PeftMethod) -> None:
