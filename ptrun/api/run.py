@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ptrun.api.quiet import quiet, same_random
 from ptrun.errors import UserError
 from ptrun.folder.find import Run as Found
+from ptrun.folder.header import PROMPT
 from ptrun.folder.summary import summary
 from ptrun.types import RunResult
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from ptrun.method.base import Method
     from ptrun.runs.finished import Finished
-
-_PROMPT = "prompt.safetensors"
 
 
 class Run:
@@ -106,10 +105,10 @@ class Run:
         """
         from ptrun.folder import tensors
 
-        file = self.folder / _PROMPT
+        file = self.folder / PROMPT
         if not file.is_file():
             raise UserError(
-                f"{self.folder}: the run kept no {_PROMPT}. Run it again with keep='weights', "
+                f"{self.folder}: the run kept no {PROMPT}. Run it again with keep='weights', "
                 "rerun=True."
             )
         return tensors.read(file, "Run it again with rerun=True.")[0]

@@ -244,11 +244,10 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
     Raises:
         UserError: one is negative, or has more than 32 bits.
     """
-    for key in ("seed", "data_seed"):
-        if not 0 <= int(content[key]) < 2**32:
-            raise UserError(f"{key}={content[key]}: expected a number from 0 to {2**32 - 1}.")
-    if not 0 <= int(content["pretraining"]["seed"]) < 2**32:
-        raise UserError(f"pretraining.seed: expected a number from 0 to {2**32 - 1}.")
+    seeds = {key: content[key] for key in ("seed", "data_seed")}
+    for key, value in {**seeds, "pretraining.seed": content["pretraining"]["seed"]}.items():
+        if not 0 <= int(value) < 2**32:
+            raise UserError(f"{key}={value}: expected a number from 0 to {2**32 - 1}.")
 
 
 def _own_name(option: str, given: str) -> str:

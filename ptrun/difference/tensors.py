@@ -8,12 +8,11 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.folder.find import Run
-from ptrun.folder.header import DIGEST, combined, unpacked
+from ptrun.folder.header import DIGEST, PROMPT, combined, unpacked
 
 _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TYPES |= {"I64": "int64", "I32": "int32", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
 
-FILE = "prompt.safetensors"
 _PIECE = 2**24
 
 
@@ -31,7 +30,7 @@ def compare(a: Run, b: Run) -> Tensors | None:
     Raises:
         UserError: a file is damaged.
     """
-    files = [run.folder / FILE for run in (a, b)]
+    files = [run.folder / PROMPT for run in (a, b)]
     if not all(file.is_file() for file in files):
         return None
     own, other = map(_read, files)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ptrun.difference import answers, journal, tensors
 from ptrun.difference.facts import Fact, same_configuration
 from ptrun.folder.find import Run
+from ptrun.folder.header import PROMPT
 
 _CONFIGURED = ("configuration", "seeds", "data")
 _BESIDE = ("names", "data", "backbone", "start", "versions", "code", "machine")
@@ -44,7 +45,7 @@ def verdict(a: Run, b: Run, found: Measured, facts: Sequence[Fact]) -> Iterator[
         yield from _causes(facts)
     else:
         yield f"different configurations: they differ in {_keys(facts)}, so the results may differ"
-    files = (answers.FILE, tensors.FILE, journal.FILE)
+    files = (answers.FILE, PROMPT, journal.FILE)
     if missing := [line for file in files if (line := lacks(a, b, file))]:
         yield f"not compared: {'; '.join(missing)}"
 

@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+PROMPT = "prompt.safetensors"
+"""The file of a run's trained prompt and head."""
 _KEY = "ptrun"
 DIGEST = "digest"
 """The key of the digest in a header."""

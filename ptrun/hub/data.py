@@ -6,7 +6,7 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.hub.failure import failure
-from ptrun.hub.reach import from_cache_alone
+from ptrun.hub.reach import from_cache_alone, status
 from ptrun.hub.repository import Repository
 
 
@@ -111,5 +111,5 @@ def _check_commit(repository: Repository, found: str, trouble: Exception | None)
 
 def _refused(error: Exception) -> bool:
     """Return whether the hub has answered, so that a cached copy of another revision is no help."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status is not None and status < 500
+    answered = status(error)
+    return answered is not None and answered < 500

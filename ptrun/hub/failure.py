@@ -1,8 +1,8 @@
 """What happened when the hub failed, and what the user can type: two lines."""
 
 from textwrap import shorten
-from typing import Any
 
+from ptrun.hub import reach
 from ptrun.hub.repository import Repository
 
 _LOGIN = "`hf auth login`, or set HF_TOKEN"
@@ -21,7 +21,7 @@ def _told(repository: Repository, error: BaseException) -> tuple[str, str]:
     from huggingface_hub import constants
     from huggingface_hub import errors as hub
 
-    kind, group, status = repository.noun, repository.group, _status(error)
+    kind, group, status = repository.noun, repository.group, reach.status(error)
     revision = repository.recorded or repository.revision
     if isinstance(error, hub.OfflineModeIsEnabled):
         return (
@@ -82,7 +82,3 @@ def _root(error: BaseException) -> BaseException:
     while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _status(error: BaseException) -> Any:
-    return getattr(getattr(error, "response", None), "status_code", None)

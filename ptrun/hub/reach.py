@@ -30,6 +30,11 @@ def go_offline_if_unreachable() -> None:
         constants.HF_HUB_OFFLINE = True
 
 
+def status(error: BaseException) -> int | None:
+    """Return the status with which the hub answered; None if there was no answer."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
 @contextmanager
 def from_cache_alone() -> Iterator[None]:
     """Keep the hub libraries from any request."""

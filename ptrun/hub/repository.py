@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting
+from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 
 _LOG = logging.getLogger(__name__)
 _PAUSES = (1.0, 2.0)  # seconds before the second and the third request
@@ -127,8 +127,8 @@ def _passing(error: Exception) -> bool:
 
     A silent hub is asked once, because each request takes as long as the limit.
     """
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status >= 500 if status else "RemoteProtocol" in type(error).__name__
+    answered = status(error)
+    return answered >= 500 if answered else "RemoteProtocol" in type(error).__name__
 
 
 def _off() -> bool:

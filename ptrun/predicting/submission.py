@@ -78,7 +78,8 @@ class Submission:
         self.task, self.official, self.name = task, official, official.name
         self.seen: set[str] = set()
         self.passages: dict[int, dict[int, list[dict[str, Any]]]] = {}
-        self.file, self.labels, self.others = file, labels, 0
+        self.labels = (0, 1) if task == "copa" else labels  # the two options of COPA
+        self.file, self.others = file, 0
 
     def lines(self, answered: Answered) -> Iterator[str]:
         """Yield a line for each answer; GLUE's header before the first; MultiRC's come last.
@@ -110,15 +111,12 @@ class Submission:
         if self.others:
             _LOG.warning(
                 "%s: for %d rows the model wrote a word of no label; they have the label %s.",
-                *(self.file, self.others, self.labels[0] if self.labels else 0),
+                *(self.file, self.others, self.labels[0]),
             )
 
     def _value(self, value: Any) -> Any:
         if self.task == "glue_stsb":
             return f"{min(max(float(value), 0.0), 5.0):.3f}"
-        if self.task == "copa" and value not in (0, 1):
-            self.others += 1
-            value = 0
         if self.labels and value not in self.labels:
             self.others += 1
             value = self.labels[0]

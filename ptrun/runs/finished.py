@@ -15,9 +15,10 @@ import torch
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.errors import UserError
+from ptrun.folder.header import PROMPT
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.runs.saved_prompt import FILE, Tensors
+from ptrun.runs.saved_prompt import Tensors
 from ptrun.runs.store import bound_to, read_tensors
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
@@ -102,13 +103,13 @@ def learned(
     Raises:
         UserError: the file is missing, damaged, or was made with other weights.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / PROMPT).is_file():
         raise UserError(
-            f"{folder}: the run kept no {FILE}, as runs of sweeps that tune their backbone. Type "
+            f"{folder}: the run kept no {PROMPT}, as runs of sweeps that tune their backbone. Type "
             "its command again with keep=weights rerun=true."
         )
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
-    tensors, header = read_tensors(folder / FILE, bound, backbone.folder)
+    tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
     return tensors, json.loads(header.get("task", "null")) or None
 
 

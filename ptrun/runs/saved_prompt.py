@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.find import is_hash
+from ptrun.folder.header import PROMPT
 from ptrun.method.base import Method
 from ptrun.runs.store import read_tensors, state_file
 
 Tensors = dict[str, Tensor]
-FILE = "prompt.safetensors"
 _PROMPT = "prompt."
 
 
@@ -32,14 +32,14 @@ def find(given: str, outputs: Path, name: str, key: str = "start") -> Path:
     """
     path = Path(given).expanduser()
     for folder in (path, outputs / name / given):
-        if (folder / FILE).is_file():
+        if (folder / PROMPT).is_file():
             return folder
     own = f"*-{given}" if is_hash(given) else path.name
-    folders = sorted(file.parent for file in outputs.glob(f"*/{own}/{FILE}"))
+    folders = sorted(file.parent for file in outputs.glob(f"*/{own}/{PROMPT}"))
     folders = [folder for folder in folders if folder.parent.name != result.RERUNS] or folders
     if not folders:
         raise UserError(
-            f"{key}=run:{given}: no finished run of this name has a {FILE}. Give a folder with "
+            f"{key}=run:{given}: no finished run of this name has a {PROMPT}. Give a folder with "
             f"one, or a run id below {outputs}. (Sweeps keep tuned backbones with keep=weights.)"
         )
     if len(folders) > 1:
@@ -55,7 +55,7 @@ def prompts(folder: Path, bound: Mapping[str, str]) -> dict[str, Tensors]:
     Raises:
         UserError: the run has another backbone, or no prompt.
     """
-    tensors, _ = read_tensors(folder / FILE, bound)
+    tensors, _ = read_tensors(folder / PROMPT, bound)
     parts: dict[str, Tensors] = {}
     for full, tensor in tensors.items():
         part, _, name = full.rpartition("/")
@@ -94,8 +94,8 @@ def fingerprint(folder: Path, bound: Mapping[str, str]) -> str:
     recorded = done.manifest.get("prompt") if done else None
     if recorded not in (None, actual):
         raise UserError(
-            f"{folder / FILE}: its prompt is {actual}, but the run recorded {recorded}. Start from "
-            "another run, or repeat that one with rerun=true."
+            f"{folder / PROMPT}: its prompt is {actual}, but the run recorded {recorded}. Start "
+            "from another run, or repeat that one with rerun=true."
         )
     return actual
 

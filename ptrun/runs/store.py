@@ -19,6 +19,7 @@ from ptrun.config.identity import file_name
 from ptrun.errors import UserError, named
 from ptrun.folder import digest, result
 from ptrun.folder import tensors as files
+from ptrun.folder.header import PROMPT
 from ptrun.folder.sharing import read_text
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
@@ -90,7 +91,7 @@ class RunStore:
         Its header has the method's configuration, and what the task read from its data.
         """
         header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
-        self.write_tensors(self.folder / "prompt.safetensors", tensors, header)
+        self.write_tensors(self.folder / PROMPT, tensors, header)
 
     def write_predictions(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]

@@ -17,7 +17,8 @@ from ptrun.backbone.tuned import PREFIX, Tuned
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder import tensors as files
-from ptrun.runs.saved_prompt import FILE, tensor_digest
+from ptrun.folder.header import PROMPT
+from ptrun.runs.saved_prompt import tensor_digest
 from ptrun.runs.store import made_over
 from ptrun.types import RunResult
 
@@ -31,7 +32,7 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
     Raises:
         UserError: the file is damaged, or the run tuned another backbone.
     """
-    file = folder / FILE
+    file = folder / PROMPT
     with files.checked(file, _AGAIN) as (opened, header):
         names, made_with = sorted(opened.keys()), made_over(file, header)
     if not any(n.startswith(PREFIX) for n in names) or any(n.startswith("prompt.") for n in names):
