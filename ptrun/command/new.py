@@ -1,4 +1,4 @@
-"""Write the files of your own task, method, backbone or cluster: commented, and running as written.
+"""Write the files of your own task, method, backbone or cluster, with comments.
 
 Options go to ./ptrun_conf/GROUP/NAME.yaml, code to ./ptrun_parts/NAME.py, data of a task to
 ./data/NAME. No file is replaced.

@@ -116,7 +116,6 @@ def test_wandb_works_offline_without_a_key(ptrun):
 def test_help_and_list_name_the_options(ptrun):
     text = ptrun.fresh("--help").stdout
     assert "Convert a checkpoint, or a data set" in text and "method=ptuning_v2" in text
-    assert len(text.splitlines()) <= 30 and max(map(len, text.splitlines())) <= 100
     assert ptrun.fresh("--version").stdout.startswith("ptrun ")
     listed = ptrun("list", "task").stdout
     assert "task=pocket_ner" in listed and "CoNLL-2003" in listed
