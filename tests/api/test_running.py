@@ -63,6 +63,7 @@ def test_it_works_in_another_thread_and_inside_an_event_loop(own, place):
     assert found[0].status == "finished"
 
 
+@pytest.mark.slow
 def test_a_sweep_returns_its_runs_in_order_and_silently(own, place, capfd):
     before = state()
     runs = ptrun.sweep([{"seed": 9}, "seed=1"], PRECISE, **COMMON, **place)

@@ -220,6 +220,7 @@ def test_the_grid_executes_nothing(project):
     assert "allow_code=true" in attack(project, ("grid",))
 
 
+@pytest.mark.slow
 def test_own_code_runs_where_it_is_allowed_and_asks_again(project):
     (project.folder / "mine.py").write_text(
         "from ptrun.method.prompt_tuning import PromptTuning\n\n\n"

@@ -55,6 +55,7 @@ def test_a_new_method_trains_and_needs_permission(warm, project):
     assert refused.returncode == 1 and "It was not imported" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_new_task_runs(warm, project):
     done = runs(warm, project, "task", "tickets")
     assert "ptuning_v2 · pocket_bert · tickets" in done.stdout

@@ -267,6 +267,7 @@ def test_options_that_are_not_of_answering_are_refused(typed, message, own, caps
         asked(*own, capsys, typed)
 
 
+@pytest.mark.slow
 def test_a_backbone_elsewhere_is_the_same_if_its_weights_are(own, tmp_path, capsys):
     folder, file = own
     there = PretrainedBackbone(name="x", shipped="pocket_bert").folder
@@ -340,6 +341,7 @@ def test_all_labels_and_the_likeliest_go_into_a_table(own, tmp_path, capsys):
         assert shares == line["probabilities"]
 
 
+@pytest.mark.slow
 def test_label_words_have_probabilities_and_spans_are_refused(trained, data, capsys):
     file = data / "pocket_sentiment" / "test.jsonl"
     for line in asked(trained("words"), file, capsys, "--probabilities"):

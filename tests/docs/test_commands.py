@@ -62,7 +62,8 @@ def test_the_commands_of_the_readme_compose(tmp_path, monkeypatch):
         compose(line)
 
 
-@pytest.mark.parametrize("page", tiered(EXECUTED, core=lambda page: page == "start.md"))
+@pytest.mark.slow
+@pytest.mark.parametrize("page", EXECUTED)
 def test_a_page_runs_from_an_empty_folder(page, tmp_path, monkeypatch, warm):
     monkeypatch.chdir(tmp_path)
     found = blocks(source(page))

@@ -117,6 +117,7 @@ def test_without_peft_it_says_what_to_install(run, tmp_path, monkeypatch):
         export(run, [], tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_no_folder_of_this_machine_is_in_what_is_uploaded(run, tmp_path):
     export(run, [], tmp_path / "out", "pocket_bert")
     place = str(Path(module.__file__).parents[2])

@@ -10,7 +10,7 @@ sys.path.insert(0, str(FOLDER))
 import drill  # noqa: E402
 
 sys.path.remove(str(FOLDER))
-QUICK = ("state, resume", "journal, resume", "prompt, predict", "result, report", "tokens, train")
+QUICK = ("journal, resume", "prompt, predict", "result, report")
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,7 @@ def test_a_run_records_its_commits_and_resumes_on_them(project, hub, caplog):
         assert was in line and now in line and f"Type {key}.revision={now}" in line
 
 
+@pytest.mark.slow
 def test_rerun_and_predict_load_the_recorded_commits(project, hub, offline, caplog, capsys):
     old = mains(hub)
     run.main(TYPED)
@@ -116,6 +117,7 @@ def test_rerun_and_predict_load_the_recorded_commits(project, hub, offline, capl
         assert finished.backbone.commit == kept[0]
 
 
+@pytest.mark.slow
 def test_a_new_run_with_rerun_true_or_a_typed_revision_takes_the_new_commit(project, hub):
     run.main(TYPED)
     new = move_main(hub)
@@ -128,6 +130,7 @@ def test_a_new_run_with_rerun_true_or_a_typed_revision_takes_the_new_commit(proj
     assert commits(folder) == new
 
 
+@pytest.mark.slow
 def test_an_interrupted_rerun_on_another_branch_resumes_on_its_own_commit(project, hub):
     run.main(TYPED)
     refs = hub.repos["models", MODEL].refs
@@ -142,6 +145,7 @@ def test_an_interrupted_rerun_on_another_branch_resumes_on_its_own_commit(projec
     assert refs["dev"] != commit == request.read(folder).commits[f"models/{MODEL}@dev"]
 
 
+@pytest.mark.slow
 def test_a_start_from_another_run_takes_its_commits(project, hub):
     old = mains(hub)
     run.main(TYPED)

@@ -59,6 +59,7 @@ def test_files_are_written(tmp_path):
     assert all((tmp_path / "report" / name).stat().st_size for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib is not here")
 def test_a_png_is_written(tmp_path):
     png.write(plots(table(tmp_path))["seeds"], tmp_path / "seeds.png")

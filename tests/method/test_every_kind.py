@@ -11,13 +11,13 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.config.build import build
-from ptrun.config.compose import compose_run
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from tests.composing import task_node
 from tests.small_runs import engine, member
 from tests.tiers import tiered
 
@@ -63,7 +63,7 @@ CELLS += [  # its tiny vocabulary has letters alone: answers of several tokens
 
 
 def task_of(data_dir, name):
-    config = compose_run([f"task={name}"]).config["task"]
+    config = task_node(name)
     pvps = {
         n: {"pattern": p, **({"words": w} if w else {})} for n, (p, w) in OWN.get(name, {}).items()
     }

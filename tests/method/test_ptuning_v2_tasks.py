@@ -3,8 +3,8 @@
 import pytest
 
 from ptrun.config.build import build
-from ptrun.config.compose import compose_run
 from ptrun.method.ptuning_v2 import PTuningV2
+from tests.composing import task_node
 from tests.small_runs import engine, member
 from tests.tiers import tiered
 
@@ -14,7 +14,7 @@ ENCODER_ALONE = ("tagging", "extraction")
 
 
 def task_of(data_dir, name):
-    config = compose_run([f"task={name}"]).config["task"]
+    config = task_node(name)
     folder = data_dir / config["source"].get("folder", name)
     if not folder.is_dir():  # SuperGLUE's have a folder of their own
         folder.parent.mkdir(exist_ok=True)

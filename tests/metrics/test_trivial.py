@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from ptrun.config.build import build
-from ptrun.config.compose import compose_run
 from ptrun.metrics.arguments import argument_scores
 from ptrun.metrics.correlation import pearson_and_spearman
 from ptrun.metrics.drop import drop_scores
@@ -18,6 +17,7 @@ from ptrun.metrics.ranking import precision_at_1
 from ptrun.metrics.record import record_scores
 from ptrun.metrics.squad import squad_scores, squad_v2_scores
 from ptrun.types import Prediction
+from tests.composing import task_node
 from tests.metrics import reference
 
 pytestmark = pytest.mark.shared
@@ -45,7 +45,7 @@ def rows(shared):
 )
 @pytest.mark.slow
 def test_one_label_for_all_scores_as_listed_and_gold_100(shared, name, answer, figures):
-    task = build("task", compose_run([f"task={name}"]).config["task"], str(shared / "data"))
+    task = build("task", task_node(name), str(shared / "data"))
     examples = task.load("dev")
     scores = task.score([Prediction(e.id, answer) for e in examples], examples)
     assert {key: round(scores[key], 1) for key in figures} == figures

@@ -47,6 +47,7 @@ def test_operations_are_those_of_the_products(planned, method, tokens, keys, tim
     assert found.step == pytest.approx(times * layers(tokens, keys), rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_time_counts_steps_and_answers(planned):
     own = planned("ptuning_v2", "train.max_steps=40", "train.batch_size=8", "train.eval_every=10")
     each = arithmetic(own, 30)

@@ -17,6 +17,7 @@ from ptrun.readout.base import collate
 from ptrun.readout.choose import readout_for
 from ptrun.readout.class_words import ClassWords
 from ptrun.types import Example
+from tests.composing import task_node
 from tests.prompt import tokenizers
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
 from tests.small_runs import sst2
@@ -175,7 +176,7 @@ def test_what_cannot_be_read_is_refused(tiny, data_dir, kind, pattern, message):
 @pytest.mark.parametrize("name", [*CLASSED, "pocket_sentiment"])
 @pytest.mark.slow
 def test_the_paper_s_form_comes_first(name):
-    made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
+    made = build("task", task_node(name), None, None)
     backbone = build("backbone", compose_run(["backbone=electra_base"]).config["backbone"])
     assert (
         readout_for(backbone, made, {"readout": "class_words"}, soft=False).pvp.name == "dpt_paper"

@@ -13,6 +13,7 @@ from ptrun.readout.base import collate
 from ptrun.readout.choose import check
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.types import Example
+from tests.composing import task_node
 from tests.tiers import tiered
 
 TASKS = ("mpqa", "subj", "cr", "mr", "glue_sst2", "glue_qnli", "glue_rte", "glue_mrpc", "glue_qqp")
@@ -121,7 +122,7 @@ def test_misdescribed_labels_are_refused(labels, descriptions, message):
 
 @pytest.mark.parametrize("name", tiered(TASKS, lambda name: name in TASKS[::4]))
 def test_the_tasks_of_the_paper_are_described(name):
-    made = build("task", compose_run([f"task={name}"]).config["task"], None, None)
+    made = build("task", task_node(name), None, None)
     forms = described(made)
     assert len(forms) == (1 if len(made.labels) == 2 else len(made.labels))
     if len(made.fields) == 2:  # a pair is a premise and a hypothesis already

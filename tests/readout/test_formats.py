@@ -13,9 +13,9 @@ from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ptrun.config.build import build
-from ptrun.config.compose import compose_run
 from ptrun.readout.choose import readout_for
 from ptrun.tokenizer import tokenizers
+from tests.composing import task_node
 
 pytestmark = pytest.mark.shared
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
@@ -58,7 +58,7 @@ def head(tmp_path, backbone):
     """Return the features of one row of a task, as its head reads them, and the tokenizer."""
 
     def encode(kind, name, row, room=512, **changes):
-        config = {**compose_run([f"task={name}"]).config["task"], **changes}
+        config = {**task_node(name), **changes}
         folder = tmp_path / config["source"].get("folder", name)
         folder.mkdir(parents=True, exist_ok=True)
         for split in ("train", "validation", "test"):
@@ -220,7 +220,7 @@ SUPERGLUE = ["boolq", "cb", "rte", "multirc", "wic", "wsc", "copa", "record"]
 @pytest.mark.slow
 def test_superglue_rows_have_128_tokens_and_the_longer_text_loses_its_end(head):
     for name in SUPERGLUE:
-        assert compose_run([f"task={name}"]).config["task"]["max_tokens"] == 128
+        assert task_node(name)["max_tokens"] == 128
     row = {"question": "does it rain", "passage": "rain " * 500, "label": 1}
     features, read = head("bert", "boolq", row)
     assert len(features.rows[0].ids) == 128

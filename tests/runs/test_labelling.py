@@ -92,6 +92,7 @@ def test_one_command_labels_and_learns(composed):
     assert all(pvp["words"] == words for pvp in done.config["task"]["pvps"].values())
 
 
+@pytest.mark.slow
 def test_lines_have_the_answers_of_the_run_and_only_sure_ones_are_kept(composed, corpus):
     """Against the labeller's own forward, a line at a time, its weights read again from the run."""
     planned = plan(composed())

@@ -69,6 +69,7 @@ def shared_folder(folder):
     return folder.parents[2] / "shared" / "runs" / folder.name
 
 
+@pytest.mark.slow
 def test_methods_of_other_lengths_and_dropouts_share(runs):
     lists = [["method.length=2"], ["method.length=5", "method.dropout=0.3", "seed=2"]]
     shared = launch_together(runs("shared", *lists))
@@ -77,6 +78,7 @@ def test_methods_of_other_lengths_and_dropouts_share(runs):
         assert done.metrics == alone.metrics
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_and_one_that_stops_early_change_no_other(runs):
     lists = [["seed=1"], ["seed=2", "train.lr=1e30", "train.clip=null"]]
     lists += [["seed=3", "train.patience=1"]]
@@ -98,6 +100,7 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
     assert [folder.name for folder in folders if not folder.name.startswith(".")] == [done.run_id]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_and_a_held_one_left(runs):
     (one,) = runs("shared", ["seed=1"])
     (done,) = launch_together([one])

@@ -78,6 +78,7 @@ def test_proposals_are_not_repeated_and_come_near_the_best(tmp_path):
     assert told[winner][2] == max(value for _, state, value in told if state == "COMPLETE") > 60
 
 
+@pytest.mark.slow
 def test_trials_below_the_median_at_a_step_are_abandoned(tmp_path):
     told, _ = search(tmp_path)
     assert all("trial={}" in overrides for overrides, _, _ in told[:TOGETHER])

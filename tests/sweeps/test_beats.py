@@ -38,6 +38,7 @@ def test_an_owner_is_silent_only_after_a_while(tmp_path, monkeypatch):
     assert beats.silent(folder) is True and beats.unsure(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beating", [True, False])
 def test_a_sweep_takes_over_runs_of_a_machine_that_died(tmp_path, monkeypatch, beating):
     monkeypatch.setattr(scheduling, "_LOOK", 0.1)

@@ -79,6 +79,7 @@ def test_an_interrupted_group_stays_together(sweep, tmp_path):
     assert started(rows) == [[1, 3], [2, 4], [5]]
 
 
+@pytest.mark.slow
 def test_without_sharing_each_run_is_alone(sweep):
     _, rows = sweep("seed=1,2,3", share=Share.none)
     assert started(rows) == [[1], [2], [3]]
@@ -98,6 +99,7 @@ def test_a_bad_value_ends_its_own_run_only(sweep, capsys):
     assert "nonsense" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_of_a_worker_that_dies_twice_are_done_one_by_one(sweep, capsys):
     done, rows = sweep("seed=1,17,2")
     assert started(rows) == [[1, 17, 2], [1, 17, 2], [1], [17], [2]]
@@ -105,6 +107,7 @@ def test_runs_of_a_worker_that_dies_twice_are_done_one_by_one(sweep, capsys):
     assert "ended with signal 9: its last line" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_whose_planning_dies_have_failed(sweep, monkeypatch, capsys):
     monkeypatch.setenv("DIES_PLANNING", "1")
     done, _ = sweep("seed=1,2")
@@ -112,12 +115,14 @@ def test_runs_whose_planning_dies_have_failed(sweep, monkeypatch, capsys):
     assert "its process ended with exit code 7" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_fail_fast_starts_nothing_more(sweep):
     done, rows = sweep("seed=1,13,2,3", fail_fast=True, share=Share.none)
     assert stages(done) == ["finished", "failed", "left", "left"]
     assert started(rows) == [[1], [13]]
 
 
+@pytest.mark.slow
 def test_six_groups_on_two_devices_are_never_two_on_one(sweep, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,7")
     monkeypatch.setattr(scheduling, "slots", lambda *_: ["3", "7"])
@@ -142,6 +147,7 @@ def test_a_run_of_another_process_is_left_to_it(sweep, tmp_path):
     assert started(rows) == [[1, 3]]
 
 
+@pytest.mark.slow
 def test_a_waiting_sweep_does_what_another_process_leaves(sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(scheduling, "_LOOK", 0.1)
     other = lease.held(tmp_path / "outputs" / "runs" / "run-2")

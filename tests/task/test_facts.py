@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ptrun.config.build import build
-from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
+from tests.composing import task_node
 
 LPAQA, AUTOPROMPT = "[X], a town in [Y].", "[X]en lamp river [Y]."
 ROWS = [
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def facts(data_dir, name="lama"):
-    return build("task", compose_run([f"task={name}"]).config["task"], str(data_dir))
+    return build("task", task_node(name), str(data_dir))
 
 
 def write(data_dir, rows, folder="lama_trex"):

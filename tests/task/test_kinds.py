@@ -11,6 +11,7 @@ from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
 from ptrun.task.extraction import Answer
 from ptrun.types import Prediction
+from tests.composing import task_node
 from tests.tiers import tiered
 
 DATA = Path(__file__).parents[1] / "data"
@@ -26,7 +27,7 @@ def local(tmp_path):
     """Build a task over rows of our own, in the folder its YAML names."""
 
     def make(name, rows=None, **changes):
-        config = {**compose_run([f"task={name}"]).config["task"], **changes}
+        config = {**task_node(name), **changes}
         folder = tmp_path / config["source"].get("folder", name)
         folder.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(row) + "\n" for row in (rows or rows_of(name)))

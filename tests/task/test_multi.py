@@ -9,6 +9,7 @@ from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
 from ptrun.task.multi import Multi, member_of
 from ptrun.types import Prediction
+from tests.composing import task_node
 from tests.small_runs import conll03, sst2
 
 
@@ -68,7 +69,7 @@ def test_one_set_is_refused(data_dir):
 
 @pytest.mark.parametrize("name", ["multi_ner", "multi_srl", "multi_qa", "pocket_multi"])
 def test_a_file_of_several_tasks_builds_them_all(name):
-    node = compose_run([f"task={name}"]).config["task"]
+    node = task_node(name)
     check({"task": node})
     task = build("task", node, None, None)
     assert task.name == name and len(task.tasks) == len(node["tasks"]) >= 2

@@ -10,6 +10,7 @@ from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
 from ptrun.task.source import Source
 from ptrun.types import Prediction
+from tests.composing import task_node
 from tests.small_runs import conll03, sst2
 
 
@@ -175,9 +176,6 @@ def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
 )
 def test_the_real_data_have_the_published_sizes(shared, make, counts):
     from ptrun.config.build import build
-    from ptrun.config.compose import compose_run
 
-    task = build(
-        "task", compose_run([f"task={make.__name__}"]).config["task"], str(shared / "data")
-    )
+    task = build("task", task_node(make.__name__), str(shared / "data"))
     assert tuple(len(task.load(part)) for part in ("train", "dev", "test")) == counts

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from ptrun.config.build import build, check
-from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvps
 from ptrun.task.base import PARTS
 from ptrun.task.facts import SEARCHED
+from tests.composing import task_node
 
 SEVERAL = [name for name in options("task") if name.partition("_")[0] == "multi"] + ["pocket_multi"]
 NAMES = [name for name in options("task") if name not in ("csv", *SEVERAL)]  # csv: the user's own
@@ -23,7 +23,7 @@ VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
 
 @cache
 def config_of(name):
-    return compose_run([f"task={name}"]).config["task"]
+    return task_node(name)
 
 
 def folder_of(name):

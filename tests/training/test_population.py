@@ -116,6 +116,7 @@ def test_soft_prompts_may_differ_in_length_scale_and_embedding(tiny, data_dir):
             torch.testing.assert_close(tensor, together[index].learned[name], **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_nan_in_one_member_leaves_the_others_as_they_were(tiny, data_dir):
     backbone, data, make = tiny(), sst2(data_dir), METHODS["ptuning_v2"]
 
