@@ -8,11 +8,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 class Call(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One call of ALBERT's layer: new modules that share their parameters with all other calls."""
+    """One call of ALBERT's layer: new modules that share their tensors with all other calls."""
 
     def __init__(self, group: Any):
         super().__init__()
-        shared = {id(p): p for p in group.parameters()}
+        shared = {id(t): t for t in (*group.parameters(), *group.buffers())}
         self.albert_layers = deepcopy(group.albert_layers, shared)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:

@@ -6,21 +6,15 @@ in AutoTP, T5's relative bias is replicated and each rank uses the columns of it
 rank has its whole gradient, and `requires_grad` does not change.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
-from ptrun.backbone import files
 from ptrun.backbone.cuts import Cut, Pattern, cut_of, pattern_of
 from ptrun.backbone.division import Division
-
-_OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
-"""BERT's first checkpoints use other names for the tensors of LayerNorm."""
+from ptrun.backbone.slices import fill, skeleton
 
 
 def load(
@@ -40,39 +34,20 @@ def load(
         UserError: the model cannot be divided over the group.
     """
     pattern = pattern_of(config, division.size)
-    with _parameters_without_storage():
-        model = model_class(config)
-    model.tie_weights()
-    if own_output:  # the library ties every new T5 (5.23)
-        model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight, device="meta"))
+    model = skeleton(model_class, config, own_output=own_output)
     turned = _turn_conv1d(model)
     cuts = {
         name: cut_of(pattern, name, turned=name.rpartition(".")[0] in turned)
         for name, _ in model.named_parameters()
     }
     _cut(model, pattern, division)
-    missing = _fill(model, folder, cuts, division, dtype)
+
+    def own(name: str, whole: Any) -> Tensor:
+        return cuts[name].part(whole, division.rank, division.size)
+
+    missing = fill(model, folder, dtype, division.device, own)
     by_parameter = {id(p): cuts[name] for name, p in model.named_parameters()}
     return model.to(division.device), by_parameter, missing
-
-
-@contextmanager
-def _parameters_without_storage() -> Iterator[None]:
-    """Put new parameters on the meta device; buffers get real values, since files lack them."""
-    from transformers.initialization import no_init_weights
-
-    register = nn.Module.register_parameter
-
-    def on_meta(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        empty = None if parameter is None else nn.Parameter(parameter.to("meta"))
-        register(module, name, empty)
-
-    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
-    try:
-        with no_init_weights():
-            yield
-    finally:
-        nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
 def _turn_conv1d(model: nn.Module) -> set[str]:
@@ -128,54 +103,3 @@ def _set_widths(model: nn.Module, division: Division) -> None:
             module.split_size //= division.size
         if name.endswith("relative_attention_bias"):
             module.register_forward_hook(lambda _module, _inputs, bias: division.own(bias, -1))
-
-
-def _fill(
-    model: nn.Module,
-    folder: Path,
-    cuts: Mapping[str, Cut],
-    division: Division,
-    dtype: torch.dtype,
-) -> set[str]:
-    """Read this rank's slice of every parameter; return the names that the files lack."""
-    missing = set()
-    where = {name: f for f in files.weight_files(folder) for name in files.tensor_table(f)}
-    base = getattr(model, "base_model_prefix", "")
-    for places in _tied_names(model):
-        name = places[0]
-        stored = next((n for n in _spellings(places, base) if n in where), None)
-        if stored is None:
-            missing.add(name)
-            part = torch.zeros_like(model.get_parameter(name), device="cpu")
-        else:
-            part = _slice(where[stored], stored, cuts[name], division, dtype)
-        parameter = nn.Parameter(part.to(division.device, dtype))
-        for place in places:
-            module, _, last = place.rpartition(".")
-            setattr(model.get_submodule(module), last, parameter)
-    return missing
-
-
-def _slice(file: Path, name: str, cut: Cut, division: Division, dtype: torch.dtype) -> Tensor:
-    """Read a rank's slice; the file is opened per tensor, since mapped memory stays in use."""
-    with safe_open(file, "pt") as opened:
-        part = cut.part(opened.get_slice(name), division.rank, division.size)
-        return part.to(division.device, dtype, copy=True)
-
-
-def _tied_names(model: nn.Module) -> list[list[str]]:
-    """Return all names of each parameter; tied ones have several."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    return list(names.values())
-
-
-def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
-    """Return possible names of a parameter in files: with and without the base prefix, old ones."""
-    for name in names:
-        for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
-            yield spelling
-            for new, old in _OLD_NAMES:
-                if spelling.endswith(new):
-                    yield spelling.removesuffix(new) + old

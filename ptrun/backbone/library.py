@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from ptrun.backbone import files
 from ptrun.backbone.family import Family
 from ptrun.errors import UserError, explained
 
@@ -20,6 +23,42 @@ def library_config(family: Family, content: Mapping[str, Any]) -> Any:
     """Return the configuration object for the content of a config.json."""
     rest = {key: value for key, value in content.items() if key != "model_type"}
     return model_class(family).config_class(**rest)
+
+
+def with_our_attention(family: Family, folder: Path | None, content: dict[str, Any]) -> Any:
+    """Return the configuration object, with our attention where it can be registered."""
+    from ptrun.backbone.attention import NAME
+
+    if family.other_head and files.stores(folder, f"{family.other_head}."):
+        content = {**content, "legacy": False}  # DeBERTa's published configurations lack this
+    config = library_config(family, content)
+    config._attn_implementation = family.attention or NAME
+    return config
+
+
+def has_own_output(family: Family, folder: Path | None, config: Mapping[str, Any]) -> bool:
+    """Return whether a T5 has an untied output matrix; the library ties every new one (5.23).
+
+    Before the weights are loaded, a stored copy of the embeddings counts as untied.
+    """
+    if family.name != "seq2seq":
+        return False
+    if folder is None:
+        return config.get("tie_word_embeddings") is False
+    return files.stores(folder, "lm_head.weight")
+
+
+def linear_maps(family: Family, model: Any) -> dict[str, Any]:
+    """Return the linear maps of a model's layers by name; GPT-2's are transposed (`Conv1D`)."""
+    from transformers.pytorch_utils import Conv1D
+
+    body, output = family.body(model), model.get_output_embeddings()
+    own = {id(module) for module in body.modules() if module is not output}
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and id(module) in own
+    }
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, switches, weights
+from ptrun.backbone import divided, files, library, slices, switches, weights
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -24,6 +24,8 @@ from ptrun.backbone.injection import Injection
 from ptrun.backbone.keyed_dropout import install
 from ptrun.backbone.packing.packed import requested
 from ptrun.backbone.pooler import pooler, stored
+from ptrun.backbone.quantization.formats import Quantization
+from ptrun.backbone.quantization.linear import replace
 from ptrun.backbone.tuned import Tuned
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
@@ -91,6 +93,7 @@ class PretrainedBackbone:
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
         self.division: Division | None = None  # of a tensor-parallel group; set before `load`
         self.cuts: dict[int, Cut] = {}  # by the id of the parameter
+        self.quantization: Quantization = "none"  # of frozen linear maps; set by `quantize`
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
         self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
         self._tokenizers: dict[bool, Any] = {}
@@ -104,6 +107,7 @@ class PretrainedBackbone:
                 model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
         if self._has_own_output():
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
+        self._replace_maps(model)
         return self._prepare(model)
 
     @cached_property
@@ -170,6 +174,10 @@ class PretrainedBackbone:
             if self.division:
                 options = self._has_own_output(), self.division, dtype
                 model, self.cuts, missing = divided.load(*chosen, *options)
+            elif self.quantization != "none":
+                model = slices.skeleton(*chosen[:2], own_output=self._has_own_output())
+                self._replace_maps(model)
+                missing = slices.fill(model, folder, dtype, device)
             else:
                 model, missing = weights.read(*chosen, dtype, device)
         self.has_head = weights.has_head(self.name, missing, self.architecture)
@@ -183,6 +191,11 @@ class PretrainedBackbone:
         if self.tuned:
             self.tuned.put(self)
         self._check_size()
+
+    def quantize(self, kind: Quantization) -> None:
+        """Choose how the linear maps of the layers are held; before `load`."""
+        self.quantization = kind
+        self.__dict__.pop("model", None)
 
     def body(self, *, decoder: bool = True, head: bool = False) -> dict[str, nn.Parameter]:
         """Return the parameters of full tuning: with `head` the output head, else a trained pooler.
@@ -254,28 +267,10 @@ class PretrainedBackbone:
         return self.architecture.logits(self.model, hidden)
 
     def _library_config(self, content: dict[str, Any]) -> Any:
-        """Return the transformers configuration, with our attention where it can be registered."""
-        from ptrun.backbone.attention import NAME
-
-        if self.architecture.other_head and files.stores(
-            self.folder, f"{self.architecture.other_head}."
-        ):
-            # DeBERTa's published configurations lack this
-            content = {**content, "legacy": False}
-        config = library.library_config(self.architecture, content | self._overrides)
-        config._attn_implementation = self.architecture.attention or NAME
-        return config
+        return library.with_our_attention(self.architecture, self.folder, content | self._overrides)
 
     def _has_own_output(self) -> bool:
-        """Return whether a T5 has an untied output matrix; the library ties every new one (5.23).
-
-        Before the weights are loaded, a stored copy of the embeddings counts as untied.
-        """
-        if self.family != "seq2seq":
-            return False
-        if self.folder is None:
-            return self.config.get("tie_word_embeddings") is False
-        return files.stores(self.folder, "lm_head.weight")
+        return library.has_own_output(self.architecture, self.folder, self.config)
 
     def _files(self) -> Path:
         if self.folder is None:
@@ -283,6 +278,10 @@ class PretrainedBackbone:
                 raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
             self.folder = download.fetch(self.repository)
         return self.folder
+
+    def _replace_maps(self, model: Any) -> None:
+        if self.quantization != "none":
+            replace(model, library.linear_maps(self.architecture, model), self.quantization)
 
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""

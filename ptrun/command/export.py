@@ -56,7 +56,8 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.exporting.hub import to_hub
     from ptrun.predicting.loading import ready
 
-    run = ready(given.run, ["hardware.precision=fp32", *given.overrides])
+    dense = ["hardware.precision=fp32", "hardware.quantization=none"]
+    run = ready(given.run, [*dense, *given.overrides])
     if kind == "hub":
         print(to_hub(run, given.overrides, where, push=given.push))
         return

@@ -47,6 +47,12 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     return {**kept, **parts, "task": task, "data": data}
 
 
+def quantized(hardware: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the quantization of the backbone if there is any, so that other ids stay."""
+    kind = hardware.get("quantization") or "none"
+    return {} if kind == "none" else {"quantization": kind}
+
+
 def _content(value: Any) -> Any:
     """Replace `@FILE` by `@` and a hash of the file; return other values unchanged."""
     if not isinstance(value, str) or not value.startswith("@"):

@@ -126,6 +126,7 @@ class HardwareConfig:
     model_parallel: int | None = None
     ranks: int | None = None
     population: int = 1
+    quantization: str = "none"
 
     @property
     def divides(self) -> bool:

@@ -9,7 +9,7 @@ from ptrun.folder.find import Run
 
 _SEEDS = ("seed", "data_seed")
 _MACHINE = (
-    *("device", "name", "threads", "precision", "ranks", "model_parallel"),
+    *("device", "name", "threads", "precision", "quantization", "ranks", "model_parallel"),
     *("token_budget", "population", "checkpointing"),
 )
 _SELECTION = ("steps", "skipped_steps", "best_step", "candidates")

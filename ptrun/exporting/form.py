@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ptrun.backbone.low_rank import TRANSPOSED
+from ptrun.backbone.peft.low_rank import transposed
 from ptrun.exporting.reader import Reader, cannot, reader_of
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
@@ -147,7 +147,6 @@ def _check_prefix(method: PTuningV2) -> None:
 
 
 def _lora(method: LoRA, reader: Reader) -> Form:
-    kind = method.backbone.config["model_type"]
     tensors: dict[str, Tensor] = {}
     for names in method.shared:
         low_rank: Any = method.lora[key(names[0])]
@@ -160,7 +159,7 @@ def _lora(method: LoRA, reader: Reader) -> Form:
         "lora_alpha": method.alpha,
         "lora_dropout": method.dropout,
         "target_modules": _targets([names[0] for names in method.shared], reader),
-        "fan_in_fan_out": kind in TRANSPOSED,
+        "fan_in_fan_out": transposed(method.backbone),
     }
     return Form(reader, "LORA", options, tensors | _of_head(reader, "base_model.model."))
 

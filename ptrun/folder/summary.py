@@ -17,6 +17,8 @@ def summary(result: RunResult, folder: Path) -> str:
     step = f" at step {facts['best_step']}" if "best_step" in facts else ""
     faster = facts.get("faster_precision")
     hint = f" ({faster} is faster here: hardware.precision={faster})" if faster else ""
+    form = facts.get("quantization", "none")
+    held = "" if form == "none" else f", {form}"
     speed = f" · {facts['tokens_per_second']:,.0f} tokens/s" if facts["steps"] else ""
     lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
@@ -27,7 +29,7 @@ def summary(result: RunResult, folder: Path) -> str:
             f"  {scored}  {others}".rstrip(),
             f"  {selected} {facts['steps']} steps · protocol {names['protocol']}",
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s{speed}"
-            f" · {facts['precision']}{hint}",
+            f" · {facts['precision']}{held}{hint}",
             *(f"  warning: {text}" for text in facts.get("warnings", [])),
             f"  {folder / result.run_id}",
         ]

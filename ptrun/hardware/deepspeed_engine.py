@@ -51,6 +51,11 @@ class DeepSpeedEngine(TorchEngine):
                 "hardware.precision=fp16: loss scaling does not support several ranks; type "
                 "hardware.precision=bf16 or fp32, or hardware=gpu."
             )
+        if self.model_parallel > 1 and self.quantization != "none":
+            raise UserError(
+                f"hardware.quantization={self.quantization}: matrices that are divided over "
+                f"{self.model_parallel} ranks stay dense; type hardware=gpu or hardware=zero1."
+            )
         self.population = 1  # a stepper averages the gradients of one member
         super().__post_init__()
 

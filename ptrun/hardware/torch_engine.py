@@ -13,13 +13,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ptrun.backbone.low_rank import detach
+from ptrun.backbone.peft.low_rank import detach
+from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.schema import Select
 from ptrun.errors import UserError
 from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.free_memory import together
 from ptrun.hardware.precision import check_bf16, resolved
+from ptrun.hardware.quantization import check_quantization
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.training import stopping
@@ -61,6 +63,7 @@ class TorchEngine(Passes):
         population: most members that are trained together.
         compile: compile dropout into one pass over memory; the results are the same bits. `auto`
             does so on a GPU if the training left takes more than 5 minutes and triton is there.
+        quantization: hold the linear maps of a frozen backbone in 8 or 4 bits: `int8` or `nf4`.
         fp16_scaling: divide the residual stream of a T5 by 100, as in PPT: the same function up to
             rounding, without overflow in fp16. A tuned backbone learns the divided tensors.
     """
@@ -68,6 +71,7 @@ class TorchEngine(Passes):
     counts: ClassVar[Sequence[str]] = ("token_budget", "population")
     population: int = field(kw_only=True, default=32)
     compile: Compile = field(kw_only=True, default="auto")
+    quantization: Quantization = field(kw_only=True, default="none")
     fp16_scaling: bool = field(kw_only=True, default=False)
     world: Ranks = field(default=ALONE, init=False)
     speed: Speed = field(default_factory=Speed, init=False)
@@ -85,6 +89,9 @@ class TorchEngine(Passes):
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         check_bf16(self.precision, self.device)
+        if self.quantization != "none":
+            check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
+            self.backbone.quantize(self.quantization)
         self._compilation = Compilation(self.compile, self.device)
         self._guard = Guard(self, lambda members: self._accumulate(members))
 
@@ -93,7 +100,17 @@ class TorchEngine(Passes):
         return self.world
 
     def load(self, *, tuned: bool) -> None:
-        """Load the backbone's weights in the precision of `weight_type`."""
+        """Load the backbone's weights in the precision of `weight_type`.
+
+        Raises:
+            UserError: they cannot be loaded, or are to be quantized and tuned.
+        """
+        if tuned and self.quantization != "none":
+            raise UserError(
+                f"hardware.quantization={self.quantization}: this run tunes the backbone, which "
+                "must be frozen; type hardware.quantization=none, or another method, such as "
+                "method=lora."
+            )
         self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:

@@ -53,6 +53,7 @@ def compose(overrides: list[str]) -> Request:
     made = composed(tuple(overrides))
     hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
+    own["hardware"] |= identity.quantized(made.config["hardware"])
     content = identity.affecting({**made.config, **own}, "", "")
     recorded = json.loads(json.dumps(content))  # as in a result: keys are text
     size = made.config["backbone"].get("parameters")

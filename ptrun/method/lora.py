@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
-from ptrun.backbone.low_rank import LowRank, attach, linear_maps, need_peft, sizes
+from ptrun.backbone.peft.low_rank import LowRank, attach, linear_maps, need_peft, sizes
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.low_rank import TRANSPOSED, detach, need_peft
+from ptrun.backbone.peft.low_rank import detach, need_peft, transposed
 from ptrun.backbone.peft.tuner import adopt, tuned_by
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.suggest import unknown
@@ -117,7 +117,7 @@ class PeftMethod(Method):
         """`config`, with what the model type needs: the maps' direction, and ELECTRA's for IA3."""
         kind, made = self.backbone.config["model_type"], dict(self.config)
         if hasattr(peft_config(made), "fan_in_fan_out"):
-            made["fan_in_fan_out"] = kind in TRANSPOSED
+            made["fan_in_fan_out"] = transposed(self.backbone)
         if (self.peft_type, kind) == ("IA3", "electra") and not made.get("target_modules"):
             made |= _LIKE_BERT
         return made

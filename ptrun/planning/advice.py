@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import get_args
 
+from ptrun.backbone.quantization.formats import Quantization
 from ptrun.errors import UserError
 from ptrun.planning.costs import Costs
 from ptrun.planning.devices import GIB, Device
@@ -69,11 +71,24 @@ def _changes(
             yield typed.strip(), changed
         for budget in _budgets(costs, layout):
             yield f"{typed}hardware.token_budget={budget}", replace(changed, token_budget=budget)
+    yield from _quantized(costs, low, bf16)
     for other in others:
         yield f"hardware={other.option}", other
         if not other.checkpointing:
             again = replace(other, checkpointing=True)
             yield f"hardware={other.option} hardware.checkpointing=true", again
+
+
+def _quantized(costs: Costs, low: Layout, bf16: str) -> Iterator[tuple[str, Layout]]:
+    """Yield the formats that hold a frozen backbone in fewer bytes, also with checkpointing."""
+    if costs.counts.tunes or low.model_parallel > 1 or low.quantization != "none":
+        return
+    for kind in get_args(Quantization)[1:]:
+        held = replace(low, quantization=kind)
+        yield f"{bf16}hardware.quantization={kind}", held
+        if not low.checkpointing:
+            typed = f"{bf16}hardware.quantization={kind} hardware.checkpointing=true"
+            yield typed, replace(held, checkpointing=True)
 
 
 def _budgets(costs: Costs, layout: Layout) -> Iterator[int]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.schema import HardwareConfig, Precision
 from ptrun.hardware.precision import resolved
 
@@ -24,6 +25,7 @@ class Layout:
         zero: whether data-parallel ranks divide the optimizer state (ZeRO-1).
         model_parallel: the number of ranks that divide the matrices of the layers.
         ranks: processes on one machine.
+        quantization: how the linear maps of a frozen backbone are held.
     """
 
     option: str
@@ -34,6 +36,7 @@ class Layout:
     zero: bool = False
     model_parallel: int = 1
     ranks: int = 1
+    quantization: Quantization = "none"
 
     @property
     def data_parallel(self) -> int:
@@ -49,7 +52,8 @@ class Layout:
     def title(self) -> str:
         """The title in a table."""
         shared = f", {self.model_parallel} x {self.data_parallel} ranks" if self.ranks > 1 else ""
-        return f"{self.option} ({self.device}, {self.precision}{shared})"
+        held = "" if self.quantization == "none" else f", {self.quantization}"
+        return f"{self.option} ({self.device}, {self.precision}{held}{shared})"
 
 
 def layout_of(option: str, config: HardwareConfig, dtype: Precision, *, elsewhere: bool) -> Layout:
@@ -76,4 +80,5 @@ def layout_of(option: str, config: HardwareConfig, dtype: Precision, *, elsewher
         zero=config.divides,
         model_parallel=parallel,
         ranks=config.ranks or max(gpus, parallel),
+        quantization=config.quantization,  # type: ignore[arg-type]
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
+from ptrun.backbone.quantization.formats import BYTES as HELD
 from ptrun.hardware.free_memory import PER_NUMBER
 from ptrun.planning.layout import BYTES, Layout
 from ptrun.planning.parameters import Parameters
@@ -91,7 +92,7 @@ def memory(counts: Parameters, found: Trace, layout: Layout, step: Work) -> Memo
     gradients = (FP32 if layout.zero else width) * learned  # DeepSpeed accumulates in fp32
     activations = max(_at_once(found, gradients, step), _update(counts, layout, learned))
     return Memory(
-        weights=held * of_backbone + FP32 * own_tensors,
+        weights=held * of_backbone - _saved(counts, layout) + FP32 * own_tensors,
         gradients=gradients,
         optimizer=_optimizer(layout, learned),
         best=width * learned,
@@ -116,6 +117,13 @@ def files(counts: Parameters) -> dict[str, float]:
 def _on_rank(total: int, divided: int, layout: Layout) -> float:
     """Return the numbers on a rank if model parallelism divides some of them."""
     return total - divided + divided / layout.model_parallel
+
+
+def _saved(counts: Parameters, layout: Layout) -> float:
+    """Return the bytes that quantization saves."""
+    if layout.quantization == "none":
+        return 0.0
+    return counts.quantizable * (BYTES[layout.precision] - HELD[layout.quantization])
 
 
 def _width(counts: Parameters, layout: Layout) -> int:

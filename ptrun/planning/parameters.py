@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ptrun.backbone.peft.low_rank import linear_maps
 from ptrun.method.base import Method
 
 _IN_A_LAYER = re.compile(r"\.\d+\.")
@@ -20,6 +21,7 @@ class Parameters:
         learned: learned parameters by part as in a result, and `total`.
         total: all parameters by part; the backbone's is its published size.
         held: numbers of the backbone in memory, with output head and pooler.
+        quantizable: the held numbers of the linear maps of the layers.
         divided: the held numbers that model parallelism divides.
         learned_divided: the divided numbers that are learned.
         largest: numbers of the largest learned tensor.
@@ -31,6 +33,7 @@ class Parameters:
     learned: Mapping[str, int]
     total: Mapping[str, int]
     held: int
+    quantizable: int
     divided: int
     learned_divided: int
     largest: int
@@ -54,6 +57,9 @@ def count(method: Method) -> Parameters:
             "backbone": backbone.size(),
         },
         held=sum({id(p): p.numel() for p in named.values()}.values()),
+        quantizable=sum(
+            {id(m.weight): m.weight.numel() for m in linear_maps(backbone).values()}.values()
+        ),
         divided=sum(split.values()),
         learned_divided=sum(split.get(id(p), 0) for p in learned.values()),
         largest=max((p.numel() for p in learned.values()), default=0),

@@ -18,6 +18,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.dropout import row_keys
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.build import Component
 from ptrun.errors import UserError
 from ptrun.method.base import Method
@@ -47,6 +48,7 @@ class Case:
     autocast: bool
     checkpointing: bool
     narrow: int = 1
+    quantization: Quantization = "none"
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def trace(component: Component, backbone: PretrainedBackbone, task: Task, case: 
             return _trace(_deep(made, backbone, case))
         except UserError:  # such as layers that a shallow model lacks
             pass
-    return _trace(_follow(made(_like(backbone, case.narrow)), case))
+    return _trace(_follow(made(_like(backbone, case)), case))
 
 
 def _made(component: Component, task: Task, backbone: PretrainedBackbone) -> Method:
@@ -110,15 +112,14 @@ def _deep(made: Made, backbone: PretrainedBackbone, case: Case) -> list[float]:
     """
     shape = backbone.shape
     one, wide, high = (
-        _follow(made(_like(backbone, case.narrow, depth)), case)
-        for depth in ((2, 2), (3, 2), (2, 3))
+        _follow(made(_like(backbone, case, depth)), case) for depth in ((2, 2), (3, 2), (2, 3))
     )
     more, over = shape.layers - 2, shape.decoder_layers - 2
     return [a + more * (b - a) + over * (c - a) for a, b, c in zip(one, wide, high, strict=True)]
 
 
 def _like(
-    backbone: PretrainedBackbone, narrow: int, depth: tuple[int, int] | None = None
+    backbone: PretrainedBackbone, case: Case, depth: tuple[int, int] | None = None
 ) -> PretrainedBackbone:
     """Return the backbone of one rank, with `depth` layers, on the meta device."""
     other = copy(backbone)
@@ -126,11 +127,12 @@ def _like(
         other.__dict__.pop(derived, None)
     config = dict(backbone.config)
     if backbone.family == "seq2seq":
-        config["num_heads"] //= narrow
-        config["d_ff"] //= narrow
+        config["num_heads"] //= case.narrow
+        config["d_ff"] //= case.narrow
         if depth:
             config |= dict(zip(("num_layers", "num_decoder_layers"), depth, strict=True))
     other.config, other.kept = config, {}
+    other.quantize(case.quantization)
     return other
 
 

@@ -45,7 +45,8 @@ class Labeller(Finished):
         The configuration counts because `manual_prompt` may learn nothing.
         """
         digest = saved_prompt.digest({"": self.tensors})
-        return f"{digest} {self.done.group} {self.backbone.weights} {self.engine.precision}"
+        computed = f"{self.engine.precision} {self.engine.quantization}".removesuffix(" none")
+        return f"{digest} {self.done.group} {self.backbone.weights} {computed}"
 
     def words(self) -> dict[str, list[str]]:
         """Return the words of each label: PPT's, or those of the first pattern that has any.

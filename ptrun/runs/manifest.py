@@ -49,6 +49,7 @@ def computation(engine: TorchEngine) -> dict[str, Any]:
     """Return how a run was computed; apart from the precision it changes rounding alone."""
     return {
         "precision": engine.precision,
+        "quantization": engine.quantization,
         "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
         "ranks": engine.world.size,
         "nodes": list(dict.fromkeys(engine.world.each(socket.gethostname()))),

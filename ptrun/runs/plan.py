@@ -203,7 +203,7 @@ def _commits(folder: Path | None) -> dict[str, str]:
 def _precision(node: Mapping[str, Any], engine: Any) -> dict[str, Any]:
     """Return the hardware settings that can change a number beyond rounding."""
     scaled = {"fp16_scaling": True} if node.get("fp16_scaling") else {}
-    return {"precision": engine.precision, **scaled}
+    return {"precision": engine.precision, **scaled, **identity.quantized(node)}
 
 
 def _pretraining(composed: Composed, engine: Callable[..., Any] | None) -> Plan:

@@ -221,7 +221,7 @@ def test_what_cannot_be_is_refused_by_name(tiny, data_dir, kind, keys, message):
 
 
 def test_without_peft_it_says_what_to_install(tiny, data_dir, monkeypatch):
-    monkeypatch.setattr("ptrun.backbone.low_rank.find_spec", lambda name: None)
+    monkeypatch.setattr("ptrun.backbone.peft.low_rank.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
         LoRA(tiny(), sst2(data_dir))
 

@@ -95,7 +95,7 @@ def test_the_trace_keeps_what_autograd_keeps(tiny, data_dir, kind):
     case = Case(16, 40, torch.float32, autocast=False, checkpointing=False)
     method = PromptTuning(tiny(kind), sst2(data_dir), length=8)
     measured = real(method, case)
-    meta_backbone = _like(method.backbone, 1)
+    meta_backbone = _like(method.backbone, case)
     with torch.device("meta"):
         other = PromptTuning(meta_backbone, sst2(data_dir), length=8)
     found = _trace(_follow(other, case)).kept
@@ -124,7 +124,7 @@ def test_recomputing_keeps_less_and_autocast_casts_weights_once(data_dir, tiny):
     case = Case(8, 30, torch.float32, autocast=False, checkpointing=False)
 
     def found(own):
-        backbone = _like(tiny("bert"), 1)
+        backbone = _like(tiny("bert"), case)
         with torch.device("meta"):
             method = FineTuning(backbone, sst2(data_dir))
         return _trace(_follow(method, own))

@@ -160,3 +160,26 @@ def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
     costs = Costs(planned, 128, xxl[0], {case: (32, Trace(64, 96, 0, 0, 0))})
     assert costs.memory(GPU).kept == 64
     assert costs.memory(replace(GPU, token_budget=1024)).kept == 16
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("int8", 10.5, 11), ("nf4", 6, 6.3)])
+def test_quantized_weights_of_t5_xxl(xxl, kind, least, most):
+    held = memory(xxl[0], NOTHING, replace(GPU, quantization=kind), ONE).weights / GIB
+    assert least < held < most
+    assert memory(xxl[0], NOTHING, GPU, ONE).weights / GIB == pytest.approx(20.7, abs=0.1)
+
+
+def test_quantized_weights_are_those_of_the_tensors(tiny_folder):
+    for kind in ("bert", "albert", "gpt2", "t5"):
+        typed = [f"backbone.path={tiny_folder(kind)}", "method=prompt_tuning", "method.length=3"]
+        counts = counts_of(None, *typed, "task=pocket_sentiment")
+        backbone = build.build("backbone", compose_run(typed).config["backbone"])
+        backbone.quantize("int8")
+        backbone.load()
+        named = [*backbone.model.named_parameters(), *backbone.model.named_buffers()]
+        tensors = {id(t): t for n, t in named if not (t.is_meta or n.endswith((".scales", "_ids")))}
+        held = sum(t.numel() * t.element_size() for t in tensors.values())
+        cpu = replace(GPU, device="cpu", precision="fp32", quantization="int8")
+        weights = memory(counts, NOTHING, cpu, ONE).weights
+        own = 4 * (counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside)
+        assert weights - own == pytest.approx(held, rel=0.01), kind

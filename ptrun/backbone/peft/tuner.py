@@ -1,7 +1,7 @@
 """Puts the layers of any PEFT tuner into a backbone, with learned tensors that the method owns.
 
 PEFT replaces modules of the backbone. Its new parameters become plain attributes of the layers, so
-the backbone keeps its parameters, checksum, size and precision (as in `ptrun.backbone.low_rank`).
+the backbone keeps its parameters, checksum, size and precision (as in `ptrun.backbone.peft.low_rank`).
 """
 
 import warnings
@@ -13,12 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.keyed_dropout import KeyedDropout
-from ptrun.backbone.low_rank import detach, linear_maps
+from ptrun.backbone.peft.low_rank import detach, linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.quantization.linear import with_devices
 from ptrun.errors import UserError
 
 _NAME = "default"
 _SITE = 4_000_000  # dropout site, beyond those of LoRA
+_BESIDE = ("IA3", "LORA", "VERA")
+"""Types whose layers add to a map's output, and do not read its matrix."""
 _REJECTED = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, RuntimeError)
 
 
@@ -53,6 +56,7 @@ def tuned_by(
     """
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
 
+    _check_quantized(backbone, config)
     model = backbone.model
     detach(model)
     before = {id(p): (p._version, p.data_ptr()) for p in model.parameters()}
@@ -60,7 +64,12 @@ def tuned_by(
     device = next(model.parameters()).device
     made: Callable[..., Any] = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), _meta(device):
+        with (
+            warnings.catch_warnings(),
+            torch.random.fork_rng(devices=[]),
+            _meta(device),
+            with_devices(model),
+        ):
             warnings.simplefilter("ignore", UserWarning)  # PEFT's, about what it does by default
             torch.manual_seed(seed)
             root = made(model, config, _NAME)
@@ -91,6 +100,21 @@ def adopt(tuner: Tuner, owned: Mapping[str, Tensor], backbone: PretrainedBackbon
                 del module._parameters[name]
                 object.__setattr__(module, name, by_id[id(parameter)])
     _key_dropout(tuner.root, backbone)
+
+
+def _check_quantized(backbone: PretrainedBackbone, config: Any) -> None:
+    """Refuse layers that read matrices which are held quantized.
+
+    Raises:
+        UserError: the configuration has such layers.
+    """
+    kind, reads = backbone.quantization, getattr(config, "use_dora", False)
+    if kind != "none" and (reads or config.peft_type not in _BESIDE):
+        name = "DoRA" if reads else config.peft_type
+        raise UserError(
+            f"hardware.quantization={kind}: {name} reads dense matrices of the backbone; type "
+            f"hardware.quantization=none, or use {', '.join(_BESIDE)}."
+        )
 
 
 def _rejected(backbone: PretrainedBackbone, error: str) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 from torch import nn
 
+from ptrun.backbone import library
 from ptrun.backbone.keyed_dropout import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 
 _NAME = "default"
-TRANSPOSED = ("gpt2", "blocklm")
-"""The model types whose linear maps are `Conv1D`."""
+_TRANSPOSED = ("gpt2", "blocklm")
 _SITE = 3_000_000  # dropout site, beyond those of attention
 
 
@@ -42,19 +42,21 @@ def need_peft(option: str) -> None:
         raise UserError(f"{option} needs the package peft; type pip install 'ptrun[peft]'.")
 
 
+def transposed(backbone: PretrainedBackbone) -> bool:
+    """Return whether the linear maps are GPT-2's `Conv1D`; quantized ones never are."""
+    return backbone.config["model_type"] in _TRANSPOSED and backbone.quantization == "none"
+
+
 def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
     """Return the linear maps of a backbone's layers by their path without LoRA.
 
     GPT-2's are transposed (`Conv1D`).
     """
-    from transformers.pytorch_utils import Conv1D
-
-    body = backbone.architecture.body(backbone.model)
-    own = {id(module) for module in body.modules()} - {id(backbone.model.get_output_embeddings())}
+    found = library.linear_maps(backbone.architecture, backbone.model)
     return {
         name.removesuffix(".base_layer"): module
-        for name, module in backbone.model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and id(module) in own and "lora_" not in name
+        for name, module in found.items()
+        if "lora_" not in name
     }
 
 
@@ -82,7 +84,7 @@ def attach(
         r=next(iter(owned.values())).down.out_features,
         lora_alpha=alpha,  # type: ignore[arg-type]
         target_modules=list(owned),
-        fan_in_fan_out=backbone.config["model_type"] in TRANSPOSED,
+        fan_in_fan_out=transposed(backbone),
     )
     inject_adapter_in_model(config, backbone.model, _NAME, low_cpu_mem_usage=True)
     backbone.model.__dict__.pop("peft_config", None)
