@@ -1,7 +1,7 @@
 """Puts the layers of any PEFT tuner into a backbone, with learned tensors that the method owns.
 
 PEFT replaces modules of the backbone. Its new parameters become plain attributes of the layers, so
-the backbone keeps its parameters, checksum, size and precision (as in `ptrun.backbone.peft.low_rank`).
+the backbone keeps its parameters, checksum, size and precision (as in `low_rank`).
 """
 
 import warnings
