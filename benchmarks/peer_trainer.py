@@ -102,7 +102,7 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         learning_rate=run["lr"],
         seed=run["seed"],
         bf16=case["precision"] == "bf16",
-        use_cpu=True,
+        use_cpu=case.get("device", "cpu") == "cpu",
         eval_strategy="steps",
         eval_steps=every,
         save_strategy="steps",

@@ -3,17 +3,19 @@
     python benchmarks/peers.py --minilm FOLDER --data DIR --tokenizer FOLDER [--repeats 3]
         [--shapes minilm,bert_base,roberta_large] [--methods prefix,prompt,lora,full]
         [--precision fp32] [--jobs sst2,few_shot] [--keep]
+    python benchmarks/peers.py --device cuda --precision bf16 --shapes bert_base --methods prefix
 
 Both sides have the same weights, rows, order, batch size, steps, evaluations and precision. Each
 pair runs one after the other, in turns, and the ratio is theirs / ours of each pair. MiniLM has
 real weights; BERT-base and RoBERTa-large are shapes with random weights. DIR has
-glue_sst2/train.jsonl[.gz]. FOLDER has a tokenizer with BERT's vocabulary. Writes
-results/peers_PRECISION.{json,md,svg}.
+glue_sst2/train.jsonl[.gz]. FOLDER has a tokenizer with BERT's vocabulary. Without them the opinions
+and the tokenizer of the pocket world are used. Writes results/peers_PRECISION.{json,md,svg}.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from pathlib import Path
 from peers_page import ratios, spread, write_page
 
 HERE = Path(__file__).parent
+POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
 DEV = 200
 METHODS = {
@@ -34,11 +37,12 @@ METHODS = {
     "full": ("fine_tuning", 5e-5, []),
 }
 SHAPES = {
+    "tiny": (2, 64, 2, 128),
     "minilm": (6, 384, 12, 1536),
     "bert_base": (12, 768, 12, 3072),
     "roberta_large": (24, 1024, 16, 4096),
 }
-STEPS = {"minilm": 48, "bert_base": 16, "roberta_large": 8}
+STEPS = {"tiny": 8, "minilm": 48, "bert_base": 16, "roberta_large": 8}
 
 
 @dataclass
@@ -88,7 +92,7 @@ def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -
     if shape == "minilm" and minilm:
         return minilm
     import torch
-    from transformers import AutoTokenizer, BertConfig, BertModel
+    from transformers import BertConfig, BertModel
 
     layers, hidden, heads, wide = SHAPES[shape]
     torch.manual_seed(0)
@@ -98,7 +102,8 @@ def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -
     )  # fmt: skip
     folder = into / shape
     BertModel(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer / file, folder)
     return folder
 
 
@@ -108,14 +113,19 @@ def weights(shape: str) -> int:
     return layers * (4 * hidden**2 + 2 * hidden * wide)
 
 
-def write_rows(data: Path, job: Job, into: Path) -> dict[str, str]:
+def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
     """Write train, dev and test; the rows are shuffled once, so the file's order is random."""
     import gzip
     import random
 
-    file = sorted((data / "glue_sst2").glob("train.jsonl*"))[0]
-    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    rows = [json.loads(line) for line in text.splitlines()]
+    if data is None:
+        from ptrun.pocket.tasks import rows as pocket
+
+        rows = pocket("pocket_sentiment", "train")
+    else:
+        file = sorted((data / "glue_sst2").glob("train.jsonl*"))[0]
+        text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        rows = [json.loads(line) for line in text.splitlines()]
     random.Random(0).shuffle(rows)
     rows = [{"text": row["sentence"], "label": int(row["label"])} for row in rows]
     parts = {"train": rows[2 * DEV :][: job.rows], "dev": rows[:DEV], "test": rows[DEV : 2 * DEV]}
@@ -148,6 +158,7 @@ def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
         command += ["task.text=text", "task.label=label", f"backbone.path={case['model']}"]
         command += [f"outputs={out}", f"train.lr={lr}", f"train.batch_size={case['batch']}"]
         command += [f"train.max_steps={case['steps']}", f"train.eval_every={case['eval_every']}"]
+        command += [f"hardware={'gpu' if case['device'] == 'cuda' else 'cpu'}"]
         command += [f"hardware.precision={case['precision']}"]
         began = time.time()
         process = subprocess.Popen(
@@ -213,6 +224,7 @@ def measure(arguments: argparse.Namespace) -> list[Pairs]:
                     case = {"model": str(model), "method": method, "length": LENGTH}
                     case |= {"batch": job.batch, "steps": job.steps, "threads": os.cpu_count()}
                     case |= {"eval_every": job.steps // 4, "precision": arguments.precision}
+                    case |= {"device": arguments.device}
                     for _ in range(arguments.repeats):
                         pairs.peak_gflops.append(peak(arguments.precision))
                         pairs.ours.append(ours(case, files, arguments.set))
@@ -243,8 +255,9 @@ def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minilm", type=Path)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tokenizer", type=Path, default=POCKET)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--shapes", default="minilm,bert_base,roberta_large")
     parser.add_argument("--methods", default="prefix,prompt,lora,full")

@@ -133,8 +133,8 @@ _HEAD = """\
 
 SST-2, {train:,} texts to train, {validation} of dev, five seeds, batches of 16, rate 1e-2 for all,
 {steps} steps; real weights from `make weights`, two CPU cores. A difference is to fp32, seed by
-seed, with the 95 % interval of its mean. The cosine is that of the prompt's gradients on 16 texts before
-training. Speed and peak memory are of one run alone, on a machine that other work shared.
+seed, with the 95 % interval of its mean. The cosine is that of the prompt's gradients on 16 texts
+before training. Speed and peak memory are of one run alone, on a machine that other work shared.
 {left_out}
 
 | model | method | format | dev accuracy | difference | cosine | weights MiB | peak MiB | tokens/s |

@@ -2,11 +2,13 @@
 
     python benchmarks/sweep_speed.py --minilm FOLDER --data DIR [--method prefix] [--alone]
         [--precision fp32]
+    python benchmarks/sweep_speed.py --shape bert_base --device cuda --precision bf16
 
-Five seeds and four learning rates, 32 training sentences of SST-2, batches of 16, 40 steps, four
-evaluations on 200 sentences, MiniLM. The loop is one process that imports and tokenizes once. Ours
+Five seeds and four learning rates, 32 training sentences of SST-2 (of the pocket world without
+--data), batches of 16, 40 steps, four evaluations on 200 sentences, MiniLM or a shape with random
+weights. The loop is one process that imports and tokenizes once. Ours
 is `ptrun -m`, from the command to the end of `ptrun report`; with --alone also without sharing.
-Their precision is fp32. Adds to results/sweep_speed.json.
+On a CPU their precision is fp32. Adds to results/sweep_speed.json.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from peers import HERE, LENGTH, METHODS, Job, in_order, write_rows
+from peers import HERE, LENGTH, METHODS, POCKET, SHAPES, Job, in_order, model_folder, write_rows
 
 RESULT = HERE / "results" / "sweep_speed.json"
 JOB = Job("few_shot", 16, 32, 40)
@@ -54,11 +56,11 @@ def ours(method: str, model: str, files: dict[str, str], precision: str, *typed:
     }
 
 
-def theirs(method: str, model: str, files: dict[str, str], into: Path) -> dict:
+def theirs(method: str, model: str, files: dict[str, str], into: Path, **on: str) -> dict:
     """Run the loop; return seconds and scores."""
     runs = [{"seed": seed, "lr": lr} for seed in SEEDS for lr in RATES[method]]
     case = {"model": model, "method": method, "length": LENGTH, "batch": JOB.batch, "runs": runs}
-    case |= {"steps": JOB.steps, "eval_every": JOB.steps // 4, "precision": "fp32"}
+    case |= {"steps": JOB.steps, "eval_every": JOB.steps // 4, "precision": "fp32", **on}
     case |= {"train": in_order(files, JOB, into), "dev": files["dev"], "out": str(into / "out")}
     file = into / "case.json"
     file.write_text(json.dumps({**case, "threads": os.cpu_count()}))
@@ -78,8 +80,11 @@ def theirs(method: str, model: str, files: dict[str, str], into: Path) -> dict:
 def main() -> None:
     """Measure, and add to the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minilm", required=True)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--minilm", type=Path)
+    parser.add_argument("--shape", default="minilm", choices=SHAPES)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tokenizer", type=Path, default=POCKET)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--method", default="prefix", choices=RATES)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--alone", action="store_true")
@@ -87,18 +92,22 @@ def main() -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as folder:
         files = write_rows(given.data, JOB, Path(folder))
+        model = str(model_folder(given.shape, given.minilm, given.tokenizer, Path(folder)))
+        on = {"device": given.device, "precision": given.precision}
+        hardware = "hardware=gpu" if given.device == "cuda" else "hardware=cpu"
+        cell = (given.method, model, files, given.precision, hardware)
         one = {"date": date.today().isoformat(), "threads": os.cpu_count()}
-        one["ours"] = ours(given.method, given.minilm, files, given.precision)
+        one["ours"] = ours(*cell)
         print("ours", one["ours"], flush=True)
         if given.alone:
-            one["alone"] = ours(
-                given.method, given.minilm, files, given.precision, "sweep.share=none"
-            )
+            one["alone"] = ours(*cell, "sweep.share=none")
             print("alone", one["alone"], flush=True)
-        one["theirs"] = theirs(given.method, given.minilm, files, Path(folder))
+        own = on if given.device == "cuda" else {}
+        one["theirs"] = theirs(given.method, model, files, Path(folder), **own)
     one["ratio"] = one["ours"]["seconds"] / one["theirs"]["seconds"]
     kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    kept[f"{given.method} {given.precision}"] = one
+    shape = "" if (given.shape, given.device) == ("minilm", "cpu") else f" {given.shape}"
+    kept[f"{given.method} {given.precision}{shape}{'' if given.device == 'cpu' else ' cuda'}"] = one
     RESULT.write_text(json.dumps(kept, indent=1) + "\n")
     print(json.dumps(one, indent=1))
 

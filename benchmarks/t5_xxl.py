@@ -2,10 +2,11 @@
 
     python benchmarks/t5_xxl.py                    one CUDA device, 11.1B random weights in bf16
     python benchmarks/t5_xxl.py --small            a miniature, seconds on a CPU
+    python benchmarks/t5_xxl.py --members 1 --batch 16 32 --quantization none int8 nf4
 
 The encoder has 100 vectors and a text of 40 to 156 tokens, at most 256 together. The decoder has
-two tokens; the second one predicts the answer, as in PPT. The batch size is 16 per member, and
-`--members` share one copy of the model. Weights are made on the device. A step is one step of every
+two tokens; the second one predicts the answer, as in PPT. `--batch` is per member, and `--members`
+share one copy of the model. Weights are made on the device. A step is one step of every
 member. Writes results/t5_xxl.json, by shape and device.
 
 FLOPs count matrix products, two per multiplication. A product with frozen weights runs once forward
@@ -41,7 +42,7 @@ from ptrun.training.member import Member
 RESULT = Path(__file__).parent / "results" / "t5_xxl.json"
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
 SMALL |= {"num_layers": 2, "num_decoder_layers": 2}
-PROMPT, LONGEST, SHORTEST, BATCH, DECODER = 100, 256, 140, 16, 2
+PROMPT, LONGEST, SHORTEST, DECODER = 100, 256, 140, 2
 WARM = 1  # rounds that are not measured
 
 
@@ -74,8 +75,9 @@ class Clock:
         if row["event"] == "step":
             self.times.append(time.perf_counter())
 
-    def save(self, tensors, meta):
+    def draft(self, tensors, meta):
         """Save nothing."""
+        return lambda: None
 
     def restore(self):
         """Restore nothing."""
@@ -114,9 +116,10 @@ def flops(config: dict[str, Any], passes: Sequence[tuple[int, int]]) -> Flops:
     return found
 
 
-def backbone(config: dict[str, Any], device: str) -> PretrainedBackbone:
+def backbone(config: dict[str, Any], device: str, quantization: str) -> PretrainedBackbone:
     """Return a model of this shape with random bf16 weights, made on the device."""
     made = PretrainedBackbone(name="t5_xxl_shape", config={**config, "dropout_rate": 0.0})
+    made.quantize(quantization)
     model = made.model.to(torch.bfloat16).to_empty(device=device)
     for stack in (model.encoder, model.decoder):  # `to_empty` unties shared weights
         stack.embed_tokens.weight = model.shared.weight
@@ -125,10 +128,15 @@ def backbone(config: dict[str, Any], device: str) -> PretrainedBackbone:
         for name, weight in model.named_parameters():
             if weight.dim() == 1:
                 weight.fill_(1.0)
+                continue
+            attended = config["d_kv"] ** -0.5 if name.endswith(".q.weight") else 1.0
+            own = "shared" in name or "relative" in name
+            std = 1.0 if own else attended * weight.shape[1] ** -0.5
+            if weight.is_meta:  # of a quantized map
+                drawn = torch.randn(weight.shape, dtype=torch.bfloat16, device=device) * std
+                model.get_submodule(name.removesuffix(".weight")).hold(drawn)
             else:
-                attended = config["d_kv"] ** -0.5 if name.endswith(".q.weight") else 1.0
-                own = "shared" in name or "relative" in name
-                weight.normal_(std=1.0 if own else attended * weight.shape[1] ** -0.5)
+                weight.normal_(std=std)
     return made
 
 
@@ -141,18 +149,18 @@ def features(vocabulary: int, count: int, seed: int) -> list[Features]:
     return [Features(str(i), [row], [5 + i % 2]) for i, row in enumerate(made)]
 
 
-def members(model: PretrainedBackbone, count: int, steps: int) -> list[Member]:
+def members(model: PretrainedBackbone, count: int, batch: int, steps: int) -> list[Member]:
     """Return members, each with its own prompt and examples."""
     task: Any = SimpleNamespace(kind="classification", labels=["a", "b"], max_tokens=None)
     train = TrainConfig(
-        max_steps=steps, batch_size=BATCH, lr=0.3, schedule=Schedule.constant, eval_every=10**9
+        max_steps=steps, batch_size=batch, lr=0.3, schedule=Schedule.constant, eval_every=10**9
     )
     made = []
     for seed in range(count):
         torch.manual_seed(seed)
         method = PromptTuning(model, task, length=PROMPT)
         method.readout = Words()
-        own = features(model.config["vocab_size"], BATCH * 4, seed)
+        own = features(model.config["vocab_size"], batch * 4, seed)
         made.append(Member(method, own, own[:1], _nothing, "a", train, seed, Clock()))
     return made
 
@@ -161,9 +169,11 @@ def _nothing(_: object) -> dict[str, float]:
     return {"a": 0.0}
 
 
-def measure(model: PretrainedBackbone, count: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    model: PretrainedBackbone, count: int, batch: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """Train a few steps; return a row of figures."""
-    own = members(model, count, WARM + arguments.steps)
+    own = members(model, count, batch, WARM + arguments.steps)
     engine = TorchEngine(
         model,
         device=arguments.device,
@@ -198,7 +208,9 @@ def measure(model: PretrainedBackbone, count: int, arguments: argparse.Namespace
     again = 0 if arguments.keep else done.layers
     rate = 1 / rounds / seconds / arguments.peak
     return {
+        "quantization": model.quantization,
         "members": count,
+        "batch": batch,
         "failed": failed,
         "seconds_per_step": round(seconds, 4),
         "seconds_per_member_step": round(seconds / count, 4),
@@ -239,6 +251,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a miniature, for a CPU")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 20])
+    parser.add_argument("--batch", type=int, nargs="+", default=[16])
+    parser.add_argument("--quantization", nargs="+", default=["none"])
     parser.add_argument("--steps", type=int, default=0, help="measured rounds; 10, small 2")
     parser.add_argument("--token-budget", type=int, default=16384)
     parser.add_argument("--keep", action="store_true", help="keep activations: no checkpointing")
@@ -248,17 +262,21 @@ def main() -> None:
     arguments.peak = peak(arguments.device)
     config = compose_run(["backbone=t5_v1_1_xxl"]).config["backbone"]["config"]
     config = {**config, **(SMALL if arguments.small else {})}
-    model = backbone(config, arguments.device)
     on = torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu"
     found = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "parameters": model.size(),
         "matrix_peak_tflops": round(arguments.peak / 1e12, 3),
         "checkpointing": not arguments.keep,
         "token_budget": arguments.token_budget,
-        "runs": [measure(model, count, arguments) for count in arguments.members],
+        "runs": [],
     }
+    for kind in arguments.quantization:
+        model = backbone(config, arguments.device, kind)
+        found["parameters"] = model.size()
+        cells = [(count, batch) for count in arguments.members for batch in arguments.batch]
+        found["runs"] += [measure(model, *cell, arguments) for cell in cells]
+        del model
     known = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
     known = {"xxl": "not measured", **known}
     known[f"small on {on}" if arguments.small else f"xxl on {on}"] = found

@@ -125,8 +125,8 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
             _indices([i for i, row in enumerate(rows) for _ in row.reads], device),
             _indices([column for row in rows for column in row.reads], device),
         ),
-        targets=torch.tensor(targets, dtype=number, device=device),
-        keys=None if keys is None else _row_keys(keys, features).to(device),
+        targets=_moved(torch.tensor(targets, dtype=number), device),
+        keys=None if keys is None else _moved(_row_keys(keys, features), device),
         softs=_indices(softs, device) if softs else None,
         decoder=decoder,
         decoder_mask=decoder_mask,
@@ -137,7 +137,7 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Te
     width = max(len(row) for row in rows)
     padded = [row + [0] * (width - len(row)) for row in rows]
     mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
-    return _indices(padded, device), torch.tensor(mask, dtype=torch.bool, device=device)
+    return _indices(padded, device), _moved(torch.tensor(mask, dtype=torch.bool), device)
 
 
 def _row_keys(keys: Tensor, features: Sequence[Features]) -> Tensor:
@@ -147,7 +147,14 @@ def _row_keys(keys: Tensor, features: Sequence[Features]) -> Tensor:
 
 
 def _indices(values: Any, device: torch.device) -> Tensor:
-    return torch.tensor(values, dtype=torch.long, device=device)
+    return _moved(torch.tensor(values, dtype=torch.long), device)
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor to a device; from pinned memory to a GPU, so that the host need not wait."""
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def word_logits(output: BackboneOutput) -> Tensor:
