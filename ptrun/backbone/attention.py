@@ -46,11 +46,11 @@ def attend(
     link = link_of(module)
     packing = link.injection.packing
     drops = dropout > 0 and link.injection.keys is not None
-    bias = None if link.site[0] == "cross" else position_bias  # T5 adds zeros there
+    bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
     if choice.suits(query, value, attention_mask, bias):
-        lines = link.row_lines(query.shape[1]) if drops else None
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        terms = Terms(scale, attention_mask, bias, packing, lines, dropout)
+        hashes = link.row_lines(query.shape[1]) if drops else None
+        terms = Terms(scale, attention_mask, bias, packing, hashes, dropout)
         return attention(query, key, value, link.prefix(), terms), None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None

@@ -4,6 +4,7 @@ Triton is imported at the first launch. On the meta device nothing is launched, 
 without Triton.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +152,8 @@ class Launch:
         packing = self.terms.packing
         rows = rows or (packing.size[0] if packing else self.query.shape[0])
         options = {"num_warps": given["warps"], "num_stages": given["stages"]}
-        options["enable_fp_fusion"] = True  # the default, until Triton 3.10
-        with torch.cuda.device_of(self.query):  # Triton starts kernels on the current device
+        options |= {"enable_fp_fusion": True, "sanitize_overflow": False}  # hashes overflow
+        with _current(self.query):
             kernel[(rows * heads * blocks,)](**{n: given[n] for n in kernel.arg_names}, **options)
 
     def _arguments(self, *, backward: bool) -> dict[str, Any]:
@@ -192,6 +193,11 @@ class Launch:
             "stages": tiles.stages,
             "PRECISION": "ieee" if precise else "tf32",
         }
+
+
+def _current(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Make the device of a tensor the current one, on which Triton starts kernels."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def _vectors(name: str, vectors: Tensor | None) -> dict[str, Any]:
