@@ -22,9 +22,7 @@ def attention(
     T and S are N, but the rows of the prefix are those of the batch. Computation is in the type of
     the queries, or that of autocast. A query that sees no key gives zeros.
     """
-    dtype, device = query.dtype, query.device.type
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    dtype = _dtype(query)
     vectors: list[Tensor | None] = [query, key, value, None, None]
     mask = None
     if prefix is not None and prefix.key.shape[2]:
@@ -32,6 +30,14 @@ def attention(
     dense = (None if own is None else _dense(own.to(dtype)) for own in vectors)
     out: Tensor = _Attention.apply(*dense, mask, terms)  # type: ignore[no-untyped-call]
     return out
+
+
+def _dtype(query: Tensor) -> torch.dtype:
+    """Return the type to compute in; the meta device has no autocast."""
+    device = query.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return query.dtype
 
 
 def _dense(vectors: Tensor) -> Tensor:

@@ -105,7 +105,9 @@ def forward(
     )  # fmt: skip
     if DROPS:
         out = out * boost
-    out = out / tl.where(total == 0.0, 1.0, total)[:, None]
-    sums = tl.where(total == 0.0, float("inf"), top + tl.log2(total))
+    blind = total == 0.0  # no key is seen: the output and all gradients are zero
+    total = tl.where(blind, 1.0, total)
+    out = out / total[:, None]
+    sums = tl.where(blind, float("inf"), top + tl.log2(total))
     put(OUT + base * HEADS * HEAD + head * HEAD, out, t, HEADS * HEAD, T, HEAD, D)
     tl.store(SUMS + head * tokens + base + t, sums, mask=t < T)

@@ -49,8 +49,8 @@ class Tiles:
 def tiles_of(dtype: torch.dtype, width: int, length: int, *, backward: bool) -> Tiles:
     """Return the tiles for a type, a head size and the most queries of a row.
 
-    They are fixed, so no run tunes them. Compiled for compute capabilities 8.0 and 9.0 they need
-    less than 99 KiB of shared memory, and no register is spilled forward.
+    They are fixed, so no run tunes them. Compiled for compute capability 8.6, they fit in its 99 KiB
+    of shared memory.
     """
     if dtype == torch.float32:  # without tensor cores a program keeps its tiles in registers
         return Tiles(32, 32) if width <= 64 else Tiles(16, 16, stages=1)

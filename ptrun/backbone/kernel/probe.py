@@ -24,6 +24,7 @@ def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
     """
     lengths = (_TOKENS, _TOKENS, _TOKENS, _PROMPT, _PROMPT)
     given = [_vectors(length, width, 0.7 + n, device) for n, length in enumerate(lengths)]
+    given = [own.to(dtype) for own in given]
     found = _differentiated(_by_kernel, given, dtype)
     wanted = _differentiated(_by_torch, given, torch.promote_types(dtype, torch.float32))
     far = [_distance(own, other) for own, other in zip(found, wanted, strict=True)]
