@@ -31,14 +31,14 @@ def peak(tokens):
     with Live([*given, lines, mask]) as live:
         terms = Terms(0.1, mask, lines=lines, p=0.1)
         out = attention(query, key, value, Prefix(before, old), terms)
-        out.backward(torch.empty_like(out))
+        torch.autograd.grad(out, given, torch.empty_like(out))
     return live.peak
 
 
 def test_no_scores_are_in_memory_forward_or_backward():
     """On the meta device the same tensors are made: their size grows with the tokens alone."""
     short, long = peak(512), peak(8 * 512)
-    assert short < 16 * 16 * 512 * (100 + 512)  # one byte for each score
+    assert short < 2 * 16 * 16 * 512 * (100 + 512)  # the bytes of the scores in bf16
     assert long < 8 * short
 
 
