@@ -49,8 +49,8 @@ def attend(
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
     if choice.suits(query, value, attention_mask, bias):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        hashes = link.row_lines(query.shape[1]) if drops else None
-        terms = Terms(scale, attention_mask, bias, packing, hashes, dropout)
+        masks = link.keyed(query.shape[1], dropout) if drops else None
+        terms = Terms(scale, attention_mask, bias, packing, masks)
         return attention(query, key, value, link.prefix(), terms), None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None

@@ -65,13 +65,8 @@ def token_lines(
 
     They are those that `drop` computes for rows with `keys [B]` and weights `[B, heads, T, S]`.
     """
-    by_row = row_lines(keys, site, heads, start)
+    by_row = _lines(keys, site, [heads], start)
     return _mix(by_row[rows] + (columns.to(torch.int32) * PRIMES[1])[:, None])
-
-
-def row_lines(keys: Tensor, site: int, heads: int, start: int = 0) -> Tensor:
-    """Return the hashes `[B, heads]` of rows and heads; those of tokens follow from them."""
-    return _lines(keys, site, [heads], start)
 
 
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from ptrun.backbone.kernel.forward import SIZES
-from ptrun.backbone.kernel.tiles import kept, put, scored, tile
+from ptrun.backbone.kernel.tiles import hashed, kept, put, scored, tile
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -71,8 +71,8 @@ def _pull(
 
 @triton.jit(do_not_specialize=SIZES)
 def queries(
-    Q, K, V, PK, PV, MASK, PMASK, BIAS, STARTS, WIDTHS, LINES, GRAD, SUMS, DELTAS, DQ,
-    T, S, P, tokens, blocks, scale, boost, limit,
+    Q, K, V, PK, PV, MASK, PMASK, BIAS, STARTS, WIDTHS, KEYS, GRAD, SUMS, DELTAS, DQ,
+    T, S, P, tokens, blocks, scale, boost, limit, site, top,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
     pk_row, pk_head, pk_token, pv_row, pv_head, pv_token,
     mask_row, mask_query, pmask_row, bias_row, bias_head, bias_query,
@@ -103,7 +103,7 @@ def queries(
         bias = BIAS + row * bias_row + head * bias_head
     line = 0
     if DROPS:
-        line = tl.load(LINES + row * HEADS + head)
+        line = hashed(tl.load(KEYS + row), site, head + top)
     rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
     own = base * HEADS * HEAD + head * HEAD
     grad = tile(GRAD + own, t, HEADS * HEAD, T, HEAD, D)
@@ -134,8 +134,8 @@ def queries(
 
 @triton.jit(do_not_specialize=[*SIZES, "first"])
 def keys(
-    Q, K, V, MASK, BIAS, STARTS, WIDTHS, LINES, GRAD, SUMS, DELTAS, DK, DV,
-    T, S, tokens, blocks, first, scale, boost, limit,
+    Q, K, V, MASK, BIAS, STARTS, WIDTHS, KEYS, GRAD, SUMS, DELTAS, DK, DV,
+    T, S, tokens, blocks, first, scale, boost, limit, site, top,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
     mask_row, mask_query, bias_row, bias_head, bias_query,
     HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD: tl.constexpr, D: tl.constexpr,
@@ -177,7 +177,7 @@ def keys(
             bias = BIAS + row * bias_row + head * bias_head
         line = 0
         if DROPS:
-            line = tl.load(LINES + row * HEADS + head)
+            line = hashed(tl.load(KEYS + row), site, head + top)
         for start in range(begin, T, M):
             t = start + tl.arange(0, M)
             rows = tile(q + head * q_head, t, q_token, T, HEAD, D)

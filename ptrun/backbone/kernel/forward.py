@@ -6,7 +6,7 @@ It keeps the maximum and the sum of the softmax as it goes, so scores exist one 
 import triton
 import triton.language as tl
 
-from ptrun.backbone.kernel.tiles import kept, put, scored, tile
+from ptrun.backbone.kernel.tiles import hashed, kept, put, scored, tile
 
 
 @triton.jit
@@ -41,15 +41,15 @@ def _read(
     return out, top, total
 
 
-SIZES = ["T", "S", "P", "tokens", "blocks", "limit", "mask_row", "mask_query", "pmask_row"]
+SIZES = ["T", "S", "P", "tokens", "blocks", "limit", "site", "mask_row", "mask_query", "pmask_row"]
 SIZES += ["bias_row", "bias_head", "bias_query"]
 """Integers that change from step to step; a kernel is not compiled anew for their divisors."""
 
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
-    Q, K, V, PK, PV, MASK, PMASK, BIAS, STARTS, WIDTHS, LINES, OUT, SUMS,
-    T, S, P, tokens, blocks, scale, boost, limit,
+    Q, K, V, PK, PV, MASK, PMASK, BIAS, STARTS, WIDTHS, KEYS, OUT, SUMS,
+    T, S, P, tokens, blocks, scale, boost, limit, site, top,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
     pk_row, pk_head, pk_token, pv_row, pv_head, pv_token,
     mask_row, mask_query, pmask_row, bias_row, bias_head, bias_query,
@@ -80,7 +80,7 @@ def forward(
         bias = BIAS + row * bias_row + head * bias_head
     line = 0
     if DROPS:
-        line = tl.load(LINES + row * HEADS + head)
+        line = hashed(tl.load(KEYS + row), site, head + top)
     queries = tile(q + head * q_head, t, q_token, T, HEAD, D)
     out = tl.zeros([M, D], tl.float32)
     top = tl.full([M], float("-inf"), tl.float32)

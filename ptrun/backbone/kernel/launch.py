@@ -11,8 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone import dropout
+from ptrun.backbone.dropout import limit, scale
 from ptrun.backbone.packing.packed import Packing
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The dropout of attention weights, as `ptrun.backbone.dropout.drop` has it.
+
+    Args:
+        keys: `[B]` int64 keys of the rows.
+        site: the site.
+        p: the probability.
+        start: the first head of a rank.
+    """
+
+    keys: Tensor
+    site: int
+    p: float
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -24,16 +41,14 @@ class Terms:
         mask: bool `[B, 1, 1 or T, S]`; None if every key is visible. Packed tokens have their own.
         bias: `[1 or B, heads, T, S]`, added to the scores of the text; it gets no gradient.
         packing: of packed tokens, or None.
-        lines: the dropout hashes `[B, heads]` of `dropout.row_lines`; None switches dropout off.
-        p: the probability of dropout.
+        dropout: the dropout of the weights; None switches it off.
     """
 
     scale: float
     mask: Tensor | None = None
     bias: Tensor | None = None
     packing: Packing | None = None
-    lines: Tensor | None = None
-    p: float = 0.0
+    dropout: Keyed | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +64,8 @@ class Tiles:
 def tiles_of(dtype: torch.dtype, width: int, length: int, *, backward: bool) -> Tiles:
     """Return the tiles for a type, a head size and the most queries of a row.
 
-    They are fixed, so no run tunes them. Compiled for compute capability 8.6, they fit in its 99 KiB
-    of shared memory.
+    They are fixed, so no run tunes them. On compute capability 8.6 they fit in its 99 KiB of shared
+    memory.
     """
     if dtype == torch.float32:  # without tensor cores a program keeps its tiles in registers
         return Tiles(32, 32) if width <= 64 else Tiles(16, 16, stages=1)
@@ -172,7 +187,7 @@ class Launch:
             **_mask("", mask),
             **_mask("p", self.prefix_mask),
             **_bias(terms.bias),
-            **_drops(terms, self.query.dtype),
+            **_drops(terms.dropout, self.query.dtype),
             "STARTS": packing.starts if packing else None,
             "WIDTHS": packing.widths if packing else None,
             "PACKED": packing is not None,
@@ -231,12 +246,12 @@ def _bias(bias: Tensor | None) -> dict[str, Any]:
     return {"BIAS": bias, "BIASED": True, **strides}
 
 
-def _drops(terms: Terms, dtype: torch.dtype) -> dict[str, Any]:
+def _drops(own: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
     """Return the arguments of dropout; the plain path scales by the same number."""
-    if terms.lines is None:
-        return {"LINES": None, "DROPS": False, "limit": 0, "boost": 1.0}
-    limit, boost = dropout.limit(terms.p), dropout.scale(terms.p, dtype)
-    return {"LINES": terms.lines.contiguous(), "DROPS": True, "limit": limit, "boost": boost}
+    if own is None:
+        return {"KEYS": None, "DROPS": False, "site": 0, "top": 0, "limit": 0, "boost": 1.0}
+    numbers = {"limit": limit(own.p), "boost": scale(own.p, dtype)}
+    return {"KEYS": own.keys, "DROPS": True, "site": own.site, "top": own.start, **numbers}
 
 
 def _like(vectors: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
+from ptrun.backbone.dropout import drop
 from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Terms
+from ptrun.backbone.kernel.launch import Keyed, Terms
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 """The largest difference, as a share of the largest number of an output or a gradient."""
@@ -49,8 +49,7 @@ def _differentiated(attend: _Attend, given: list[Tensor], dtype: torch.dtype) ->
 def _by_kernel(
     query: Tensor, key: Tensor, value: Tensor, before: Tensor, old: Tensor, keys: Tensor
 ) -> Tensor:
-    lines = dropout.row_lines(keys, _SITE, _HEADS)
-    terms = Terms(query.shape[-1] ** -0.5, lines=lines, p=_P)
+    terms = Terms(query.shape[-1] ** -0.5, dropout=Keyed(keys, _SITE, _P))
     return attention(query, key, value, Prefix(before, old), terms)
 
 
@@ -59,7 +58,7 @@ def _by_torch(
 ) -> Tensor:
     key, value = torch.cat([before, key], dim=2), torch.cat([old, value], dim=2)
     weights = (query @ key.transpose(2, 3) * query.shape[-1] ** -0.5).softmax(dim=-1)
-    used = dropout.drop(weights, keys, _SITE, _P, origin=_PROMPT)
+    used = drop(weights, keys, _SITE, _P, origin=_PROMPT)
     return (used @ value).transpose(1, 2)
 
 

@@ -13,7 +13,7 @@ from ptrun.backbone import dropout
 _GOLDEN = tl.constexpr(dropout.GOLDEN)
 _MIX1 = tl.constexpr(dropout.MIX1)
 _MIX2 = tl.constexpr(dropout.MIX2)
-_TOKEN = tl.constexpr(dropout.PRIMES[1])  # of the axis of queries in attention weights
+_HEAD, _TOKEN = tl.constexpr(dropout.PRIMES[0]), tl.constexpr(dropout.PRIMES[1])
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -85,10 +85,19 @@ def mixed(x):
 
 
 @triton.jit
+def hashed(key, site, head):
+    """Return the hash of row, site and head, from the row's 64-bit key: `_lines` of the same."""
+    low = (key & 0x7FFFFFFF).to(tl.int32)
+    high = ((key >> 31) & 0x7FFFFFFF).to(tl.int32)
+    row = mixed(mixed(low * _GOLDEN + high) + site)
+    return mixed(row + head.to(tl.int32) * _HEAD)
+
+
+@triton.jit
 def kept(line, t, s, limit):
     """Return which cells of a tile are kept: the bits of `drop` in `ptrun.backbone.dropout`.
 
-    `line` is the hash of row, site and head; `s` counts from the first token behind the prefix.
+    `line` is that of `hashed`; `s` counts from the first token behind the prefix.
     """
     cells = mixed(line + t * _TOKEN) ^ mixed(s * _GOLDEN)
     cells = cells * _MIX1

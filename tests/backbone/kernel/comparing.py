@@ -1,7 +1,5 @@
 """One attention by the kernel and by the plain path, on a GPU or in Triton's interpreter."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ from ptrun.backbone import attention as plain
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Terms
+from ptrun.backbone.kernel.launch import Keyed, Terms
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -54,20 +52,22 @@ def both(given, dtype, *, mask=None, seen=None, bias=None, p=0.0):
 
     `given` are queries, keys, values and, if there is a prefix, its keys and values.
     """
-    rows, heads, width = given[0].shape[0], given[0].shape[1], given[0].shape[3]
+    rows, width = given[0].shape[0], given[0].shape[3]
     keys = dropout.row_keys(1, 2, range(rows)).to(DEVICE)
-    lines = dropout.row_lines(keys, SITE, heads) if p else None
-    terms = Terms(width**-0.5, mask, bias, None, lines, p)
+    terms = Terms(width**-0.5, mask, bias, None, Keyed(keys, SITE, p) if p else None)
+    wide = None if bias is None else bias.float()
+    by_row = None if mask is None else mask.expand(rows, -1, -1, -1)
 
     def kernel(query, key, value, *prefix):
         return attention(query, key, value, Prefix(*prefix, seen) if prefix else None, terms)
 
+    def drop(weights, origin):
+        return dropout.drop(weights, keys, SITE, p, origin)
+
     def reference(query, key, value, *prefix):
         own = Prefix(*prefix, seen) if prefix else None
-        drop = partial(dropout.drop, keys=keys, site=SITE, p=p) if p else None
-        own_drop = None if drop is None else lambda weights, origin: drop(weights, origin=origin)
-        wide = None if bias is None else bias.float()
-        return plain._attend(own, query, key, value, mask, None, own_drop, wide).transpose(1, 2)
+        rest = by_row, None, drop if p else None, wide
+        return plain._attend(own, query, key, value, *rest).transpose(1, 2)
 
     whole = [t.detach().float().requires_grad_() for t in given]
     return differentiated(kernel, given), differentiated(reference, whole)

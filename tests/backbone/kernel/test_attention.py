@@ -11,7 +11,7 @@ from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.kernel import launch
 from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Terms, Tiles
+from ptrun.backbone.kernel.launch import Keyed, Terms, Tiles
 from tests.backbone.kernel.comparing import (
     DEVICE,
     SITE,
@@ -25,8 +25,13 @@ from tests.tiers import tiered
 
 ROWS, T, S, GENERATOR = 2, 19, 21, 11
 MASKS = {"none": None, "keys": (ROWS, 1, 1, S), "queries": (ROWS, 1, T, S), "shared": (1, 1, T, S)}
-CASES = list(product(MASKS, (0, 1, 100), (0.0, 0.1), (False, True)))
-CORE = [("queries", 1, 0.1, True), ("none", 0, 0.0, False)]
+WHOLE, HALF = torch.float32, torch.bfloat16
+CORE = [(WHOLE, "queries", 1, 0.1, True), (WHOLE, "none", 0, 0.0, False)]
+CASES = [
+    (WHOLE, mask, length, p, (length > 0) is (p > 0))
+    for mask, length, p in product(MASKS, (0, 1, 100), (0.0, 0.1))
+]
+CASES += [(HALF, *own[1:]) for own in CASES[::4]]
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +58,7 @@ def bias_of(heads, dtype):
 
 @pytest.mark.parametrize(
     ("dtype", "mask", "length", "p", "biased"),
-    tiered(
-        [(torch.float32, *case) for case in CASES] + [(torch.bfloat16, *case) for case in CASES],
-        lambda dtype, *case: dtype is torch.float32 and case in CORE,
-    ),
+    tiered([*CORE, *(own for own in CASES if own not in CORE)], lambda *own: own in CORE),
 )
 def test_output_and_gradients_are_those_of_the_plain_path(dtype, mask, length, p, biased):
     lengths = (T, S, S, length, length) if length else (T, S, S)
@@ -90,8 +92,7 @@ def test_the_bits_of_dropout_are_those_of_the_plain_path(start):
     flat = torch.zeros(ROWS, 2, wide - length, wide, device=DEVICE)
     named = ones.expand(ROWS, 2, wide, wide)
     prefix = Prefix(named[:, :, :length] * 0, named[:, :, :length])
-    lines = dropout.row_lines(keys, SITE, 2, start)
-    terms = Terms(1.0, lines=lines, p=p)
+    terms = Terms(1.0, dropout=Keyed(keys, SITE, p, start))
     out = attention(flat[:, :, :tokens], flat, named[:, :, length:], prefix, terms)
     weights = torch.ones(ROWS, 2, tokens, wide, device=DEVICE)
     kept = dropout.drop(weights, keys, SITE, p, origin=length, start=start) != 0
