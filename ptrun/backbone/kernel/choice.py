@@ -64,6 +64,7 @@ def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
         return False
     from ptrun.backbone.kernel.probe import error
 
+    _LOG.info("checking the attention kernel on %s; Triton compiles it the first time", device)
     with torch.enable_grad(), torch.autocast(device.type, enabled=False), _unseen():
         try:
             far = error(device, dtype, width)
