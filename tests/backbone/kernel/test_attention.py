@@ -122,3 +122,14 @@ def test_only_gradients_that_are_needed_are_computed(monkeypatch):
     attention(query.detach(), key.detach(), value.detach(), prefix, Terms(1.0)).sum().backward()
     assert started == ["forward", "deltas", "keys"]
     assert before.grad is not None and old.grad is not None
+
+
+def test_autocast_decides_the_type():
+    """Rotary positions leave queries and keys in fp32 beside values in bf16."""
+    query, key, value = vectors((2, 2, 2), (3, 3, 3), 16, torch.float32, rows=1)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        out = attention(query, key, value.bfloat16(), None, Terms(0.25))
+    grads = torch.autograd.grad(out.float().sum(), [query, key, value])
+    assert out.dtype is torch.bfloat16 and all(own.dtype is torch.float32 for own in grads)
+    wanted = (query @ key.transpose(2, 3) * 0.25).softmax(dim=-1) @ value
+    assert_close([out], [wanted.transpose(1, 2)], TOLERANCE[torch.bfloat16])
