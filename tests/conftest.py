@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # before triton
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ptrun.backbone.family import family_of

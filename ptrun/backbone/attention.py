@@ -17,6 +17,9 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop_lines
 from ptrun.backbone.injection import link_of
+from ptrun.backbone.kernel import choice
+from ptrun.backbone.kernel.attention import attention
+from ptrun.backbone.kernel.launch import Terms
 from ptrun.backbone.packing.packed import Packing
 
 NAME = "ptrun"
@@ -38,10 +41,17 @@ def attend(
     `attention_mask` is bool, `[B, 1, 1 or T, S]`; None means that every key is visible.
     `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Packed
     tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
+    On a GPU a kernel computes all of this and keeps no scores (`ptrun.backbone.kernel.choice`).
     """
     link = link_of(module)
     packing = link.injection.packing
     drops = dropout > 0 and link.injection.keys is not None
+    bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
+    if choice.suits(query, value, attention_mask, bias):
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        masks = link.keyed(query.shape[1], dropout) if drops else None
+        terms = Terms(scale, attention_mask, bias, packing, masks)
+        return attention(query, key, value, link.prefix(), terms), None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None
         prefix = link.prefix()

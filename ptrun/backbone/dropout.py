@@ -13,16 +13,16 @@ from torch import Tensor
 
 from ptrun.backbone import fused
 
-_GOLDEN, _MIX1, _MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
-_PRIMES = (73856093, 19349663, 83492791)
+GOLDEN, MIX1, MIX2 = -1640531527, -2048144789, -1028477387  # odd 32-bit constants (murmur3)
+PRIMES = (73856093, 19349663, 83492791)
 
 
 def _mix(x: Tensor) -> Tensor:
     """Scramble int32 values in place (the murmur3 finaliser on arithmetic shifts)."""
     x ^= x >> 16
-    x *= _MIX1
+    x *= MIX1
     x ^= x >> 13
-    x *= _MIX2
+    x *= MIX2
     return x
 
 
@@ -54,7 +54,7 @@ def drop_tokens(
 
     It is `drop` of rows `[B, T, H]`, at these tokens alone.
     """
-    lines = _mix(_of_rows(keys, site) + columns.to(torch.int32) * _PRIMES[0])
+    lines = _mix(_of_rows(keys, site) + columns.to(torch.int32) * PRIMES[0])
     return drop_lines(x, lines, p, origin)
 
 
@@ -66,13 +66,14 @@ def token_lines(
     They are those that `drop` computes for rows with `keys [B]` and weights `[B, heads, T, S]`.
     """
     by_row = _lines(keys, site, [heads], start)
-    return _mix(by_row[rows] + (columns.to(torch.int32) * _PRIMES[1])[:, None])
+    return _mix(by_row[rows] + (columns.to(torch.int32) * PRIMES[1])[:, None])
 
 
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
-    flat, scale = x.reshape(-1, x.shape[-1]), _scale(p, x.dtype)
-    return fused.call(_drop, flat, lines.flatten(), _limit(p), scale, origin).view(x.shape)
+    flat = x.reshape(-1, x.shape[-1])
+    numbers = limit(p), scale(p, x.dtype), origin
+    return fused.call(_drop, flat, lines.flatten(), *numbers).view(x.shape)
 
 
 def _drop(x: Tensor, lines: Tensor, limit: int, scale: float, origin: int) -> Tensor:
@@ -81,12 +82,12 @@ def _drop(x: Tensor, lines: Tensor, limit: int, scale: float, origin: int) -> Te
 
 
 @cache
-def _scale(p: float, dtype: torch.dtype) -> float:
+def scale(p: float, dtype: torch.dtype) -> float:
     """Return `1 / (1 - p)` in a precision; compiled code would not round it."""
     return torch.tensor(1.0 / (1.0 - p), dtype=dtype).item()
 
 
-def _limit(p: float) -> int:
+def limit(p: float) -> int:
     """Return the int32 below which a cell's hash drops it."""
     return int(p * 2**32) - 2**31
 
@@ -96,7 +97,7 @@ def _lines(keys: Tensor, site: int, shape: Sequence[int], start: int) -> Tensor:
     lines = _of_rows(keys, site)
     for axis, size in enumerate(shape):
         index = torch.arange(size, dtype=torch.int32, device=keys.device) + start * (axis == 0)
-        index *= _PRIMES[axis]
+        index *= PRIMES[axis]
         lines = _mix(lines.unsqueeze(-1) + index)
     return lines
 
@@ -104,19 +105,19 @@ def _lines(keys: Tensor, site: int, shape: Sequence[int], start: int) -> Tensor:
 def _of_rows(keys: Tensor, site: int) -> Tensor:
     low = (keys & 0x7FFFFFFF).to(torch.int32)
     high = (keys >> 31 & 0x7FFFFFFF).to(torch.int32)
-    return _mix(_mix(low * _GOLDEN + high) + site)
+    return _mix(_mix(low * GOLDEN + high) + site)
 
 
 def _kept(lines: Tensor, size: int, limit: int, origin: int) -> Tensor:
     """Return the mask `[n, size]` of lines `[n]`."""
     cells = lines.unsqueeze(-1) ^ _last(size, origin, lines.device)
-    cells *= _MIX1
+    cells *= MIX1
     cells ^= cells >> 15
-    cells *= _MIX2
+    cells *= MIX2
     return cells >= limit
 
 
 def _last(size: int, origin: int, device: torch.device) -> Tensor:
     """Return the hashes `[size]` of the last axis."""
     last = torch.arange(size, dtype=torch.int32, device=device) - origin
-    return _mix(last * _GOLDEN)
+    return _mix(last * GOLDEN)

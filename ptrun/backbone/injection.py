@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
+from ptrun.backbone.kernel.launch import Keyed
 from ptrun.backbone.packing.packed import Packing
 
 Reader = Literal["text", "decoder"]
@@ -125,6 +126,11 @@ class Link:
         assert packing is not None and keys is not None
         origin = packing.rows, packing.columns
         return token_lines(keys, *origin, self._dropout_site, heads, self._first(heads))
+
+    def keyed(self, heads: int, p: float) -> Keyed:
+        """Return the dropout of attention weights, for the heads of this rank."""
+        assert self.injection.keys is not None
+        return Keyed(self.injection.keys, self._dropout_site, p, self._first(heads))
 
     @property
     def _dropout_site(self) -> int:

@@ -55,8 +55,8 @@ class Costs:
         autocast = low and self.counts.tunes and not layout.zero
         dtype = torch.bfloat16 if low and not autocast else torch.float32
         narrow = _narrow(self.planned.backbone.config, layout.model_parallel)
-        held = layout.quantization
-        case = Case(0, self.length, dtype, autocast, layout.checkpointing, narrow, held)
+        held, on_gpu = layout.quantization, layout.device == "cuda"
+        case = Case(0, self.length, dtype, autocast, layout.checkpointing, narrow, held, on_gpu)
         if case not in self.traces:
             backbone, task = self.planned.backbone, self.planned.task
             method = self.planned.method

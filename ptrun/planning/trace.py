@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.dropout import row_keys
+from ptrun.backbone.kernel import choice
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.build import Component
@@ -39,7 +40,8 @@ class Case:
     """The traced rows of `length` tokens, and their precision.
 
     `autocast`: a tuned backbone with fp32 weights computes in bf16. `narrow`: the number by which
-    model parallelism divides the heads and the feed-forward width.
+    model parallelism divides the heads and the feed-forward width. `kernel`: attention keeps no
+    scores, as on CUDA.
     """
 
     rows: int
@@ -49,6 +51,7 @@ class Case:
     checkpointing: bool
     narrow: int = 1
     quantization: Quantization = "none"
+    kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,8 @@ def _follow(method: Method, case: Case) -> list[float]:
         _checkpoint(backbone, modes)
     gc.disable()  # thousands of tensors; reference counts free each of them
     try:
-        with Live([*known, *(p.grad for p in known if p.grad is not None)]) as live:
+        tensors = [*known, *(p.grad for p in known if p.grad is not None)]
+        with choice.use(case.kernel), Live(tensors) as live:
             return _step(method, batch, live, modes, cast)
     finally:
         gc.enable()

@@ -156,7 +156,7 @@ def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
     planned = SimpleNamespace(
         backbone=SimpleNamespace(config={}), train=SimpleNamespace(batch_size=32)
     )
-    case = Case(0, 128, torch.bfloat16, autocast=False, checkpointing=False)
+    case = Case(0, 128, torch.bfloat16, autocast=False, checkpointing=False, kernel=True)
     costs = Costs(planned, 128, xxl[0], {case: (32, Trace(64, 96, 0, 0, 0))})
     assert costs.memory(GPU).kept == 64
     assert costs.memory(replace(GPU, token_budget=1024)).kept == 16

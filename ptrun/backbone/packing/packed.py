@@ -29,12 +29,19 @@ class Block:
     Args:
         rows: b, the number of rows.
         width: t, the tokens of each row.
-        visible: bool `[b, 1, 1 or t, t]`; None if each token sees all tokens of its row.
+        mask: `[b, t]`, True at real tokens.
+        sees: what each token sees, given the mask.
     """
 
     rows: int
     width: int
-    visible: Tensor | None
+    mask: Tensor
+    sees: Visible
+
+    @cached_property
+    def visible(self) -> Tensor | None:
+        """Keys by token, bool `[b, 1, 1 or t, t]`; None if each sees all tokens of its row."""
+        return self.sees(self.mask)
 
     @property
     def tokens(self) -> int:
@@ -50,6 +57,9 @@ class Packing:
         blocks: in the order of the tokens.
         rows, columns: `[N]` cells of the batch `[B, T]`.
         starts: `[B]` index of the first token of each row.
+        widths: `[B]` int32, the tokens of each row with its padding.
+        mask: `[B, T]`, True at real tokens.
+        causal: whether a token sees the real tokens before it and itself, or all real tokens.
         order: `[B]` rows in the order of the tokens; None if they keep their order.
         size: B and T.
     """
@@ -58,6 +68,9 @@ class Packing:
     rows: Tensor
     columns: Tensor
     starts: Tensor
+    widths: Tensor
+    mask: Tensor
+    causal: bool
     order: Tensor | None
     size: tuple[int, int]
 
@@ -65,6 +78,16 @@ class Packing:
     def cells(self) -> Tensor:
         """Indices `[N]` into the flattened batch `[B * T]`."""
         return self.rows * self.size[1] + self.columns
+
+    @cached_property
+    def real(self) -> Tensor:
+        """Which of the tokens are real, `[N]`."""
+        return self.mask.flatten().index_select(0, self.cells)
+
+    @property
+    def width(self) -> int:
+        """The tokens of the longest row."""
+        return max(block.width for block in self.blocks)
 
     def pack(self, grid: Tensor | None) -> Tensor | None:
         """Return the tokens `[1, N, ...]` of a batch `[B, T, ...]`."""
@@ -89,13 +112,14 @@ class Packing:
         return replace(self, blocks=(), rows=self.rows[places], columns=self.columns[places])
 
 
-def packing_of(mask: Tensor, visible: Visible, price: int) -> Packing:
+def packing_of(mask: Tensor, visible: Visible, price: int, *, causal: bool = False) -> Packing:
     """Return the packing of a batch.
 
     Args:
         mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
         visible: the keys that each token sees.
         price: the cost of one more block, in tokens.
+        causal: whether a token sees only the real tokens before it, and itself.
     """
     size, device = (mask.shape[0], mask.shape[1]), mask.device
     ends = torch.arange(1, size[1] + 1, device=device)
@@ -109,14 +133,17 @@ def packing_of(mask: Tensor, visible: Visible, price: int) -> Packing:
     wide = torch.tensor(repeats, device=device)
     total = sum(repeats)
     rows = order.repeat_interleave(wide, output_size=total)
-    starts = torch.empty_like(order).index_copy(0, order, wide.cumsum(0) - wide)
+    starts, wide = (
+        torch.empty_like(order).index_copy(0, order, own) for own in (wide.cumsum(0) - wide, wide)
+    )
     columns = torch.arange(total, device=device) - starts[rows]
     blocks = [
-        Block(len(group), width, visible(mask[group, :width]))
+        Block(len(group), width, mask[group, :width], visible)
         for group, width in zip(groups, widths, strict=True)
     ]
     kept = [row for group in groups for row in group] == list(range(size[0]))
-    return Packing(blocks, rows, columns, starts, None if kept else order, size)
+    by_row = starts, wide.int(), mask
+    return Packing(blocks, rows, columns, *by_row, causal, None if kept else order, size)
 
 
 def requested(hidden: Tensor, given: BackboneInput, packing: Packing | None) -> list[Tensor | None]:

@@ -1,0 +1,203 @@
+"""The backward kernels; they compute each tile of scores again from the saved sums.
+
+`deltas` comes first: the gradient of a softmax needs one number per query. `queries` gives the
+gradient of the queries, `keys` those of the keys and values of a prefix or of a text.
+"""
+
+import triton
+import triton.language as tl
+
+from ptrun.backbone.kernel.forward import SIZES
+from ptrun.backbone.kernel.tiles import hashed, kept, put, scored, tile
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def deltas(
+    OUT, GRAD, DELTAS, tokens, HEADS: tl.constexpr, HEAD: tl.constexpr, D: tl.constexpr,
+    M: tl.constexpr,
+):  # fmt: skip
+    """Write the product of output and gradient of M tokens of one head."""
+    head = (tl.program_id(0) % HEADS).to(tl.int64)
+    t = (tl.program_id(0) // HEADS).to(tl.int64) * M + tl.arange(0, M)
+    out = tile(OUT + head * HEAD, t, HEADS * HEAD, tokens, HEAD, D).to(tl.float32)
+    grad = tile(GRAD + head * HEAD, t, HEADS * HEAD, tokens, HEAD, D).to(tl.float32)
+    at = DELTAS + head * tokens + t
+    tl.store(at, tl.sum(out * grad, 1), mask=t < tokens)
+
+
+@triton.jit
+def _slopes(
+    products, pulls, sums, delta, t, s, T, S, scale, mask, mask_query, bias, bias_query,
+    line, first, limit, boost,
+    MASKED: tl.constexpr, CAUSAL: tl.constexpr, BIASED: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    """Return the weights of a tile after dropout without `boost`, and the gradient of its scores.
+
+    `pulls` are the products of the output's gradient and the values.
+    """
+    scores = scored(
+        products, t, s, T, S, scale, mask, mask_query, bias, bias_query, MASKED, CAUSAL, BIASED
+    )
+    weights = tl.exp2(scores - sums)
+    used = weights
+    if DROPS:
+        keep = kept(line, t, s + first, limit)
+        used = tl.where(keep, weights, 0.0)
+        pulls = tl.where(keep, pulls * boost, 0.0)
+    return used, weights * (pulls - delta)
+
+
+@triton.jit
+def _pull(
+    slope, q, grad, sums, delta, t, k, v, k_token, v_token, end, T, S, scale,
+    mask, mask_query, bias, bias_query, line, first, limit, boost,
+    HEAD: tl.constexpr, D: tl.constexpr, N: tl.constexpr, MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr, BIASED: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return the gradient of queries `[M, D]`, without the scale, after the keys below `end`."""
+    for start in range(0, end, N):
+        s = start + tl.arange(0, N)
+        keys, values = tile(k, s, k_token, S, HEAD, D), tile(v, s, v_token, S, HEAD, D)
+        products = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
+        pulls = tl.dot(grad, tl.trans(values), input_precision=PRECISION)
+        _, slopes = _slopes(
+            products, pulls, sums[:, None], delta[:, None], t[:, None], s[None, :], T, S, scale,
+            mask, mask_query, bias, bias_query, line, first, limit, boost,
+            MASKED, CAUSAL, BIASED, DROPS,
+        )  # fmt: skip
+        slope += tl.dot(slopes.to(keys.dtype), keys, input_precision=PRECISION)
+    return slope
+
+
+@triton.jit(do_not_specialize=SIZES)
+def queries(
+    Q, K, V, PK, PV, MASK, PMASK, BIAS, STARTS, WIDTHS, KEYS, GRAD, SUMS, DELTAS, DQ,
+    T, S, P, tokens, blocks, scale, boost, limit, site, top,
+    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
+    pk_row, pk_head, pk_token, pv_row, pv_head, pv_token,
+    mask_row, mask_query, pmask_row, bias_row, bias_head, bias_query,
+    HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD: tl.constexpr, D: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr, MASKED: tl.constexpr,
+    PMASKED: tl.constexpr, CAUSAL: tl.constexpr, BIASED: tl.constexpr, DROPS: tl.constexpr,
+    PREFIXED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of M queries of one row and head; the arguments are the forward's."""
+    place = tl.program_id(0)
+    head = (place // blocks % HEADS).to(tl.int64)
+    row = (place // blocks // HEADS).to(tl.int64)
+    group = head // GROUPS
+    t = place % blocks * M + tl.arange(0, M)
+    base = row * T
+    q, k, v = Q + row * q_row, K + row * k_row, V + row * v_row
+    mask = MASK
+    if PACKED:
+        base = tl.load(STARTS + row)
+        T = tl.load(WIDTHS + row)
+        S = T
+        q, k, v = Q + base * q_token, K + base * k_token, V + base * v_token
+        mask = MASK + base
+    elif MASKED:
+        mask = MASK + row * mask_row
+    bias = BIAS
+    if BIASED:
+        bias = BIAS + row * bias_row + head * bias_head
+    line = 0
+    if DROPS:
+        line = hashed(tl.load(KEYS + row), site, head + top)
+    rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
+    own = base * HEADS * HEAD + head * HEAD
+    grad = tile(GRAD + own, t, HEADS * HEAD, T, HEAD, D)
+    at = head * tokens + base + t
+    sums = tl.load(SUMS + at, mask=t < T, other=float("inf"))
+    delta = tl.load(DELTAS + at, mask=t < T, other=0.0)
+    slope = tl.zeros([M, D], tl.float32)
+    if PREFIXED:
+        pmask = PMASK
+        if PMASKED:
+            pmask = PMASK + row * pmask_row
+        slope = _pull(
+            slope, rows, grad, sums, delta, t,
+            PK + row * pk_row + group * pk_head, PV + row * pv_row + group * pv_head,
+            pk_token, pv_token, P, T, P, scale, pmask, 0, BIAS, 0, line, -P, limit, boost,
+            HEAD, D, N, PMASKED, False, False, DROPS, PRECISION,
+        )  # fmt: skip
+    end = S
+    if CAUSAL:
+        end = tl.minimum(S, place % blocks * M + M)
+    slope = _pull(
+        slope, rows, grad, sums, delta, t, k + group * k_head, v + group * v_head, k_token,
+        v_token, end, T, S, scale, mask, mask_query, bias, bias_query, line, 0, limit, boost,
+        HEAD, D, N, MASKED, CAUSAL, BIASED, DROPS, PRECISION,
+    )  # fmt: skip
+    put(DQ + own, slope * scale, t, HEADS * HEAD, T, HEAD, D)
+
+
+@triton.jit(do_not_specialize=[*SIZES, "first"])
+def keys(
+    Q, K, V, MASK, BIAS, STARTS, WIDTHS, KEYS, GRAD, SUMS, DELTAS, DK, DV,
+    T, S, tokens, blocks, first, scale, boost, limit, site, top,
+    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
+    mask_row, mask_query, bias_row, bias_head, bias_query,
+    HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD: tl.constexpr, D: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, PACKED: tl.constexpr, TEXT: tl.constexpr,
+    MASKED: tl.constexpr, CAUSAL: tl.constexpr, BIASED: tl.constexpr, DROPS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of N keys and values of one row and key head; tiles are transposed.
+
+    K and V are those of a prefix or, under `TEXT`, of the text.
+    """
+    place = tl.program_id(0)
+    group = (place // blocks % (HEADS // GROUPS)).to(tl.int64)
+    row = (place // blocks // (HEADS // GROUPS)).to(tl.int64)
+    s = place % blocks * N + tl.arange(0, N)
+    base, origin = row * T, row * S  # first token of the row; first of its keys
+    q, k, v = Q + row * q_row, K + row * k_row, V + row * v_row
+    mask = MASK
+    if MASKED:
+        mask = MASK + row * mask_row
+    if PACKED:
+        base = tl.load(STARTS + row)
+        T = tl.load(WIDTHS + row)
+        q = Q + base * q_token
+        if TEXT:
+            origin = base
+            S = T
+            k, v, mask = K + base * k_token, V + base * v_token, MASK + base
+    own = tile(k + group * k_head, s, k_token, S, HEAD, D)
+    values = tile(v + group * v_head, s, v_token, S, HEAD, D)
+    k_slope = tl.zeros([N, D], tl.float32)
+    v_slope = tl.zeros([N, D], tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = place % blocks * N // M * M
+    for head in range(group * GROUPS, group * GROUPS + GROUPS):
+        bias = BIAS
+        if BIASED:
+            bias = BIAS + row * bias_row + head * bias_head
+        line = 0
+        if DROPS:
+            line = hashed(tl.load(KEYS + row), site, head + top)
+        for start in range(begin, T, M):
+            t = start + tl.arange(0, M)
+            rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
+            there = GRAD + base * HEADS * HEAD + head * HEAD
+            grad = tile(there, t, HEADS * HEAD, T, HEAD, D)
+            at = head * tokens + base + t
+            sums = tl.load(SUMS + at, mask=t < T, other=float("inf"))
+            delta = tl.load(DELTAS + at, mask=t < T, other=0.0)
+            products = tl.dot(own, tl.trans(rows), input_precision=PRECISION)
+            pulls = tl.dot(values, tl.trans(grad), input_precision=PRECISION)
+            used, slopes = _slopes(
+                products, pulls, sums[None, :], delta[None, :], t[None, :], s[:, None], T, S,
+                scale, mask, mask_query, bias, bias_query, line, first, limit, boost,
+                MASKED, CAUSAL, BIASED, DROPS,
+            )  # fmt: skip
+            v_slope += tl.dot(used.to(grad.dtype), grad, input_precision=PRECISION)
+            k_slope += tl.dot(slopes.to(rows.dtype), rows, input_precision=PRECISION)
+    if DROPS:
+        v_slope = v_slope * boost
+    there = origin * (HEADS // GROUPS) * HEAD + group * HEAD
+    step = (HEADS // GROUPS) * HEAD
+    put(DK + there, k_slope * scale, s, step, S, HEAD, D)
+    put(DV + there, v_slope, s, step, S, HEAD, D)

@@ -1,0 +1,139 @@
+"""Every family of models gives the same with the attention kernel as without it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="triton is not installed; attention is plain")
+
+from ptrun.backbone.base import Prefix
+from ptrun.backbone.kernel import choice, launch
+from ptrun.backbone.pretrained import PretrainedBackbone
+from tests.backbone.inputs import KINDS, LENGTHS, text
+from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products
+from tests.tiers import tiered
+
+PROMPT = 3
+PLAIN = ("deberta", "deberta-v2")
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Return the list of forward passes of the kernel."""
+    exact_products(monkeypatch)
+    passes, whole = [], launch.Launch.forward
+    monkeypatch.setattr(launch.Launch, "forward", lambda own: passes.append(own) or whole(own))
+    return passes
+
+
+def loaded(folder, kind, dtype=torch.float32):
+    backbone = PretrainedBackbone(name=kind, path=str(folder(kind)))
+    backbone.load(dtype, DEVICE)
+    backbone.model.to(DEVICE)
+    return backbone
+
+
+def leaves_of(backbone):
+    """Return random prefixes of all stacks `[layers, 2, B, heads, P, d]`."""
+    shape, generator = backbone.shape, torch.Generator().manual_seed(0)
+    depths = {"text": shape.layers}
+    if backbone.family == "seq2seq":
+        depths |= {"decoder": shape.decoder_layers, "cross": shape.decoder_layers}
+    size = (2, len(LENGTHS), shape.heads, PROMPT, shape.head_size)
+    return {
+        name: torch.randn(depth, *size, generator=generator).to(DEVICE).requires_grad_()
+        for name, depth in depths.items()
+    }
+
+
+def placed(given):
+    """Return an input on the device of the test."""
+    moved = {
+        name: value.to(DEVICE)
+        for name in ("mask", "ids", "types")
+        if (value := getattr(given, name, None)) is not None
+    }
+    half = getattr(given, "decoder", None)
+    return replace(given, **moved, **({"decoder": placed(half)} if half else {}))
+
+
+def passed(backbone, *, keyed):
+    """Return the outputs, and the gradients of embeddings and prefixes, of one pass."""
+    given, leaves = placed(text(backbone)), leaves_of(backbone)
+    seen = torch.tensor([[1, 1, 1], [1, 0, 1], [1, 1, 0]], dtype=torch.bool, device=DEVICE)
+    made = {n: tuple(Prefix(k, v, seen) for k, v in own) for n, own in leaves.items()}
+    leaves["words"] = backbone.embed(given.ids).detach().requires_grad_()
+    keys = torch.arange(len(LENGTHS), device=DEVICE) + 7 if keyed else None
+    whole = replace(given, ids=None, embeddings=leaves["words"], prefixes=made["text"], keys=keys)
+    if "decoder" in made:
+        half = replace(given.decoder, prefixes=made["decoder"], cross=made["cross"])
+        whole = replace(whole, decoder=half)
+    output = backbone.forward(whole)
+    logits = output.logits.float()
+    gradients = torch.autograd.grad(logits.square().mean(), list(leaves.values()))
+    return [output.hidden.detach().float(), logits.detach(), *gradients]
+
+
+def compared(backbone, tolerance, **options):
+    with choice.use(False):
+        wanted = passed(backbone, **options)
+    with choice.use(True):
+        found = passed(backbone, **options)
+    assert_close([own.float() for own in found], [own.float() for own in wanted], tolerance)
+
+
+@pytest.mark.parametrize("keyed", tiered([True, False], lambda keyed: keyed))
+@pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in ("gpt2", *PLAIN)))
+def test_a_family_gives_the_same_with_the_kernel(tiny_folder, counted, kind, keyed):
+    backbone = loaded(tiny_folder, kind)
+    compared(backbone, TOLERANCE[torch.float32], keyed=keyed)
+    layers = backbone.shape.layers + 2 * backbone.shape.decoder_layers
+    assert len(counted) == (0 if kind in PLAIN else layers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PLAIN])
+def test_a_family_in_bf16_stays_near_its_fp32(tiny_folder, counted, kind):
+    """Rounding moves both paths; the kernel's error is not above twice that of the plain path."""
+    whole = loaded(tiny_folder, kind)
+    with choice.use(False):
+        exact = passed(whole, keyed=True)
+    backbone = loaded(tiny_folder, kind, torch.bfloat16)
+    with choice.use(False):
+        plain = far(passed(backbone, keyed=True), exact)
+    with choice.use(True):
+        kernel = far(passed(backbone, keyed=True), exact)
+    assert counted
+    assert all(
+        own <= 2 * other + TOLERANCE[torch.bfloat16]
+        for own, other in zip(kernel, plain, strict=True)
+    )
+
+
+def far(found, wanted):
+    """Return the error of each tensor, as a share of its norm."""
+    pairs = zip(found, wanted, strict=True)
+    return [float((a.float() - b.float()).norm() / b.float().norm()) for a, b in pairs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
+def test_recomputed_activations_give_the_same(tiny_folder, counted, kind):
+    backbone = loaded(tiny_folder, kind)
+    backbone.checkpoint(True)
+    compared(backbone, TOLERANCE[torch.float32], keyed=True)
+    layers = backbone.shape.layers + 2 * backbone.shape.decoder_layers
+    assert len(counted) == 2 * layers
+
+
+def test_a_learned_bias_keeps_the_plain_path(tiny_folder, counted):
+    backbone = loaded(tiny_folder, "t5")
+    encoder = backbone.model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias
+    encoder.weight.requires_grad_(True)
+    with choice.use(True):
+        given = replace(placed(text(backbone)), decoder=None, logits_at=None)
+        hidden = backbone.forward(replace(given, keys=torch.arange(3, device=DEVICE))).hidden
+        hidden.square().sum().backward()
+    assert not counted and encoder.weight.grad.any()
