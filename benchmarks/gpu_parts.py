@@ -1,0 +1,221 @@
+"""Parts of `gpu.py` that stand alone: python benchmarks/gpu_parts.py PART [--small]."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+PTRUN = [sys.executable, "-m", "ptrun"]
+KINDS = ("bert", "roberta", "electra", "albert", "deberta", "gpt2", "llama", "t5")
+FP32, HALF = 1e-4, 2e-2
+"""Largest difference of outputs and gradients to those in fp32 on the CPU, as a share of the largest
+number. In half precision a device may have twice the CPU's own error, and HALF more."""
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def device(small: bool) -> str:
+    """Return where a part runs.
+
+    Raises:
+        SystemExit: torch finds no GPU, and the part is no miniature.
+    """
+    if small:
+        return "cpu"
+    if not torch.cuda.is_available():
+        sys.exit("torch finds no CUDA device; type --small for a miniature on a CPU.")
+    return "cuda"
+
+
+def environment(small: bool) -> dict:
+    """Return versions, the device, its memory, and the peak of a bf16 product."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in ("torch", "transformers", "triton", "bitsandbytes", "peft", "deepspeed"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    if device(small) == "cuda":
+        from t5_xxl import peak
+
+        found["peak_bf16_tflops"] = round(peak("cuda") / 1e12, 2)
+        own = torch.cuda.get_device_properties(0)
+        found |= {"device": own.name, "memory_gib": round(own.total_memory / 2**30, 1)}
+        found |= {"cuda": torch.version.cuda, "capability": torch.cuda.get_device_capability()}
+    return found
+
+
+def moved(given: Any, on: str) -> Any:
+    """Return an input with all its tensors on a device."""
+    if isinstance(given, torch.Tensor):
+        return given.to(on)
+    if not is_dataclass(given):
+        return given
+    return replace(given, **{f.name: moved(getattr(given, f.name), on) for f in fields(given)})
+
+
+def outputs(backbone: Any, on: str) -> list[torch.Tensor]:
+    """Return hidden states, logits and the gradient of raw embeddings, with dropout, on the CPU."""
+    from tests.backbone.inputs import text
+
+    given = moved(text(backbone), on)
+    embedded = backbone.embed(given.ids).detach().requires_grad_(True)
+    keys = torch.arange(len(embedded), device=on)
+    output = backbone.forward(replace(given, ids=None, embeddings=embedded, keys=keys))
+    output.hidden.float().square().sum().backward()
+    tensors = (output.hidden, output.logits, embedded.grad)
+    return [tensor.detach().float().cpu() for tensor in tensors]
+
+
+def apart(tensors: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
+    """Return the largest difference, as a share of the largest number of its tensor."""
+    pairs = zip(tensors, exact, strict=True)
+    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+
+
+def numerics(small: bool) -> dict:
+    """Return the largest difference to the CPU in fp32 of each family and precision."""
+    from ptrun.backbone.pretrained import PretrainedBackbone
+    from tests.conftest import write_tiny
+
+    on, found = device(small), {}
+    with tempfile.TemporaryDirectory() as work:
+        for kind in KINDS[:: 3 if small else 1]:
+            folder = write_tiny(Path(work, kind), kind)
+            backbone = PretrainedBackbone(name=kind, path=str(folder))
+            backbone.load()
+            exact = outputs(backbone, "cpu")
+            for name in ("fp32", "bf16", *(["fp16"] if kind != "t5" else [])):
+                backbone.load(TYPES[name])
+                allowed = (
+                    FP32 if name == "fp32" else 2 * apart(outputs(backbone, "cpu"), exact) + HALF
+                )
+                backbone.load(TYPES[name], on)
+                backbone.model.to(on)
+                far = apart(outputs(backbone, on), exact)
+                assert far <= allowed, (kind, name, far, allowed)
+                found[f"{kind} {name}"] = far
+    return found
+
+
+def ptrun(*typed: str, outputs: str, wait: bool = True) -> subprocess.Popen:
+    """Start a run of the pocket world."""
+    common = ["task=pocket_sentiment", "method=ptuning_v2", "train.batch_size=16"]
+    line = [*PTRUN, *common, *typed, f"outputs={outputs}"]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if wait:
+        _, error = process.communicate()
+        assert process.returncode == 0, error
+    return process
+
+
+def result(outputs: str) -> tuple[dict, list[float]]:
+    """Return the result and the losses of the only run."""
+    (file,) = Path(outputs).rglob("result.json")
+    rows = map(json.loads, (file.parent / "metrics.jsonl").open())
+    return json.loads(file.read_text()), [row["loss"] for row in rows if row["event"] == "step"]
+
+
+def hardware(small: bool) -> str:
+    """Return the option of `hardware` for a part."""
+    return "hardware=cpu" if device(small) == "cpu" else "hardware=gpu"
+
+
+def equality(small: bool) -> dict:
+    """Return the largest difference between the losses on the CPU and on the device, in fp32."""
+    typed = ["hardware.precision=fp32", f"train.max_steps={5 if small else 20}"]
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        ptrun(*typed, "hardware=cpu", outputs=one)
+        ptrun(*typed, hardware(small), outputs=other)
+        (_, here), (_, there) = result(one), result(other)
+    far = max(abs(a - b) for a, b in zip(here, there, strict=True))
+    assert far <= 1e-3, far
+    return {"steps": len(here), "largest_difference_of_losses": far}
+
+
+def compile_(small: bool) -> dict:
+    """Return tokens/s with and without compiled dropout, whose results have the same bits."""
+    found, prompts = {}, set()
+    for on in ("false",) if small else ("false", "true"):
+        with tempfile.TemporaryDirectory() as out:
+            steps = f"train.max_steps={5 if small else 200}"
+            ptrun(steps, hardware(small), f"hardware.compile={on}", outputs=out)
+            done, _ = result(out)
+        prompts.add(done["manifest"]["prompt"])
+        found[f"compile={on}"] = round(done["manifest"]["tokens_per_second"])
+    assert len(prompts) == 1
+    return found | {"prompt": prompts.pop()}
+
+
+def resume(small: bool) -> dict:
+    """Kill a run after a save, resume it, and compare its prompt with that of a run left alone."""
+    steps = 20 if small else 100
+    typed = [hardware(small), f"train.max_steps={steps}", "train.eval_every=5"]
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        ptrun(*typed, outputs=one)
+        process = ptrun(*typed, outputs=other, wait=False)
+        while process.poll() is None and not list(Path(other).rglob("state.safetensors")):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        killed = not list(Path(other).rglob("result.json"))
+        ptrun(*typed, outputs=other)
+        (first, _), (second, losses) = result(one), result(other)
+    assert first["manifest"]["prompt"] == second["manifest"]["prompt"] and len(losses) == steps
+    return {"killed_before_the_end": killed, "steps": steps, "prompt": first["manifest"]["prompt"]}
+
+
+def transfers(small: bool) -> dict:
+    """Return how often the host waits for the device in a step, by the name of the call."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from ptrun.config.compose import compose_run
+    from ptrun.runs import recipe
+    from ptrun.runs.plan import plan
+
+    steps = 5 if small else 20
+    device(small)
+    with tempfile.TemporaryDirectory() as out:
+        typed = ["task=pocket_sentiment", hardware(small), f"train.max_steps={steps}"]
+        planned = plan(compose_run([*typed, f"train.eval_every={steps}", f"outputs={out}"]))
+        kinds = [ProfilerActivity.CPU, *([] if small else [ProfilerActivity.CUDA])]
+        with profile(activities=kinds) as seen:
+            recipe.run(planned)
+    waits = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpyAsync", "aten::item")
+    counts = Counter({e.key: e.count for e in seen.key_averages() if e.key in waits})
+    return {"steps": steps, **{name: counts[name] / steps for name in waits}}
+
+
+PARTS = {
+    "environment": environment,
+    "numerics": numerics,
+    "equality": equality,
+    "compile": compile_,
+    "resume": resume,
+    "transfers": transfers,
+}
+
+
+def main() -> None:
+    """Do a part and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--small", action="store_true", help="a miniature, on a CPU")
+    given = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    print(json.dumps(PARTS[given.part](given.small)))
+
+
+if __name__ == "__main__":
+    main()
