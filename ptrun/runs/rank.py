@@ -1,6 +1,7 @@
 """`python -m ptrun.runs.rank FILE`: one rank of a run that `ptrun` started on this machine."""
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -31,6 +32,7 @@ def main() -> None:
         if told := explained(error):
             _leave(file.parent, told)
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may end this rank unheard
         time.sleep(_QUIET)
         traceback.print_exc()
         os._exit(1)
