@@ -5,6 +5,7 @@ sweep and the ranks of a run turn an error of the system or of a file format int
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,9 +90,23 @@ def explained(error: BaseException) -> UserError | None:
 def _of_system(error: OSError) -> str:
     """Return path, cause and advice; the path of the cause if the error has none."""
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
+    if not paths and not _has_folder():
+        folder = os.environ.get("PWD", "the current folder")
+        return (
+            f"{folder}: the current folder was removed. Type cd DIR, then the same command again."
+        )
     cause = error.strerror or str(error).partition("\n")[0] or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, _PATH if paths else "")
     return f"{' -> '.join(paths) or 'the system'}: {cause.rstrip('.')}. {advice}".rstrip()
+
+
+def _has_folder() -> bool:
+    """Return whether the current folder exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _text(error: BaseException) -> str:

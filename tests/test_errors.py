@@ -41,6 +41,21 @@ def test_a_write_without_a_name_gets_one_and_its_draft_is_removed(tmp_path):
     assert not draft.exists()
 
 
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.setenv("PWD", str(tmp_path / "gone"))
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        os.getcwd()
+    assert told(raised.value) == (
+        f"{tmp_path / 'gone'}: the current folder was removed. Type cd DIR, then the same command "
+        "again."
+    )
+    monkeypatch.chdir(tmp_path)
+    assert told(raised.value).startswith("the system: No such file or directory. It was removed")
+
+
 def parse(text):
     with pytest.raises(yaml.YAMLError) as raised:
         yaml.safe_load(text)
