@@ -1,7 +1,6 @@
 """`python -m ptrun.runs.rank FILE`: one rank of a run that `ptrun` started on this machine."""
 
 import os
-import signal
 import sys
 import time
 import traceback
@@ -23,7 +22,8 @@ def main() -> None:
     stopping.install()
     file = Path(sys.argv[1])
     try:
-        _run(file)
+        with stopping.heard():
+            _run(file)
     except (UserError, RunFailed) as error:  # the launcher prints it once
         _leave(file.parent, error)
     except stopping.Stopped as stopped:
@@ -32,7 +32,7 @@ def main() -> None:
         if told := explained(error):
             _leave(file.parent, told)
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may end this rank unheard
+        stopping.uninstall()  # the launcher may end this rank unheard
         time.sleep(_QUIET)
         traceback.print_exc()
         os._exit(1)
