@@ -80,7 +80,7 @@ def _matches(file: Path, *_: int) -> bool:
 
     Files of older versions have none.
     """
-    first, _, text = file.read_bytes().partition(b"\n")
+    first, _sep, text = file.read_bytes().partition(b"\n")
     if _fits(first, text):
         return True
     _LOG.warning("%s: damaged; it is made again", file)
