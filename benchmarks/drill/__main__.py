@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.drill import covered, page, times
 from benchmarks.drill.ends import BAD, Ended
-from benchmarks.drill.parts import PARTS, Part
+from benchmarks.drill.parts import PARTS
 from benchmarks.drill.warm import Warm
 from benchmarks.drill.world import World
 
@@ -45,20 +45,42 @@ class Lanes:
             world.warm.stop()
 
 
+class Kept:
+    """The figures of the last drills, in a file.
+
+    Args:
+        folder: of the results.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self._lock = folder, threading.Lock()
+        file = folder / "faults.json"
+        self.content = json.loads(file.read_text()) if file.exists() else {"parts": {}}
+
+    def put(self, part: str, kind: str, row: dict[str, int]) -> None:
+        """Keep the figures of a row, in the order of the kinds."""
+        with self._lock:
+            own = self.content["parts"].setdefault(part, {"rows": {}})
+            rows = {**own["rows"], kind: row}
+            kinds = PARTS[part].kinds()
+            own |= {"how": PARTS[part].how(), "rows": {k: rows[k] for k in kinds if k in rows}}
+            self.write()
+
+    def write(self) -> None:
+        """Write the figures and the page."""
+        (self.folder / "faults.json").write_text(json.dumps(self.content, indent=1) + "\n")
+        (self.folder / "faults.md").write_text(page.text(self.content))
+
+
 def main() -> None:
     """Do the drill and write its results."""
-    given = _given()
+    given, kept = _given(), Kept(RESULTS)
     if lost := covered.missing():
         sys.exit(f"tests that the page names are missing: {', '.join(lost)}")
-    file = RESULTS / "faults.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    kept = kept if "parts" in kept else {"parts": {}}
     with tempfile.TemporaryDirectory(prefix="drill-") as folder:
         lanes = Lanes(Path(folder).resolve())
         bad = [one for name in given.parts for one in _part(name, given, lanes, kept)]
         lanes.close()
-    file.write_text(json.dumps(kept, indent=1) + "\n")
-    (RESULTS / "faults.md").write_text(page.text(kept))
     for one in bad[:_SAID]:
         print(f"{one.kind}: {one.end}: {one.what}\n{one.said}\n", file=sys.stderr)
     sys.exit(1 if any(one.end in BAD for one in bad) else 0)
@@ -68,6 +90,7 @@ def _given() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = [*PARTS, "times"]
     parser.add_argument("--parts", nargs="*", choices=parts, default=parts)
+    parser.add_argument("--kinds", nargs="*", metavar="KIND", help="these rows alone")
     parser.add_argument("--kills", type=int, default=200, help="kills, in all")
     parser.add_argument("--places", type=int, default=100, help="places of a kind of file")
     parser.add_argument("--cases", type=int, default=4, help="cases of a command and a fault")
@@ -76,33 +99,32 @@ def _given() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _part(name: str, given: argparse.Namespace, lanes: Lanes, kept: dict) -> list[Ended]:
+def _part(name: str, given: argparse.Namespace, lanes: Lanes, kept: Kept) -> list[Ended]:
     """Do a part and keep its figures; return the cases that are not plain."""
-    began = time.monotonic()
     if name == "times":
-        kept["times"] = times.measure(lanes.world())
+        kept.content["times"] = times.measure(lanes.world())
+        kept.write()
         return []
-    part = PARTS[name]
+    kinds = [kind for kind in PARTS[name].kinds() if kind in (given.kinds or [kind])]
     with ThreadPoolExecutor(given.lanes, f"lane-{name}") as pool:
-        kinds = part.kinds()
-        found = list(pool.map(lambda kind: _kind(part, kind, given, lanes), kinds))
-    ended = [one for own in found for one in own]
-    rows = {kind: page.counts(own) for kind, own in zip(kinds, found, strict=True)}
-    facts = {"seconds": round(time.monotonic() - began), "seed": given.seed}
-    kept["parts"][name] = {**facts, "how": part.how(), "rows": rows}
-    return [one for one in ended if one.end in (*BAD, "unclear")]
+        found = list(pool.map(lambda kind: _kind(name, kind, given, lanes, kept), kinds))
+    return [one for own in found for one in own if one.end in (*BAD, "unclear")]
 
 
-def _kind(part: Part, kind: str, given: argparse.Namespace, lanes: Lanes) -> Sequence[Ended]:
-    """Do the cases of a kind; print how they ended."""
-    began, world = time.monotonic(), lanes.world()
+def _kind(
+    name: str, kind: str, given: argparse.Namespace, lanes: Lanes, kept: Kept
+) -> Sequence[Ended]:
+    """Do the cases of a kind, print how they ended and keep the figures."""
+    began, world, part = time.monotonic(), lanes.world(), PARTS[name]
     numbers = range(part.number(given, kind))
     found = [part.do(world, kind, number, given.seed) for number in numbers]
     seconds = round(time.monotonic() - began)
-    print(f"{part.title}: {kind}: {page.counts(found)}, {seconds} s", flush=True)
+    row = {**page.counts(found), "seconds": seconds, "seed": given.seed}
+    print(f"{name}: {kind}: {row}", flush=True)
     for one in found:
         if one.end in (*BAD, "unclear"):
             print(f"  {one.end}: {one.what}: {one.said}", flush=True)
+    kept.put(name, kind, row)
     return found
 
 

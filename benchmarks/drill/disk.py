@@ -74,7 +74,7 @@ def full(world: World, kind: str, number: int, seed: int) -> Ended:
         expected, peak = _needed(world, disk, kind)
         size = _size(f"full {kind} {number} {seed}", peak)
         call = _call(world, kind, disk.folder)
-        held = PAGE * 8 + size  # folders and drafts of the drill itself
+        held = PAGE + size
         disk.hold(held)
         first = world.warm.run(call)
         disk.hold(_LARGE)

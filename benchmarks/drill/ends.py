@@ -68,7 +68,12 @@ def of_fault(first: Called, again: Called, answer: str, expected: str, path: Pat
         return "wrong"
     if first.code == 0:
         return "same"
-    return "refused" if str(path) in first.err + first.out else "unclear"
+    return "refused" if names(first, path) else "unclear"
+
+
+def names(done: Called, path: Path) -> bool:
+    """Return whether the last lines that a command printed name a path or what is below it."""
+    return any(str(path) in line for line in done.err.strip().splitlines()[-3:])
 
 
 def drafts(folder: Path) -> int:

@@ -41,7 +41,8 @@ def text(kept: Mapping[str, Any]) -> str:
 
 
 def _part(name: str, own: Mapping[str, Any]) -> str:
-    made = f"{own['seconds']} s, seed {own['seed']}."
+    seconds = sum(row.get("seconds", 0) for row in own["rows"].values())
+    made = f"{seconds:,} s in all."
     if name == "kills":
         total = _sum(own["rows"])
         made = f"{total['faults']} kills; {total['drafts']} drafts are left. {made}"

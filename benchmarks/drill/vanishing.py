@@ -5,7 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
-from benchmarks.drill.ends import Ended, has_traceback
+from benchmarks.drill.ends import Ended, has_traceback, names
 from benchmarks.drill.kills import undisturbed
 from benchmarks.drill.warm import Call, Called
 from benchmarks.drill.works import WORKS
@@ -65,6 +65,6 @@ def _judged(world: World, kind: str, first: Called, expected: str, what: str) ->
         return Ended(kind, "lost" if again.code else "wrong", what, said)
     if first.code not in (0, 1):
         return Ended(kind, "lost", what, said)
-    named = str(world.root) in first.err + first.out
-    ends = "healed" if first.code == 0 else "refused" if named else "unclear"
+    told = "refused" if names(first, world.root) else "unclear"
+    ends = "healed" if first.code == 0 else told
     return Ended(kind, ends, what, said)
