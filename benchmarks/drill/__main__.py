@@ -20,6 +20,7 @@ from benchmarks.drill.ends import BAD, Ended
 from benchmarks.drill.parts import PARTS
 from benchmarks.drill.warm import Warm
 from benchmarks.drill.world import World
+from ptrun.folder.result import write_json, write_text
 
 RESULTS = Path(__file__).parents[1] / "results"
 _SAID = 20  # bad cases that are printed
@@ -68,8 +69,8 @@ class Kept:
 
     def write(self) -> None:
         """Write the figures and the page."""
-        (self.folder / "faults.json").write_text(json.dumps(self.content, indent=1) + "\n")
-        (self.folder / "faults.md").write_text(page.text(self.content))
+        write_json(self.folder / "faults.json", self.content)
+        write_text(self.folder / "faults.md", page.text(self.content))
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ import json
 import time
 from datetime import datetime, timedelta
 
+import pytest
+
 from ptrun.config.compose import compose_run
 from ptrun.folder import lease
 from ptrun.runs.launch import launch
@@ -22,6 +24,7 @@ class Jumping(datetime):
         return datetime.now(tz) + timedelta(days=next(cls.days))
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_while_a_run_trains_changes_nothing(
     tmp_path, data_dir, tiny_folder, monkeypatch
 ):
