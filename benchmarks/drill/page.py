@@ -74,7 +74,7 @@ def _times(found: Mapping[str, Any] | None) -> str:
         f"Longest time without a save, of {found['saves_watched']} in a run without evaluations: "
         f"{found['longest_without_save']} s.\n"
         "From the start of a new process to its first new step, imports and all: "
-        f"{resumes} s (two cores with a load of 15).\n"
+        f"{resumes} s, at a load of {found['load']} on the machine.\n"
     )
 
 

@@ -28,6 +28,7 @@ def measure(world: World) -> dict[str, Any]:
         "save_seconds": SAVE_SECONDS,
         "longest_without_save": round(max(gaps), 1),
         "saves_watched": len(gaps),
+        "load": round(os.getloadavg()[0]),
         "seconds_to_resume": [round(one, 1) for one in resumes],
     }
 

@@ -97,7 +97,7 @@ def test_every_command_that_writes_has_its_rows():
 def test_the_page_has_all_figures():
     ended = [Ended("k", "healed", faults=2), Ended("k", "wrong", drafts=1)]
     own = {"how": "How.", "rows": {"k": {**page.counts(ended), "seconds": 3}}}
-    times = {"save_seconds": 20.0, "longest_without_save": 20.3, "saves_watched": 3}
+    times = {"save_seconds": 20.0, "longest_without_save": 20.3, "saves_watched": 3, "load": 1}
     kept = {"parts": {"kills": own}, "times": {**times, "seconds_to_resume": [7.0, 8.0]}}
     text = page.text(kept)
     assert "| k | 2 | 0 | 1 | 0 | 0 | 0 | 0 | 1 |" in text and "3 kills; 1 drafts" in text
