@@ -32,8 +32,8 @@ bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tok
 gpu: .venv/.dev  ## Accept a GPU in ten minutes; ARGS=--small does the same parts on a CPU.
 	$(BIN)/python benchmarks/gpu.py $(ARGS)
 
-drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes of it.
-	$(BIN)/python benchmarks/drill.py $(ARGS)
+drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing wrong comes of it.
+	$(BIN)/python -m benchmarks.drill $(ARGS)
 
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 PTRUN = [sys.executable, "-m", "ptrun"]
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "gpt2", "llama", "t5")
 FP32, HALF = 1e-4, 2e-2
-"""Largest difference of outputs and gradients to those in fp32 on the CPU, as a share of the largest
-number. In half precision a device may have twice the CPU's own error, and HALF more."""
+"""Largest difference of outputs and gradients to those in fp32 on the CPU, as a share of the
+largest number. In half precision a device may have twice the CPU's own error, and HALF more."""
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 

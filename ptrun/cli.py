@@ -41,7 +41,9 @@ def main() -> None:
     try:
         os.environ.update(environment(os.environ) or {})
         log_to_stderr()
-        _dispatch(without_permission(without_local_rank(sys.argv[1:])))
+        with stopping.heard():
+            _dispatch(without_permission(without_local_rank(sys.argv[1:])))
+        stopping.uninstall()
         sys.stdout.flush()
         leave(0)
     except (UserError, RunFailed, RankLost) as error:
@@ -52,6 +54,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except stopping.Stopped as stopped:
+        stopping.uninstall()
         print(stopped, file=sys.stderr)
         leave(128 + stopped.number)
         sys.exit(128 + stopped.number)

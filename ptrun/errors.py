@@ -5,6 +5,8 @@ sweep and the ranks of a run turn an error of the system or of a file format int
 """
 
 import errno
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +35,7 @@ _ADVICE = {
     errno.ENOMEM: "Free memory, or lower train.batch_size or hardware.token_budget.",
 }
 _LIBRARIES = ("safetensors", "safetensors_rust", "pyarrow", "yaml", "json")
+_OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 _DAMAGED = "A file is damaged, or not of this format. Write it again, or name another one."
 
 
@@ -56,7 +59,7 @@ def named(file: Path, draft: Path | None = None) -> Iterator[None]:
     """Name the file in an error of the system that names none; remove its draft after any error.
 
     Raises:
-        OSError: with `filename`.
+        OSError: with `filename`, also where a library tells it in words.
     """
     try:
         yield
@@ -66,7 +69,18 @@ def named(file: Path, draft: Path | None = None) -> Iterator[None]:
                 draft.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = str(file)
+        if (system := system_error(error)) is not None:
+            system.filename = str(file)
+            raise system from error
         raise
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Return the error of the system that a library tells in words, as safetensors does."""
+    found = None if isinstance(error, OSError) else _OF_SYSTEM.search(str(error))
+    if found is None or type(error).__module__.partition(".")[0] not in _LIBRARIES:
+        return None
+    return OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def explained(error: BaseException) -> UserError | None:
@@ -75,6 +89,8 @@ def explained(error: BaseException) -> UserError | None:
         return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]}")
     if isinstance(error, OSError):
         return UserError(_of_system(error))
+    if (system := system_error(error)) is not None:
+        return UserError(_of_system(system))
     library = type(error).__module__.partition(".")[0]
     if isinstance(error, UnicodeDecodeError):
         return UserError(f"a text is not UTF-8{_text(error)}. {_DAMAGED}")
@@ -89,9 +105,23 @@ def explained(error: BaseException) -> UserError | None:
 def _of_system(error: OSError) -> str:
     """Return path, cause and advice; the path of the cause if the error has none."""
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
+    if not paths and not _has_folder():
+        folder = os.environ.get("PWD", "the current folder")
+        return (
+            f"{folder}: the current folder was removed. Type cd DIR, then the same command again."
+        )
     cause = error.strerror or str(error).partition("\n")[0] or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, _PATH if paths else "")
     return f"{' -> '.join(paths) or 'the system'}: {cause.rstrip('.')}. {advice}".rstrip()
+
+
+def _has_folder() -> bool:
+    """Return whether the current folder exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _text(error: BaseException) -> str:

@@ -41,6 +41,30 @@ def test_a_write_without_a_name_gets_one_and_its_draft_is_removed(tmp_path):
     assert not draft.exists()
 
 
+def test_a_full_disk_that_a_library_tells_in_words_is_one(tmp_path):
+    error = SafetensorError("Error while serializing: I/O error: No space (os error 28)")
+    assert told(error).startswith("the system: No space left on device. Free space")
+    with pytest.raises(OSError, match="No space") as raised, named(tmp_path / "file"):
+        raise error
+    assert told(raised.value).startswith(f"{tmp_path / 'file'}: No space left on device. Free")
+    assert "not readable" in told(SafetensorError("header too large"))
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.setenv("PWD", str(tmp_path / "gone"))
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        os.getcwd()
+    assert told(raised.value) == (
+        f"{tmp_path / 'gone'}: the current folder was removed. Type cd DIR, then the same command "
+        "again."
+    )
+    monkeypatch.chdir(tmp_path)
+    assert told(raised.value).startswith("the system: No such file or directory. It was removed")
+
+
 def parse(text):
     with pytest.raises(yaml.YAMLError) as raised:
         yaml.safe_load(text)

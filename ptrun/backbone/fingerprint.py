@@ -9,6 +9,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import TypeGuard
 
 from ptrun.backbone.files import read_config, weight_files
 from ptrun.tokenizer import tokenizers
@@ -42,11 +43,21 @@ def _weights(file: Path) -> str:
         return _digest(file)
     key, version = str(file.resolve()), [state.st_size, state.st_mtime_ns]
     kept = _read(_kept())
-    if kept.get(key, [None])[:-1] != version:
+    own = kept.get(key)
+    if not _is_intact(own) or own[:2] != version:
         _LOG.info("reading %s once for its fingerprint", file)
-        kept[key] = [*version, _digest(file)]
+        own = kept[key] = _checked(*version, _digest(file))
         _write(_kept(), kept)
-    return str(kept[key][-1])
+    return str(own[2])
+
+
+def _checked(*values: int | str) -> list[int | str]:
+    """Return size, time and hash of a file with their own hash, so that damage is noticed."""
+    return [*values, hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]]
+
+
+def _is_intact(own: object) -> TypeGuard[list[int | str]]:
+    return isinstance(own, list) and own == _checked(*own[:3])
 
 
 def _kept() -> Path:

@@ -61,9 +61,12 @@ def row(text: str) -> dict[str, Any]:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("not an object")
-    if content.pop(_CRC, None) not in (None, _crc(content)):
+    name, value = content.popitem() if content else (_CRC, None)
+    if value == _crc(content) and name == _CRC:
+        return content
+    if name == _CRC or value == _crc(content):  # then the name is damaged
         raise ValueError("its checksum is another")
-    return content
+    return {**content, name: value}
 
 
 def _crc(row: Mapping[str, Any]) -> str:

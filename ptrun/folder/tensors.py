@@ -6,7 +6,6 @@ Hashing takes 0.7 s for a gigabyte on one core, and uses up to eight cores for s
 import errno
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,14 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ptrun.errors import UserError, named
+from ptrun.errors import UserError, named, system_error
 from ptrun.folder.header import DIGEST, combined, packed, unpacked
 from ptrun.folder.sharing import replace
 
 Tensors = dict[str, Tensor]
 _MODE = 0o644
 _THREADS = 8
-_OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
 
 def draft(
@@ -97,9 +95,7 @@ def _save(tensors: Tensors, file: Path, metadata: dict[str, str]) -> None:
     try:
         save_file(tensors, file, metadata)
     except SafetensorError as error:
-        if found := _OF_SYSTEM.search(str(error)):
-            raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
-        raise OSError(errno.EIO, str(error)) from error
+        raise system_error(error) or OSError(errno.EIO, str(error)) from error
 
 
 def _hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:

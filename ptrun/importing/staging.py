@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, named
 
 _SPARE_BYTES = 2**23  # configuration, index and tokenizer
 
@@ -38,7 +38,8 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
                 f"{out}: {nbytes / 1e9:.1f} GB are needed there, {free / 1e9:.1f} GB are free."
             )
         folder.mkdir()
-        yield folder
+        with named(out):
+            yield folder
         folder.replace(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error}).") from error

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, named
 from ptrun.predicting.questions import Question
 
 Answered = Sequence[tuple[Question, dict[str, Any]]]
@@ -140,7 +140,7 @@ def lines_to(file: Path | None) -> Iterator[Lines]:
     except OSError as error:
         raise _unwritable(str(file), error) from error
     try:
-        with opened:
+        with named(file), opened:  # closing writes too
             yield Lines(opened, str(file))
             os.fsync(opened.fileno())
         _check_new(file)

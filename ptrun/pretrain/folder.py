@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ptrun.errors import named
 from ptrun.pocket.tasks import VERSION
 from ptrun.pretrain.recipe import Recipe
 from ptrun.pretrain.training import Line
@@ -21,13 +22,35 @@ def save(
     result: dict[str, Any],
     log: list[Line],
 ) -> None:
-    """Write the folder, complete or not at all, with the weights in their dtype."""
+    """Write the folder, complete or not at all, with the weights in their dtype.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; nothing is left.
+    """
+    part = out.with_name(f"{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with named(part):
+            part.mkdir(parents=True)
+            _write(part, model, write_tokenizer, result, log)
+        if out.exists():
+            out.rmdir()  # it was checked to be empty
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _write(
+    part: Path,
+    model: Any,
+    write_tokenizer: Callable[[Path], Any],
+    result: dict[str, Any],
+    log: list[Line],
+) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    part = out.with_name(f"{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     model.cpu().save_pretrained(part)
     write_tokenizer(part)
     (part / "generation_config.json").unlink(missing_ok=True)  # no code reads it
@@ -37,9 +60,6 @@ def save(
             writer.writeheader()
             writer.writerows(log)
     (part / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    if out.exists():
-        out.rmdir()  # it was checked to be empty
-    part.rename(out)
 
 
 def result(recipe: Recipe, facts: dict[str, Any]) -> dict[str, Any]:

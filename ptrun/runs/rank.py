@@ -22,7 +22,8 @@ def main() -> None:
     stopping.install()
     file = Path(sys.argv[1])
     try:
-        _run(file)
+        with stopping.heard():
+            _run(file)
     except (UserError, RunFailed) as error:  # the launcher prints it once
         _leave(file.parent, error)
     except stopping.Stopped as stopped:
@@ -31,6 +32,7 @@ def main() -> None:
         if told := explained(error):
             _leave(file.parent, told)
         rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
+        stopping.uninstall()  # the launcher may end this rank unheard
         time.sleep(_QUIET)
         traceback.print_exc()
         os._exit(1)

@@ -6,6 +6,7 @@ is one line on standard output: a list of `Facts`, or of `End`s. Everything else
 goes to the log.
 """
 
+import errno
 import json
 import os
 import sys
@@ -22,6 +23,7 @@ from ptrun.hardware.messages import log_to_stderr
 from ptrun.training import stopping
 
 Kind = Literal["finished", "failed", "refused", "busy"]
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _IMPORTED_EARLY = ("ptrun.runs.launch", "transformers.modeling_utils")
 
 
@@ -115,14 +117,18 @@ def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
 
 
 def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[End]:
-    """Do runs; after a mistake in a component one by one, so that it ends its own run only."""
+    """Do runs; after a mistake in a component one by one, so that it ends its own run only.
+
+    On a full disk each would fail, and they would go on one by one.
+    """
     try:
-        return runs.run(configurations, again)
+        with stopping.heard():
+            return runs.run(configurations, again)
     except Exception as error:
         told = explained(error)
         if not isinstance(error, RankLost) and told is None:
             traceback.print_exc()
-        if len(configurations) == 1:
+        if len(configurations) == 1 or getattr(error, "errno", None) in _OF_THE_DISK:
             text = str(told or f"{type(error).__name__}: {error}")
             return [End(int(index), "failed", text) for index in configurations]
     each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]

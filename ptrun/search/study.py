@@ -14,10 +14,10 @@ from typing import Any
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from ptrun.errors import UserError
+from ptrun.search.journal import Journal
 from ptrun.search.space import Space
 
 FILE = "study.journal"
@@ -47,7 +47,7 @@ class Study:
         self.space, self.sampler, self.seed, self.file = space, sampler, seed, folder / FILE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls the journal experimental
-            storage = JournalStorage(JournalFileBackend(str(self.file)))
+            storage = JournalStorage(Journal(self.file))
             self.study = optuna.create_study(
                 study_name="search", storage=storage, direction="maximize", load_if_exists=True
             )

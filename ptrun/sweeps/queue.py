@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptrun.errors import UserError
-from ptrun.folder.sharing import read_text, replace
+from ptrun.folder import digest, result
+from ptrun.folder.sharing import read_text
 
+_DIGEST = "digest"
 FOLDER = ".jobs"
 """The folder of jobs below `outputs`: records, logs, and the files of submitit."""
 
@@ -16,9 +18,7 @@ def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
     file = outputs / FOLDER / f"{next(iter(tasks)).split('_')[0]}.json"
     plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
-    draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps(plain), encoding="utf-8")
-    replace(draft, file)
+    result.write_text(file, json.dumps({**plain, _DIGEST: digest.of_plain(plain)}))
 
 
 def queued(outputs: Path) -> dict[Path, str]:
@@ -45,6 +45,8 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
     """
     try:
         tasks = json.loads(read_text(file))
+        if tasks.pop(_DIGEST, None) not in (None, digest.of_plain(tasks)):
+            raise ValueError("its digest is another")
         return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UserError(

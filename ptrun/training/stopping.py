@@ -17,6 +17,7 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _training = False
 _received: int | None = None
+_raised: "Stopped | None" = None
 _since = 0.0  # seconds on the monotonic clock
 _ONE_STOP = 1.0  # seconds
 
@@ -48,6 +49,29 @@ def install() -> None:
                 signal.signal(number, _receive)
 
 
+def uninstall() -> None:
+    """Let signals end this process at once: what is left to do cannot be stopped halfway."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is _receive:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Raise `Stopped` in place of an error of the code that it interrupted.
+
+    A library that cleans up after an exception may fail at it, because it was not done yet.
+    """
+    global _raised
+    _raised = None
+    try:
+        yield
+    except Exception:
+        if _raised is not None:
+            raise _raised from None
+        raise
+
+
 @contextmanager
 def training() -> Iterator[None]:
     """Let signals wait for the end of a step."""
@@ -67,12 +91,13 @@ def received() -> int | None:
 
 
 def _receive(number: int, _: FrameType | None) -> None:
-    global _received, _since
+    global _received, _since, _raised
     now = time.monotonic()
     if _received not in (None, number) and now - _since < _ONE_STOP:
         return
     if not _training or _received is not None:
-        raise Stopped(number)
+        _raised = Stopped(number)
+        raise _raised
     _received, _since = number, now
     name = signal.Signals(number).name
     print(f"{name}: saving at the next step; send it again to end at once", file=sys.stderr)

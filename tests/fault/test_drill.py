@@ -1,43 +1,104 @@
-"""A short form of `make drill`: no damaged file gives a traceback or another answer."""
-
-import sys
-from pathlib import Path
+"""A short form of `make drill`: no fault gives a traceback, a loss or another answer."""
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(FOLDER))
-import drill  # noqa: E402
+from benchmarks.drill import covered, damage, disk, kills, page, vanishing
+from benchmarks.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
+from benchmarks.drill.parts import PARTS
+from benchmarks.drill.warm import Called
+from benchmarks.drill.works import WORKS
 
-sys.path.remove(str(FOLDER))
-QUICK = ("journal, resume", "prompt, predict", "result, report")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return drill.World(tmp_path_factory.mktemp("drill").resolve())
-
-
-KINDS = [
-    kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in drill.KINDS
-]
+CORE = ["prompt, predict"]
+DAMAGED = ["journal, resume", "state, resume", "labels, train", "jobs of a cluster, status"]
+DAMAGED += ["kept hashes, predict", "result, report"]
+TRACEBACK = "Traceback (most recent call last):\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_healed_or_refused_by_name(world, kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    counts, bad = drill.drill(world, kind, places=3, seed=7)
-    assert not bad and sum(counts.values()) == 3
+def slow(names, core=()):
+    return [name if name in core else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-def test_the_drill_sees_what_it_looks_for(tmp_path):
+@pytest.mark.parametrize("kind", slow([*CORE, *DAMAGED], CORE))
+def test_damage_is_healed_or_refused_by_name(world, kind):
+    for number in range(2):
+        one = damage.do(world, kind, number, seed=7)
+        assert one.end in ENDS[:3], one
+
+
+@pytest.mark.parametrize("kind", slow(["fused group", "predict --output"]))
+def test_a_killed_command_is_finished_by_typing_it_again(world, kind):
+    one = kills.do(world, kind, 0, seed=7)
+    assert one.end in ("healed", "same"), one
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not disk.can_mount(), reason="only root may mount a tmpfs")
+def test_a_full_disk_is_named_and_a_larger_one_is_enough(world):
+    one = disk.full(world, "import data", 0, seed=1)
+    assert one.end in ENDS[:3], one
+
+
+@pytest.mark.slow
+def test_a_limit_of_the_size_of_a_file_is_named(world):
+    one = disk.limited(world, "import data", 0, seed=1)
+    assert one.end in ENDS[:3], one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("do", [vanishing.output, vanishing.data], ids=["output", "data"])
+def test_folders_may_vanish(world, do):
+    one = do(world, "import data", 0, seed=1)
+    assert one.end in ENDS[:3], one
+
+
+def test_the_drill_sees_damage(tmp_path):
     """A judge that passes everything would find nothing."""
     file = tmp_path / "run" / "state.safetensors"
 
     def judged(code, err="", answer="a"):
-        return drill.judged(drill.Called(code, "", err), answer, "a", file)
+        return of_damage(Called(code, "", err), answer, "a", file)
 
     assert judged(0) == "same" and judged(0, answer="b") == "wrong"
-    assert judged(0, f"{file}: damaged", "b") == "healed" and judged("traceback") == "traceback"
+    assert judged(0, f"{file}: damaged", "b") == "healed" == judged(0, "made again")
+    assert judged(1, TRACEBACK) == "traceback"
     assert judged(1, f"{file}: damaged") == "refused" and judged(1, "damaged") == "unclear"
-    assert judged("hang") == "lost" and judged(143) == "lost"
+    assert judged(-14) == "lost" and judged(143) == "lost"
+
+
+def test_the_drill_sees_what_a_fault_left(tmp_path):
+    well, told = Called(0, "", ""), Called(1, "", f"ptrun: {tmp_path}/x: No space left")
+
+    def judged(first, again, answer="a"):
+        return of_fault(first, again, answer, "a", tmp_path)
+
+    assert judged(told, well) == "refused" and judged(well, well) == "same"
+    assert judged(Called(1, "", "No space left"), well) == "unclear"
+    assert judged(told, told, "") == "lost" and judged(Called(-9, "", ""), well) == "lost"
+    assert judged(told, well, "b") == "wrong" == judged(well, well, "b")
+    assert judged(told, Called(1, "", TRACEBACK)) == "traceback"
+
+
+def test_drafts_are_counted(tmp_path):
+    for name in (".result.json.123", ".out.7.partial", "made.part", ".tokens", "a.1", ".x.lock"):
+        (tmp_path / name).touch()
+    assert drafts(tmp_path) == 3
+
+
+def test_the_page_names_tests_that_exist():
+    assert covered.missing() == []
+    assert not covered._exists("fault/test_drill.py", "test_of_nothing")
+
+
+def test_every_command_that_writes_has_its_rows():
+    assert set(kills.KINDS) | {"export", "report --csv"} == set(WORKS)
+    assert set(PARTS["disk"].kinds()) == set(WORKS)
+
+
+def test_the_page_has_all_figures():
+    ended = [Ended("k", "healed", faults=2), Ended("k", "wrong", drafts=1)]
+    own = {"how": "How.", "rows": {"k": {**page.counts(ended), "seconds": 3}}}
+    times = {"save_seconds": 20.0, "longest_without_save": 20.3, "saves_watched": 3, "load": 1}
+    kept = {"parts": {"kills": own}, "times": {**times, "seconds_to_resume": [7.0, 8.0]}}
+    text = page.text(kept)
+    assert "| k | 2 | 0 | 1 | 0 | 0 | 0 | 0 | 1 |" in text and "3 kills; 1 drafts" in text
+    assert "20.3 s." in text and "7.0, 8.0 s" in text and ENDS[-3:] == BAD

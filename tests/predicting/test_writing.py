@@ -1,15 +1,17 @@
 """Answers as JSON lines, and as tables that other programs read."""
 
 import csv
+import errno
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from ptrun.errors import UserError
 from ptrun.predicting.questions import Question
-from ptrun.predicting.writing import Delimited, JsonLines, form_of
+from ptrun.predicting.writing import Delimited, JsonLines, form_of, lines_to
 from ptrun.types import Example
 
 TOP = [{"prediction": "a, b", "probability": 0.75}, {"prediction": "c", "probability": 0.25}]
@@ -68,3 +70,13 @@ def test_answers_of_two_shapes_are_refused_in_a_table():
     form = Delimited(",", None)
     with pytest.raises(UserError, match=r"answer 1 has probability.*type --output FILE\.jsonl"):
         list(form.lines(answered([plain, ANSWERS[0]])))
+
+
+def test_a_disk_that_fills_at_the_end_is_named_and_no_draft_is_left(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("ptrun.predicting.writing.os.fsync", full)
+    with pytest.raises(OSError, match="No space") as raised, lines_to(tmp_path / "new") as lines:
+        lines.write(["a"])
+    assert raised.value.filename == str(tmp_path / "new") and not list(tmp_path.iterdir())

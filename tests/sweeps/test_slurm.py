@@ -83,6 +83,16 @@ def test_a_damaged_record_is_named(tmp_path, squeue, text):
         queue.queued(tmp_path)
 
 
+def test_a_record_with_another_path_is_damaged(tmp_path, squeue):
+    squeue("7 RUNNING\\n")
+    (tmp_path / queue.FOLDER).mkdir()
+    queue.record(tmp_path, {"7": [tmp_path / "a"]})
+    file = tmp_path / queue.FOLDER / "7.json"
+    file.write_text(file.read_text().replace("/a", "/b"))
+    with pytest.raises(UserError, match=r"7\.json: damaged\. Delete it"):
+        queue.queued(tmp_path)
+
+
 @pytest.mark.parametrize(("answer", "cancelled"), [("y", ["7_0"]), ("", []), ("n", [])])
 def test_an_interrupt_while_waiting_asks_whether_to_cancel(monkeypatch, answer, cancelled):
     asked, done = [], []

@@ -67,3 +67,29 @@ def test_training_in_training_waits_for_the_outer_one():
             send(signal.SIGUSR1)
         assert stopping.received() == signal.SIGUSR1
     assert str(Stopped(signal.SIGINT, 7)).startswith("stopped by SIGINT, saved at step 7; ")
+
+
+class Fails:
+    """A library that cannot clean up after an exception."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        raise AttributeError("it was not done yet")
+
+
+def test_an_error_of_the_code_that_a_signal_interrupted_is_the_stop():
+    with pytest.raises(Stopped) as caught, stopping.heard(), Fails():
+        send(signal.SIGTERM)
+    assert caught.value.number == signal.SIGTERM
+    with pytest.raises(AttributeError), stopping.heard(), Fails():
+        pass
+
+
+def test_at_the_end_a_signal_ends_the_process_without_a_word():
+    stopping.uninstall()
+    assert {signal.getsignal(number) for number in stopping.SIGNALS} == {signal.SIG_DFL}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stopping.uninstall()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -22,9 +22,13 @@ def write(
 def read(file: Path, plan: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return tensors and plain data, or None if nothing was saved.
 
+    Drafts of processes that were killed while they saved are removed.
+
     Raises:
         UserError: the file is damaged, or was saved with another plan.
     """
+    for draft in file.parent.glob(f".{file.name}.*"):
+        draft.unlink(missing_ok=True)
     if not file.is_file():
         return None
     tensors, header = files.read(file, "Remove it to start over.")

@@ -1,24 +1,32 @@
 """Rows in numbered files of one folder; each file is complete, so an interrupted job resumes.
 
-The first line of a file is its head: the number of corpus lines that the file covers, and the
-number of rows of each split.
+The first line of a file is its head: the number of corpus lines that the file covers, the number
+of rows of each split, and the hash of both and of the rows. A damaged file counts as missing, and
+is made again.
 """
 
+import hashlib
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
+from ptrun.errors import named
 from ptrun.task.lines import json_lines
+
+_LOG = logging.getLogger(__name__)
+_DIGEST = "digest"
 
 
 @dataclass(frozen=True)
 class Shards:
-    """The files of a folder, from number 0 to the first missing number."""
+    """The files of a folder, from number 0 to the first that is missing or damaged."""
 
     folder: Path
 
@@ -33,19 +41,62 @@ class Shards:
             yield from (row for _, row in list(json_lines(file))[1:])
 
     def write(self, number: int, lines: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Write a file atomically; `lines` corpus lines gave the `rows`."""
+        """Write a file atomically; `lines` corpus lines gave the `rows`.
+
+        Raises:
+            OSError: it cannot be written, as on a full disk; no draft is left.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self._file(number)
         draft = file.with_name(f".{file.name}.{os.getpid()}")
         head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}
-        with draft.open("w", encoding="utf-8") as opened:
-            opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (head, *rows))
-            opened.flush()
-            os.fsync(opened.fileno())
-        draft.replace(file)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with named(file, draft):
+            with draft.open("w", encoding="utf-8") as opened:
+                opened.write(json.dumps({**head, _DIGEST: _digest(head, text.encode())}) + "\n")
+                opened.write(text)
+                opened.flush()
+                os.fsync(opened.fileno())
+            draft.replace(file)
 
     def _files(self) -> Iterator[Path]:
-        return takewhile(Path.is_file, map(self._file, count()))
+        return takewhile(_is_intact, map(self._file, count()))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:06}.jsonl"
+
+
+def _is_intact(file: Path) -> bool:
+    """Return whether a file is there and as it was written."""
+    if not file.is_file():
+        return False
+    state = file.stat()
+    return _matches(file, state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _matches(file: Path, *_: int) -> bool:
+    """Return whether a file has the hash of its head; read once in a process.
+
+    Files of older versions have none.
+    """
+    first, _sep, text = file.read_bytes().partition(b"\n")
+    if _fits(first, text):
+        return True
+    _LOG.warning("%s: damaged; it is made again", file)
+    return False
+
+
+def _fits(first: bytes, rows: bytes) -> bool:
+    try:
+        head = dict(json.loads(first))
+    except (ValueError, TypeError):
+        return False
+    return head.pop(_DIGEST, None) in (None, _digest(head, rows)) and "lines" in head
+
+
+def _digest(head: dict[str, Any], rows: bytes) -> str:
+    """Return the hash of the head of a file and of its rows."""
+    hashed = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    hashed.update(rows)
+    return hashed.hexdigest()[:32]

@@ -1,0 +1,133 @@
+"""The fault drill: see what becomes of commands that are killed, starved, or fed damaged files.
+
+    python -m benchmarks.drill [--parts NAME ...] [--kills 200] [--places 100] [--cases 4]
+
+Parts that are left out keep the figures of the last drill. Writes results/faults.{md,json}.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.drill import covered, page, times
+from benchmarks.drill.ends import BAD, Ended
+from benchmarks.drill.parts import PARTS
+from benchmarks.drill.warm import Warm
+from benchmarks.drill.world import World
+from ptrun.folder.result import write_json, write_text
+
+RESULTS = Path(__file__).parents[1] / "results"
+_SAID = 20  # bad cases that are printed
+
+
+class Lanes:
+    """Worlds, one for each thread, below a folder."""
+
+    def __init__(self, root: Path):
+        self.root, self._own, self.all = root, threading.local(), list[World]()
+
+    def world(self) -> World:
+        """Return the world of this thread."""
+        if not hasattr(self._own, "world"):
+            self._own.world = World(self.root / threading.current_thread().name, Warm())
+            self.all.append(self._own.world)
+        world: World = self._own.world
+        return world
+
+    def close(self) -> None:
+        """End the processes."""
+        for world in self.all:
+            world.warm.stop()
+
+
+class Kept:
+    """The figures of the last drills, in a file.
+
+    Args:
+        folder: of the results.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self._lock = folder, threading.Lock()
+        file = folder / "faults.json"
+        self.content = json.loads(file.read_text()) if file.exists() else {"parts": {}}
+
+    def put(self, part: str, kind: str, row: dict[str, int]) -> None:
+        """Keep the figures of a row, in the order of the kinds."""
+        with self._lock:
+            own = self.content["parts"].setdefault(part, {"rows": {}})
+            rows = {**own["rows"], kind: row}
+            kinds = PARTS[part].kinds()
+            own |= {"how": PARTS[part].how(), "rows": {k: rows[k] for k in kinds if k in rows}}
+            self.write()
+
+    def write(self) -> None:
+        """Write the figures and the page."""
+        write_json(self.folder / "faults.json", self.content)
+        write_text(self.folder / "faults.md", page.text(self.content))
+
+
+def main() -> None:
+    """Do the drill and write its results."""
+    given, kept = _given(), Kept(RESULTS)
+    if lost := covered.missing():
+        sys.exit(f"tests that the page names are missing: {', '.join(lost)}")
+    with tempfile.TemporaryDirectory(prefix="drill-") as folder:
+        lanes = Lanes(Path(folder).resolve())
+        bad = [one for name in given.parts for one in _part(name, given, lanes, kept)]
+        lanes.close()
+    for one in bad[:_SAID]:
+        print(f"{one.kind}: {one.end}: {one.what}\n{one.said}\n", file=sys.stderr)
+    sys.exit(1 if any(one.end in BAD for one in bad) else 0)
+
+
+def _given() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = [*PARTS, "times"]
+    parser.add_argument("--parts", nargs="*", choices=parts, default=parts)
+    parser.add_argument("--kinds", nargs="*", metavar="KIND", help="these rows alone")
+    parser.add_argument("--kills", type=int, default=200, help="kills, in all")
+    parser.add_argument("--places", type=int, default=100, help="places of a kind of file")
+    parser.add_argument("--cases", type=int, default=4, help="cases of a command and a fault")
+    parser.add_argument("--lanes", type=int, default=2, help="cases at once")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def _part(name: str, given: argparse.Namespace, lanes: Lanes, kept: Kept) -> list[Ended]:
+    """Do a part and keep its figures; return the cases that are not plain."""
+    if name == "times":
+        kept.content["times"] = times.measure(lanes.world())
+        kept.write()
+        return []
+    kinds = [kind for kind in PARTS[name].kinds() if kind in (given.kinds or [kind])]
+    with ThreadPoolExecutor(given.lanes, f"lane-{name}") as pool:
+        found = list(pool.map(lambda kind: _kind(name, kind, given, lanes, kept), kinds))
+    return [one for own in found for one in own if one.end in (*BAD, "unclear")]
+
+
+def _kind(
+    name: str, kind: str, given: argparse.Namespace, lanes: Lanes, kept: Kept
+) -> Sequence[Ended]:
+    """Do the cases of a kind, print how they ended and keep the figures."""
+    began, world, part = time.monotonic(), lanes.world(), PARTS[name]
+    numbers = range(part.number(given, kind))
+    found = [part.do(world, kind, number, given.seed) for number in numbers]
+    seconds = round(time.monotonic() - began)
+    row = {**page.counts(found), "seconds": seconds, "seed": given.seed}
+    print(f"{name}: {kind}: {row}", flush=True)
+    for one in found:
+        if one.end in (*BAD, "unclear"):
+            print(f"  {one.end}: {one.what}: {one.said}", flush=True)
+    kept.put(name, kind, row)
+    return found
+
+
+if __name__ == "__main__":
+    main()
