@@ -98,9 +98,8 @@ def numerics(small: bool) -> dict:
             exact = outputs(backbone, "cpu")
             for name in ("fp32", "bf16", *(["fp16"] if kind != "t5" else [])):
                 backbone.load(TYPES[name])
-                allowed = (
-                    FP32 if name == "fp32" else 2 * apart(outputs(backbone, "cpu"), exact) + HALF
-                )
+                own = apart(outputs(backbone, "cpu"), exact)
+                allowed = FP32 if name == "fp32" else 2 * own + HALF
                 backbone.load(TYPES[name], on)
                 backbone.model.to(on)
                 far = apart(outputs(backbone, on), exact)
