@@ -121,7 +121,10 @@ def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
     if data is None:
         from ptrun.pocket.tasks import rows as pocket
 
-        rows = pocket("pocket_sentiment", "train")
+        rows = [
+            {**row, "label": row["label"] == "positive"}
+            for row in pocket("pocket_sentiment", "train")
+        ]
     else:
         file = sorted((data / "glue_sst2").glob("train.jsonl*"))[0]
         text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()

@@ -116,11 +116,16 @@ def flops(config: dict[str, Any], passes: Sequence[tuple[int, int]]) -> Flops:
     return found
 
 
+def type_on(device: str) -> torch.dtype:
+    """Return the precision: bf16 on a GPU, fp32 in a miniature on a CPU."""
+    return torch.bfloat16 if device == "cuda" else torch.float32
+
+
 def backbone(config: dict[str, Any], device: str, quantization: str) -> PretrainedBackbone:
-    """Return a model of this shape with random bf16 weights, made on the device."""
+    """Return a model of this shape with random weights, made on the device."""
     made = PretrainedBackbone(name="t5_xxl_shape", config={**config, "dropout_rate": 0.0})
     made.quantize(quantization)
-    model = made.model.to(torch.bfloat16).to_empty(device=device)
+    model = made.model.to(type_on(device)).to_empty(device=device)
     for stack in (model.encoder, model.decoder):  # `to_empty` unties shared weights
         stack.embed_tokens.weight = model.shared.weight
     torch.manual_seed(0)
@@ -133,7 +138,7 @@ def backbone(config: dict[str, Any], device: str, quantization: str) -> Pretrain
             own = "shared" in name or "relative" in name
             std = 1.0 if own else attended * weight.shape[1] ** -0.5
             if weight.is_meta:  # of a quantized map
-                drawn = torch.randn(weight.shape, dtype=torch.bfloat16, device=device) * std
+                drawn = torch.randn(weight.shape, dtype=type_on(device), device=device) * std
                 model.get_submodule(name.removesuffix(".weight")).hold(drawn)
             else:
                 weight.normal_(std=std)
@@ -177,7 +182,7 @@ def measure(
     engine = TorchEngine(
         model,
         device=arguments.device,
-        precision="bf16",
+        precision="bf16" if arguments.device == "cuda" else "fp32",
         token_budget=arguments.token_budget,
         checkpointing=not arguments.keep,
         population=count,
@@ -233,9 +238,9 @@ def memory(device: str) -> int:
 
 
 def peak(device: str) -> float:
-    """Return the FLOP/s of a large bf16 matrix product, the best of ten trials."""
+    """Return the FLOP/s of a large matrix product, the best of ten trials."""
     size = 8192 if device == "cuda" else 1024
-    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device, dtype=type_on(device)) for _ in range(2))
     best = 0.0
     for _ in range(10):
         began = time.perf_counter()
