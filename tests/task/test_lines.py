@@ -26,7 +26,7 @@ def test_a_huge_line_is_refused_before_it_is_read(tmp_path):
 
 
 def test_a_line_of_the_greatest_length_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "_LONGEST", 5)
+    monkeypatch.setattr(lines, "LONGEST", 5)
     file = tmp_path / "a.txt"
     file.write_text("1234\n12345\n")
     rows = text_lines(file)
