@@ -35,6 +35,9 @@ drill: .venv/.dev  ## Damage every kind of file and see that nothing wrong comes
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
 
+fuzz: .venv/.dev  ## Try 50,000 random examples and more on readers, metrics, identity and state.
+	$(BIN)/python benchmarks/fuzz.py $(ARGS)
+
 docs: .venv/.docs  ## Build the documentation site into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
@@ -57,4 +60,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-all claims claims-real weights nightly bench drill check format
+.PHONY: docs help run test test-all claims claims-real weights nightly bench drill fuzz check format
