@@ -1,9 +1,11 @@
 """YAML of somebody else as plain data: no tag makes an object, and no alias makes it huge."""
 
+import re
 from typing import Any
 
 import yaml
 
+_CALL = re.compile(r"\$\{.*:", re.DOTALL)
 _MOST_VALUES = 100_000
 
 
@@ -21,6 +23,23 @@ def load(text: str) -> Any:
         return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def call(content: Any) -> str | None:
+    """Return the first text that calls a resolver of OmegaConf; None if there is none.
+
+    `${oc.env:NAME}` reads a variable of the environment, which may hold a secret.
+    """
+    left = [content]
+    while left:
+        inside = left.pop()
+        if isinstance(inside, str) and _CALL.search(inside):
+            return inside
+        if isinstance(inside, dict):
+            left += [*inside.keys(), *inside.values()]
+        elif isinstance(inside, list):
+            left += inside
+    return None
 
 
 def _check_size(node: Any) -> None:

@@ -44,6 +44,8 @@ def _refused(file: Path, folder: Path) -> str | None:
         content = plain_yaml.load(text)
     except (yaml.YAMLError, OSError, RecursionError, ValueError) as error:
         raise UserError(f"{file} is not readable YAML: {str(error).splitlines()[0]}.") from error
+    if called := plain_yaml.call(content):
+        return called
     root = content if isinstance(content, dict) else {}
     parts = [group, *_PACKAGE.findall(text), *map(str, _defaults(root)), *map(str, root)]
     words = [re.split(r"[./@ ]", part.removeprefix("override ").lstrip("/"))[0] for part in parts]

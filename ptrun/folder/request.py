@@ -93,4 +93,6 @@ def _check(composed: Composed) -> None:
     for key in ("name", "outputs"):
         if not isinstance(composed.config[key], str):
             raise ValueError(f"{key} {composed.config[key]!r}")
+    if called := plain_yaml.call(vars(composed)):
+        raise ValueError(f"{called}: a recorded configuration calls nothing")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

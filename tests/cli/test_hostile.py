@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Command
+from tests.cli.warm import SECRET
 
 SLOW = pytest.mark.slow
+VARIABLE = "${oc.env:DB_PASSWORD}"
 RUN = ["task=pocket_sentiment", "method=prompt_tuning", "method.length=2", "train.max_steps=1"]
 RUN += ["setting=few_shot_32"]
 ID = "outputs/runs/theirs"
@@ -61,6 +63,8 @@ def attack(project, *commands):
         assert done.returncode in (0, 1), done.stderr
     assert outside(root, project.folder) == before, text
     assert not list(root.rglob("owned*")), text
+    files = (file for file in project.folder.rglob("*") if file.is_file())
+    assert not [file for file in files if SECRET.encode() in file.read_bytes()]
     return text
 
 
@@ -95,6 +99,8 @@ RECORDED = {
     "an id that leads out": (("run_id",), lambda _: "../../../owned"),
     "a name that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a group that leads out": (("group",), lambda _: "../../../owned"),
+    "a secret as a name": (("names", "task"), lambda _: VARIABLE),
+    "a secret for the hub": (("config", "backbone", "hub"), lambda _: VARIABLE),
 }
 REQUESTED = {
     "code in data_dir": (
@@ -118,6 +124,11 @@ REQUESTED = {
     "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
     "permission": (("config", "allow_code"), lambda _: True),
+    "a secret as a name": (("config", "name"), lambda _: VARIABLE),
+    "a secret of a prerequisite run": (
+        ("config",),
+        lambda _: {"start": "pretrained:pocket_topics", "pretraining": {"method": {"x": VARIABLE}}},
+    ),
 }
 OWN_FILES = {
     "a task": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "task": system(o)}),
@@ -145,6 +156,7 @@ OWN_FILES = {
         "task/pocket_ner.yaml",
         lambda _: {"_global_": True, "name": "../../owned"},
     ),
+    "a secret": ("task/pocket_ner.yaml", lambda _: {"name": VARIABLE}),
     "permission": (
         "task/pocket_ner.yaml",
         lambda o: {"_global_": True, "allow_code": True, "task": system(o)},

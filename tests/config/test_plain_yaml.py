@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
-from ptrun.config.plain_yaml import load
-from tests.fuzz.test_yaml import BOMB, MERGES
+from ptrun.config.plain_yaml import call, load
+from tests.folder.test_request import BOMB
+from tests.fuzz.test_yaml import MERGES
 
 
 def test_plain_data_aliases_and_merges_are_read_as_pyyaml_reads_them():
@@ -30,3 +31,18 @@ def test_the_limit_counts_values_and_not_keys():
 def test_tags_of_python_are_refused():
     with pytest.raises(yaml.YAMLError):
         load("!!python/object/apply:os.mkdir [owned]")
+
+
+@pytest.mark.parametrize(
+    "text", ["${oc.env:HOME}", "a ${ oc.${b}:HOME}", "${oc.decode:${c}}", "${x:\n}"]
+)
+def test_a_call_of_a_resolver_is_found_anywhere(text):
+    for content in (text, [1, [text]], {"a": {"b": text}}, {text: 1}):
+        assert call(content) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["${backbone.lr.full}", "a: {b}", "$5: {x}", "cost ${price} today"]
+)
+def test_a_reference_to_another_key_calls_nothing(text):
+    assert call({"a": [text, 1, None], "b": text}) is None

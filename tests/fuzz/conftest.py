@@ -12,7 +12,7 @@ COMMON = {
 settings.register_profile("core", max_examples=12, derandomize=True, database=None, **COMMON)
 settings.register_profile(
     "nightly",
-    max_examples=1500,
+    max_examples=1000,
     derandomize=False,
     database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
     **COMMON,

@@ -8,11 +8,9 @@ from ptrun.config.components import component
 from ptrun.config.user_files import check_user_files
 from ptrun.task.own_pattern import entry
 from ptrun.task.yaml_text import parse_yaml
+from tests.folder.test_request import BOMB
 from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-)
 MERGES = "a: &a {k: 1}\n" + "".join(
     f"b{i}: &b{i} {{<<: [{', '.join([f'*b{i - 1}' if i else '*a'] * 20)}]}}\n" for i in range(12)
 )
