@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from ptrun.task.shown import visible
+from ptrun.config.readable import readable
 
 
 def is_main_rank() -> bool:
@@ -29,12 +29,7 @@ def log_to_stderr() -> None:
 def print_error(error: Exception) -> None:
     """Print the message of an error, and which rank it is from if there are several."""
     rank = "" if is_main_rank() else f"rank {os.environ['RANK']}: "
-    print(f"ptrun: {rank}{_readable(str(error))}", file=sys.stderr)
-
-
-def _readable(text: str) -> str:
-    """Return text without control characters, except line breaks."""
-    return "\n".join(map(visible, text.split("\n")))
+    print(f"ptrun: {rank}{readable(str(error))}", file=sys.stderr)
 
 
 class _Visible(logging.Formatter):
@@ -42,4 +37,4 @@ class _Visible(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message of a record."""
-        return _readable(super().format(record))
+        return readable(super().format(record))

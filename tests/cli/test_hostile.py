@@ -7,6 +7,7 @@ every command that reads the planted file. Nothing may be created outside the pr
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -344,3 +345,58 @@ def test_a_relation_names_no_file_outside(project, relation):
     own = ["task=lama", "method=ptuning_lama", f"data_dir={project.data_dir}"]
     own += [f"backbone.path={project.backbone}", "train.max_steps=1", "train.eval_every=1"]
     attack(project, own)
+
+
+ODD = "\x1b]0;owned\x07\x9b31m"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def marked(value):
+    """Return plain data with control characters in every text of it."""
+    if isinstance(value, dict):
+        return {key: marked(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [marked(own) for own in value]
+    return value + ODD if isinstance(value, str) else value
+
+
+def renamed(content):
+    metric = content["metric"] + ODD
+    return {"metric": metric, "metrics": {"dev": {metric: 50.0}, "test": {metric: 50.0}}}
+
+
+PRINTED = {
+    "a reason": lambda content: {"status": "failed", "reason": ODD},
+    "names": lambda content: {"names": marked(content["names"])},
+    "facts": lambda content: {"manifest": marked(content["manifest"])},
+    "a configuration": lambda content: {"config": marked(content["config"])},
+    "a metric": renamed,
+}
+PRINTERS = [("report", "outputs"), *READERS[:2], ("status",), ("report", "--markdown", "outputs")]
+
+
+@pytest.mark.parametrize("commands", [PRINTERS[:1], pytest.param(PRINTERS[1:], marks=SLOW)])
+@pytest.mark.parametrize("change", some({name: (change,) for name, change in PRINTED.items()}, 2))
+def test_a_result_moves_no_cursor(project, change, commands):
+    file = project.folder / ID / "result.json"
+    content = json.loads(file.read_text())
+    content = {k: v for k, v in content.items() if k not in ("digest", "files")}
+    file.write_text(json.dumps(content | change(content)))
+    assert not CONTROL.search(attack(project, *commands))
+
+
+@SLOW
+def test_data_options_and_owners_move_no_cursor(project):
+    rows = "".join(f"fine{ODD} {i},a{ODD}\nbad {i},b\n" for i in range(40))
+    (project.folder / "own.csv").write_text(f"text,label\n{rows}")
+    own = project.folder / "ptrun_conf" / "task" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"# nice{ODD}\n")
+    owner = {"host": f"h{ODD}", "pid": 1, "since": ODD}
+    (project.folder / "outputs" / "runs" / ".x.owner").write_text(json.dumps(owner))
+    table = ["task=csv", "task.train=own.csv", "task.text=text", "task.label=label"]
+    text = attack(project, ("list", "task"), ("status",), ("check", *table), ("plan", *table))
+    text += attack(project, [*table, "train.max_steps=1", "name=own"])
+    (made,) = (project.folder / "outputs" / "own").glob("*/result.json")
+    text += attack(project, ("predict", str(made.parent), "--input", "own.csv"))
+    assert "owned" in text and not CONTROL.search(text)

@@ -5,10 +5,10 @@ import tracemalloc
 
 import pytest
 
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.task import lines
 from ptrun.task.lines import text_lines
-from ptrun.task.shown import visible
 
 
 def test_a_huge_line_is_refused_before_it_is_read(tmp_path):
