@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).parent / "results" / "mutation.md"
 MODULES = {
     "metrics": ("tests/metrics", "tests/fuzz/test_metrics.py"),
-    "training/member": ("tests/training/test_select.py",),
+    "training/member": ("tests/training/test_select.py", "tests/training/test_stopping.py"),
     "training/selection_bias": ("tests/training/test_selection_bias.py",),
-    "config/identity": ("tests/fuzz/test_identity.py",),
+    "config/identity": ("tests/config/test_identity.py", "tests/fuzz/test_identity.py"),
     "runs/store": ("tests/runs/test_store.py",),
     "sweeps/scheduler": ("tests/sweeps/test_scheduler.py",),
 }
