@@ -395,7 +395,9 @@ def test_data_options_and_owners_move_no_cursor(project):
     owner = {"host": f"h{ODD}", "pid": 1, "since": ODD}
     (project.folder / "outputs" / "runs" / ".x.owner").write_text(json.dumps(owner))
     table = ["task=csv", "task.train=own.csv", "task.text=text", "task.label=label"]
-    text = attack(project, ("list", "task"), ("status",), ("check", *table), ("plan", *table))
+    text = attack(project, ("list", "task"), ("status",))
+    own.unlink()
+    text += attack(project, ("check", *table), ("plan", *table))
     text += attack(project, [*table, "train.max_steps=1", "name=own"])
     (made,) = (project.folder / "outputs" / "own").glob("*/result.json")
     text += attack(project, ("predict", str(made.parent), "--input", "own.csv"))
