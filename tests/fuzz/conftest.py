@@ -9,7 +9,7 @@ COMMON = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     "print_blob": True,
 }
-settings.register_profile("core", max_examples=12, derandomize=True, database=None, **COMMON)
+settings.register_profile("core", max_examples=8, derandomize=True, database=None, **COMMON)
 settings.register_profile(
     "nightly",
     max_examples=1000,
