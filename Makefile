@@ -38,6 +38,9 @@ drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing 
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
 
+fuzz: .venv/.dev  ## Try 50,000 random examples and more on readers, metrics, identity and state.
+	$(BIN)/python benchmarks/fuzz.py $(ARGS)
+
 docs: .venv/.docs  ## Build the documentation site into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
@@ -60,4 +63,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-all claims claims-real weights nightly bench drill check format
+.PHONY: docs help run test test-all claims claims-real weights nightly bench drill fuzz check format

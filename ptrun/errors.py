@@ -92,7 +92,7 @@ def explained(error: BaseException) -> UserError | None:
     if (system := system_error(error)) is not None:
         return UserError(_of_system(system))
     library = type(error).__module__.partition(".")[0]
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeError):
         return UserError(f"a text is not UTF-8{_text(error)}. {_DAMAGED}")
     if mark := getattr(error, "problem_mark", None):
         place = f"{mark.name}:{mark.line + 1}"

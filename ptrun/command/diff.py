@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
+from ptrun.config.readable import readable
 from ptrun.errors import UserError
 
 EXAMPLES = """\
@@ -46,4 +47,4 @@ def main(arguments: Sequence[str]) -> None:
     a, b = (find(run, "diff", given.outputs) for run in (given.a, given.b))
     if a.folder.resolve() == b.folder.resolve():
         raise UserError(f"diff: both runs are {a.folder}. Give two different runs.")
-    print(difference(a, b))
+    print(readable(difference(a, b)))

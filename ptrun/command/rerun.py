@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
+from ptrun.config.readable import readable
 from ptrun.errors import RunFailed
 from ptrun.hardware.messages import is_main_rank
 
@@ -62,4 +63,4 @@ def _print_difference(old: "Run", folder: Path, *lines: str) -> None:
     from ptrun.folder.find import find
 
     if is_main_rank():
-        print(*lines, difference(old, find(str(folder), "rerun")), sep="\n")
+        print(*lines, readable(difference(old, find(str(folder), "rerun"))), sep="\n")

@@ -179,13 +179,16 @@ def loosen(override: str) -> str:
     Hydra would stop at the first unknown key, with a message of several lines.
 
     Raises:
-        UserError: it changes the sizes of a backbone, which are those of its weights.
+        UserError: it changes the sizes of a backbone, which are those of its weights, or it is not
+            UTF-8.
     """
     if _SIZES.match(override):
         raise UserError(
             f"{override}: backbone.config holds the sizes of a model and is not an option. "
             "Type backbone.dropout=, backbone.attention_dropout= or backbone.layer_norm_eps=."
         )
+    if any("\ud800" <= letter <= "\udfff" for letter in override):  # bytes of another encoding
+        raise UserError(f"{override!a}: not UTF-8 text. Type it again, or rename the file.")
     override = _quoted(override)
     return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
 

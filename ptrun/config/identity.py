@@ -16,9 +16,24 @@ _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
 
 
+def canonical(content: Any) -> str:
+    """Return plain data as text that is equal for equal content: the order of keys is free.
+
+    JSON has only texts as keys, so a key such as 0 is marked to differ from "0".
+    """
+    return json.dumps(_keyed(content), sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _keyed(content: Any) -> Any:
+    if isinstance(content, list | tuple):
+        return [_keyed(one) for one in content]
+    if not isinstance(content, Mapping):
+        return content
+    return {k if isinstance(k, str) else f"\0{k!r}": _keyed(v) for k, v in content.items()}
+
+
 def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(canonical(content).encode()).hexdigest()[:8]
 
 
 def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, Any]:

@@ -41,12 +41,21 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
 
 
 def parsed(typed: str) -> Any:
-    """Return the value of an override as Hydra reads it, with `~` of a folder expanded."""
+    """Return the value of an override as Hydra reads it, with `~` of a folder expanded.
+
+    Raises:
+        UserError: it cannot be read, or has several values.
+    """
     key, _, text = typed.partition("=")
     try:
-        value = OverridesParser.create().parse_override(loosen(typed)).value()
+        override = OverridesParser.create().parse_override(loosen(typed))
     except HydraException as error:
         raise explain(error, [typed]) from error
+    if override.is_sweep_override():
+        raise UserError(
+            f"{typed}: several values; this command takes one. Type '{key}=[{text}]' for a list."
+        )
+    value = override.value()
     if key in PLACES:
         return os.path.expanduser(value if isinstance(value, str) else text)
     return plain(OmegaConf.create({"": value}))[""]

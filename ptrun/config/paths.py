@@ -12,6 +12,8 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from ptrun.config.readable import visible
+
 _LOG = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent.parent
 ENTRY_POINTS = "ptrun.conf"
@@ -85,5 +87,5 @@ def describe(file: Path) -> str:
     """Return the first comment line of a configuration file that is not a Hydra directive."""
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") and "@package" not in line:
-            return line.lstrip("# ").strip()
+            return visible(line.lstrip("# ").strip())
     return ""

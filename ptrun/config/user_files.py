@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
+from ptrun.config import plain_yaml
 from ptrun.config.components import code_allowed
 from ptrun.config.paths import leads_out
 from ptrun.errors import UserError
 
-_MOST_VALUES = 100_000
 _REFUSED = ("hydra", "outputs")
 _PACKAGE = re.compile(r"^\s*#\s*@package\s+(\S+)", re.MULTILINE)
 
@@ -41,32 +41,17 @@ def _refused(file: Path, folder: Path) -> str | None:
     group = file.relative_to(folder).parts[0]
     try:
         text = file.read_text("utf-8")
-        content = yaml.safe_load(text)
-        check_size(content)
+        content = plain_yaml.load(text)
     except (yaml.YAMLError, OSError, RecursionError, ValueError) as error:
         raise UserError(f"{file} is not readable YAML: {str(error).splitlines()[0]}.") from error
+    if called := plain_yaml.call(content):
+        return called
     root = content if isinstance(content, dict) else {}
     parts = [group, *_PACKAGE.findall(text), *map(str, _defaults(root)), *map(str, root)]
     words = [re.split(r"[./@ ]", part.removeprefix("override ").lstrip("/"))[0] for part in parts]
     if leads_out(name := str(root.get("name", "own"))) or "${" in name:
         return "name"  # a sweep makes this folder
     return next((word for word in words if word in _REFUSED), None)
-
-
-def check_size(content: Any) -> None:
-    """Refuse YAML that its aliases make huge or endless: a line can stand for a billion values.
-
-    Raises:
-        ValueError: it holds more than 100,000 values.
-    """
-    left, count = [content], 0
-    while left:
-        value = left.pop()
-        count += 1
-        if count > _MOST_VALUES:
-            raise ValueError(f"more than {_MOST_VALUES:,} values; write it without aliases")
-        if isinstance(value, dict | list):
-            left += value.values() if isinstance(value, dict) else value
 
 
 def _defaults(root: dict[Any, Any]) -> list[Any]:

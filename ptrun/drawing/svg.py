@@ -22,7 +22,8 @@ LIGHT = {role: light for role, (light, _) in _COLOURS.items()}
 DARK = {role: dark for role, (_, dark) in _COLOURS.items()}
 GROUND = ("#fdfcfa", "#1c1b19")
 _SHAPES = (
-    ".plot text{fill:var(--c);font:11px system-ui,sans-serif;font-variant-numeric:tabular-nums}"
+    ".plot{font:11px system-ui,sans-serif}"
+    ".plot text{fill:var(--c);font-variant-numeric:tabular-nums}"
     ".plot path,.plot rect,.plot circle{stroke:var(--c);fill:none}"
     ".plot .solid{fill:var(--c);fill-opacity:.62;stroke:none}"
     ".plot rect{fill:var(--c);fill-opacity:.12}.plot .full{fill:var(--c)}"
@@ -95,7 +96,7 @@ def _path(mark: Path) -> str:
 
 def _words(mark: Words) -> str:
     anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
-    size = "" if mark.size == 11 else f' style="font-size:{mark.size:g}px"'
+    size = "" if mark.size == 11 else f' font-size="{mark.size:g}"'
     bold = " bold" if mark.bold else ""
     at = f'x="{_n(mark.at[0])}" y="{_n(mark.at[1])}"'
     return f'<text class="{mark.role}{bold}" {at}{anchor}{size}>{escape(mark.text)}</text>'

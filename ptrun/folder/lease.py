@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ptrun.config.readable import all_readable
 from ptrun.errors import UserError
 from ptrun.folder import sharing as files
 
@@ -83,7 +84,7 @@ def _birth(pid: int) -> str:
 def owner(folder: Path) -> Owner | None:
     """Return the owner of a run folder; None if nobody holds its lease."""
     try:
-        found = Owner(**json.loads(files.read_text(_owner_file(folder))))
+        found = Owner(**all_readable(json.loads(files.read_text(_owner_file(folder)))))
     except (OSError, ValueError, TypeError):
         return None
     return None if found.gone else found

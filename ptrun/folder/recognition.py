@@ -19,6 +19,7 @@ from typing import Any
 import ptrun
 from ptrun import __version__
 from ptrun.config.compose import Composed
+from ptrun.config.identity import canonical
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
 from ptrun.folder import result
@@ -121,5 +122,5 @@ def _file(composed: Composed) -> Path:
         key: value for key, value in composed.config.items() if key not in ("sweep", "cluster")
     }
     typed = [composed.names, config, str(Path.cwd()), __version__, code]
-    text = json.dumps(typed, sort_keys=True, default=str)
-    return composed.outputs / _FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    key = hashlib.sha256(canonical(typed).encode()).hexdigest()[:24]
+    return composed.outputs / _FOLDER / f"{key}.json"

@@ -12,10 +12,10 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
-from ptrun.config.user_files import check_size
 from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.result import write_text
@@ -60,8 +60,7 @@ def read(folder: Path) -> Composed | None:
     if (done := result.read(folder)) is not None:
         result.check_beside(done, file)
     try:
-        content = yaml.safe_load(read_text(file))
-        check_size(content)
+        content = plain_yaml.load(read_text(file))
         composed = Composed(content["config"], content["names"], content.get("commits", {}))
         _check(composed)
     except _DAMAGES as error:
@@ -94,4 +93,6 @@ def _check(composed: Composed) -> None:
     for key in ("name", "outputs"):
         if not isinstance(composed.config[key], str):
             raise ValueError(f"{key} {composed.config[key]!r}")
+    if called := plain_yaml.call(vars(composed)):
+        raise ValueError(f"{called}: a recorded configuration calls nothing")
     OmegaConf.merge(OmegaConf.structured(RunConfig), composed.config)

@@ -4,9 +4,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
+from ptrun.config.readable import all_readable
 from ptrun.errors import UserError, named
 from ptrun.folder import digest
 from ptrun.folder.sharing import read_text, replace
@@ -15,6 +17,7 @@ from ptrun.types import RunResult
 FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
 _DIGEST = "digest"
+_DATA = ("config", "files")
 
 
 def write_text(file: Path, text: str) -> None:
@@ -60,7 +63,10 @@ def read(folder: Path) -> RunResult | None:
 
 
 def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
-    """Return the results of `run_folders` by folder, and a message for each damaged one."""
+    """Return the results of `run_folders` by folder, and a message for each damaged one.
+
+    They are for tables: control characters are written out.
+    """
     results, damaged = dict[Path, RunResult](), list[str]()
     for folder in run_folders(root):
         try:
@@ -68,7 +74,8 @@ def read_all(root: Path) -> tuple[dict[Path, RunResult], list[str]]:
         except UserError as error:
             damaged.append(str(error))
         else:
-            results |= {folder: found} if found is not None else {}
+            if found is not None:
+                results[folder] = replace_fields(found, config=all_readable(found.config))
     return results, damaged
 
 
@@ -107,6 +114,8 @@ def _parse(file: Path) -> RunResult:
         content = dict(json.loads(read_text(file)))
         if content.pop(_DIGEST, None) not in (None, digest.of_plain(content)):
             raise ValueError("edited: its digest is another")
+        texts = {key: value for key, value in content.items() if key not in _DATA}
+        content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
             content["metrics"] = {"dev": {}, **content["metrics"]}
         done = RunResult(**{key: value for key, value in content.items() if key in names})

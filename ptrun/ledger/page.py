@@ -1,9 +1,11 @@
 """The ledger as one self-contained HTML file: its data as JSON, its drawings as SVG."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 from datetime import date
+from hashlib import sha256
 from html import escape
 from importlib import resources
 from typing import Any
@@ -27,12 +29,14 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
         "verdicts": VERDICTS,
         "tables": [_table(table, drawings.get(table.experiment.name, {})) for table in tables],
     }
+    style = _part("page.css") + svg.style()
+    script = "\n".join(map(_part, ("charts.js", "page.js", "build.js")))
     parts = {
+        "style hash": _hash(style),
+        "script hash": _hash(script),
         "title": escape(f"Ledger: {', '.join(papers)}"),
-        "style": _part("page.css") + svg.style(),
-        "charts": _part("charts.js"),
-        "script": _part("page.js"),
-        "build": _part("build.js"),
+        "style": style,
+        "script": script,
         "data": embedded(content),  # last: its text must not be replaced
     }
     text = _part("page.html")
@@ -47,6 +51,11 @@ def embedded(content: Any) -> str:
     for mark in "<>&\u2028\u2029":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return text
+
+
+def _hash(text: str) -> str:
+    """Return the name of a script or style in the page's policy: no other one runs."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 def _part(name: str) -> str:

@@ -6,7 +6,7 @@ collapsed run gets a number that can be averaged, never NaN.
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import isfinite
+from math import frexp, isfinite, ldexp
 from statistics import correlation
 
 from ptrun.metrics.pairs import paired
@@ -27,7 +27,13 @@ def pearson(predicted: Numbers, targets: Numbers) -> float:
         raise ValueError("a correlation needs at least two pairs; got 1.")
     if min(predicted) == max(predicted) or min(targets) == max(targets):
         return 0.0
-    return 100.0 * correlation(predicted, targets)
+    return 100.0 * correlation(_scaled(predicted), _scaled(targets))
+
+
+def _scaled(values: Numbers) -> list[float]:
+    """Return values times a power of two, at most 1, so that no square overflows or vanishes."""
+    _, exponent = frexp(max(map(abs, values)))
+    return [ldexp(value, -exponent) for value in values]
 
 
 def spearman(predicted: Numbers, targets: Numbers) -> float:

@@ -12,6 +12,7 @@ from rich import markup
 from rich.console import Group
 from rich.table import Table
 
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.prompt.encoding import Encoder
@@ -19,7 +20,6 @@ from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, Row
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
-from ptrun.task.shown import visible
 from ptrun.training.member import check_select
 from ptrun.types import Example
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from ptrun.errors import UserError, named
 from ptrun.predicting.questions import Question
 
 Answered = Sequence[tuple[Question, dict[str, Any]]]
+_CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
 class Form(Protocol):
@@ -35,7 +37,7 @@ class JsonLines:
 
     def lines(self, answered: Answered) -> Iterator[str]:
         """Yield a line for each answer."""
-        return (json.dumps(answer, ensure_ascii=False) for _, answer in answered)
+        return (_json(answer) for _, answer in answered)
 
     def end(self) -> Iterator[str]:
         """Yield nothing."""
@@ -160,6 +162,12 @@ def make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(str(folder), error) from error
+
+
+def _json(answer: dict[str, Any]) -> str:
+    """Return an answer as JSON; a terminal would obey control characters that JSON lets pass."""
+    text = json.dumps(answer, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _check_new(file: Path) -> None:

@@ -16,7 +16,7 @@ GAPS = ("gap", *FACTS)
 
 FACT_SUBJECT = "sub_label"
 _NAME = re.compile(r"[^\W\d]\w*")
-_SOFT = re.compile(r"soft(?::(\d+))?")
+_SOFT = re.compile(r"soft(?::(\d{1,5}))?")  # no row has room for more
 
 
 @dataclass(frozen=True)

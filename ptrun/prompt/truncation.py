@@ -31,6 +31,8 @@ def shorten_in_proportion(
     proportion to their lengths, the mask counted with the second, each less one token.
     """
     total, before = sum(lengths), sum(lengths[:mask])
+    if not total:
+        return list(lengths)
     first = int(before / total * (room - 1)) - 1
     second = int((1 - before / total) * (room - 1)) - 1
     after = total - before - lengths[mask]

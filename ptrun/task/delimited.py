@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from ptrun.errors import UserError
-from ptrun.task.lines import text_lines
+from ptrun.task.lines import LONGEST, text_lines
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
 
+csv.field_size_limit(LONGEST)  # Python's own limit is shorter than a long document
 Quoting = Literal["none"] | None
 """Whether quotes are plain text; None: they enclose cells."""
 

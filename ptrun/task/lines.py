@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 from ptrun.errors import UserError
 from ptrun.task.shown import shown
 
-_LONGEST = 2**25  # bytes of a line
+LONGEST = 2**25
+"""The most bytes of a line."""
 
 
 def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -69,7 +70,7 @@ def _byte_lines(file: Path) -> Iterator[bytes]:
     packed, number = file.suffix == ".gz", 0
     try:
         with (gzip.open if packed else open)(file, "rb") as lines:
-            whole = iter(partial(lines.readline, _LONGEST + 1), b"")
+            whole = iter(partial(lines.readline, LONGEST + 1), b"")
             for number, line in enumerate(whole, start=1):
                 _check_length(f"{file}:{number}", line)
                 yield line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
@@ -85,9 +86,9 @@ def _check_length(where: str, line: bytes) -> None:
     Raises:
         UserError: it is too long.
     """
-    if len(line) > _LONGEST:
+    if len(line) > LONGEST:
         raise UserError(
-            f"{where}: a line of more than {_LONGEST:,} bytes. Put each row on a line of its own, "
+            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own, "
             "or divide its text."
         )
 

@@ -1,14 +1,12 @@
 """Values and names from a user's file, short and on one line for error messages."""
 
 import difflib
-import re
 from collections.abc import Iterable
 from reprlib import Repr
 from typing import Any
 
 _LONGEST = 120  # characters of a value
 _NAMES = 20
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SHORT = Repr()  # fast on large and deep values
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 3, 60, 40, 60
 
@@ -23,11 +21,6 @@ def names(listed: Iterable[str]) -> str:
     every = [_cut(n if n.isprintable() else repr(n[:30]), 30) for n in listed]
     more = f" and {len(every) - _NAMES} more" if len(every) > _NAMES else ""
     return ", ".join(every[:_NAMES]) + more
-
-
-def visible(text: str) -> str:
-    """Return text whose control characters are written out: a terminal would obey them."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def near(word: str, known: Iterable[str]) -> str:

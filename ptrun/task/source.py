@@ -1,13 +1,13 @@
 """Rows of a data set: from the user's local files, the pocket world, or the hub."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ptrun.config.identity import canonical
 from ptrun.errors import UserError
 from ptrun.hub.data import read as read_hub
 from ptrun.hub.repository import Repository
@@ -137,7 +137,7 @@ class Source:
         if "corpus" in self.origin:
             return read(self.origin).digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}
-        return json.dumps(origin, sort_keys=True)
+        return canonical(origin)
 
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():

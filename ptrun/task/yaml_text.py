@@ -6,9 +6,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError, safe_load
+from yaml import YAMLError
 
-from ptrun.config.user_files import check_size
+from ptrun.config import plain_yaml
 from ptrun.errors import UserError
 from ptrun.task.lines import text_lines
 from ptrun.task.table import check_file
@@ -34,7 +34,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: it is not YAML, or has a key twice.
     """
     try:
-        check_size(safe_load(text))
+        plain_yaml.load(text)
         return OmegaConf.to_container(OmegaConf.load(StringIO(text)))
     except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
         raise ValueError(_one_line(error)) from error

@@ -7,6 +7,7 @@ every command that reads the planted file. Nothing may be created outside the pr
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Command
+from tests.cli.warm import SECRET
 
 SLOW = pytest.mark.slow
+VARIABLE = "${oc.env:DB_PASSWORD}"
 RUN = ["task=pocket_sentiment", "method=prompt_tuning", "method.length=2", "train.max_steps=1"]
 RUN += ["setting=few_shot_32"]
 ID = "outputs/runs/theirs"
@@ -61,6 +64,8 @@ def attack(project, *commands):
         assert done.returncode in (0, 1), done.stderr
     assert outside(root, project.folder) == before, text
     assert not list(root.rglob("owned*")), text
+    files = (file for file in project.folder.rglob("*") if file.is_file())
+    assert not [file for file in files if SECRET.encode() in file.read_bytes()]
     return text
 
 
@@ -95,6 +100,8 @@ RECORDED = {
     "an id that leads out": (("run_id",), lambda _: "../../../owned"),
     "a name that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a group that leads out": (("group",), lambda _: "../../../owned"),
+    "a secret as a name": (("names", "task"), lambda _: VARIABLE),
+    "a secret for the hub": (("config", "backbone", "hub"), lambda _: VARIABLE),
 }
 REQUESTED = {
     "code in data_dir": (
@@ -118,6 +125,11 @@ REQUESTED = {
     "an option that leads out": (("names", "method"), lambda _: "../../../owned"),
     "a seed that leads out": (("config", "seed"), lambda _: "1/../../../owned"),
     "permission": (("config", "allow_code"), lambda _: True),
+    "a secret as a name": (("config", "name"), lambda _: VARIABLE),
+    "a secret of a prerequisite run": (
+        ("config",),
+        lambda _: {"start": "pretrained:pocket_topics", "pretraining": {"method": {"x": VARIABLE}}},
+    ),
 }
 OWN_FILES = {
     "a task": ("task/pocket_ner.yaml", lambda o: {"_global_": True, "task": system(o)}),
@@ -145,6 +157,7 @@ OWN_FILES = {
         "task/pocket_ner.yaml",
         lambda _: {"_global_": True, "name": "../../owned"},
     ),
+    "a secret": ("task/pocket_ner.yaml", lambda _: {"name": VARIABLE}),
     "permission": (
         "task/pocket_ner.yaml",
         lambda o: {"_global_": True, "allow_code": True, "task": system(o)},
@@ -332,3 +345,60 @@ def test_a_relation_names_no_file_outside(project, relation):
     own = ["task=lama", "method=ptuning_lama", f"data_dir={project.data_dir}"]
     own += [f"backbone.path={project.backbone}", "train.max_steps=1", "train.eval_every=1"]
     attack(project, own)
+
+
+ODD = "\x1b]0;owned\x07\x9b31m"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def marked(value):
+    """Return plain data with control characters in every text of it."""
+    if isinstance(value, dict):
+        return {key: marked(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [marked(own) for own in value]
+    return value + ODD if isinstance(value, str) else value
+
+
+def renamed(content):
+    metric = content["metric"] + ODD
+    return {"metric": metric, "metrics": {"dev": {metric: 50.0}, "test": {metric: 50.0}}}
+
+
+PRINTED = {
+    "a reason": lambda content: {"status": "failed", "reason": ODD},
+    "names": lambda content: {"names": marked(content["names"])},
+    "facts": lambda content: {"manifest": marked(content["manifest"])},
+    "a configuration": lambda content: {"config": marked(content["config"])},
+    "a metric": renamed,
+}
+PRINTERS = [("report", "outputs"), *READERS[:2], ("status",), ("report", "--markdown", "outputs")]
+
+
+@pytest.mark.parametrize("commands", [PRINTERS[:1], pytest.param(PRINTERS[1:], marks=SLOW)])
+@pytest.mark.parametrize("change", some({name: (change,) for name, change in PRINTED.items()}, 2))
+def test_a_result_moves_no_cursor(project, change, commands):
+    file = project.folder / ID / "result.json"
+    content = json.loads(file.read_text())
+    content = {k: v for k, v in content.items() if k not in ("digest", "files")}
+    file.write_text(json.dumps(content | change(content)))
+    assert not CONTROL.search(attack(project, *commands))
+
+
+@SLOW
+def test_data_options_and_owners_move_no_cursor(project):
+    rows = "".join(f"fine{ODD} {i},a{ODD}\nbad {i},b\n" for i in range(40))
+    (project.folder / "own.csv").write_text(f"text,label\n{rows}")
+    own = project.folder / "ptrun_conf" / "task" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"# nice{ODD}\n")
+    owner = {"host": f"h{ODD}", "pid": 1, "since": ODD}
+    (project.folder / "outputs" / "runs" / ".x.owner").write_text(json.dumps(owner))
+    table = ["task=csv", "task.train=own.csv", "task.text=text", "task.label=label"]
+    text = attack(project, ("list", "task"), ("status",))
+    own.unlink()
+    text += attack(project, ("check", *table), ("plan", *table))
+    text += attack(project, [*table, "train.max_steps=1", "name=own"])
+    (made,) = (project.folder / "outputs" / "own").glob("*/result.json")
+    text += attack(project, ("predict", str(made.parent), "--input", "own.csv"))
+    assert "owned" in text and not CONTROL.search(text)

@@ -27,6 +27,8 @@ IMPORTED = (
 IMPORTED += ("hydra", "pandas", "rich.console", "rich.progress")
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.auto.modeling_auto")
 SECONDS = 240
+SECRET = "hf_owned_secret_7f3a"
+"""The value of variables of the environment; no command may print it."""
 
 
 class Warm:
@@ -35,7 +37,8 @@ class Warm:
     def __init__(self):
         line = [sys.executable, "-m", "tests.cli.warm"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(line, cwd=Path(__file__).parents[2], **pipes)
+        own = {**os.environ, "HF_TOKEN": SECRET, "DB_PASSWORD": SECRET}
+        self.process = subprocess.Popen(line, cwd=Path(__file__).parents[2], env=own, **pipes)
 
     def run(self, arguments, cwd):
         with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +47,7 @@ class Warm:
             print(json.dumps({**call, "cwd": str(cwd)}), file=self.process.stdin, flush=True)
             code = int(self.process.stdout.readline())
             done = subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
+        assert SECRET not in done.stdout + done.stderr, arguments
         assert code != -signal.SIGALRM, f"more than {SECONDS} s: {done}"
         return done
 

@@ -24,6 +24,17 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path, name):
         check_user_files(tmp_path)
 
 
+def test_a_variable_of_the_environment_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "mine.yaml").write_text("name: x\nmore: [{a: 'x/${oc.env:HOME}'}]\n")
+    with pytest.raises(
+        UserError, match=r"mine.yaml sets 'x/\$\{oc.env:HOME\}', which .* may not do"
+    ):
+        check_user_files(tmp_path)
+    monkeypatch.setenv("PTRUN_ALLOW_CODE", "true")
+    check_user_files(tmp_path)
+
+
 def test_aliases_that_stay_small_are_read(tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "mine.yaml").write_text("a: &a [x, y]\nb: *a\nc: [*a, *a]\n")

@@ -36,6 +36,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     for other, own in zip("abcdefgh", "bcdefghi", strict=True)
 )
 ODD = {
+    "a variable of the environment": lambda text: text.replace(
+        "name: runs", "name: ${oc.env:HOME}"
+    ),
     "no outputs": lambda text: text.replace("outputs: outputs", "outputs: null"),
     "a list as a name": lambda text: text.replace("method: ptuning_v2", "method: [ptuning_v2]", 1),
     "an alias of itself": lambda text: "a: &a [*a]\n" + text,

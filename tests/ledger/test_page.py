@@ -5,6 +5,8 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -67,6 +69,22 @@ def test_the_page_is_well_formed_and_its_data_are_safe(text):
     assert "[[" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
+def test_the_policy_allows_this_script_and_this_style_alone(text):
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)[1]
+    given = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    ((style,),) = [re.findall(r"<style>(.*?)</style>", text, flags=re.DOTALL)]
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    assert given == {
+        "default-src": "'none'",
+        "style-src": f"'sha256-{hashed(style)}'",
+        "script-src": f"'sha256-{hashed(script)}'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert "style=" not in text.replace(script, "") and "onclick=" not in text
+
+
 def test_data_cannot_end_their_element():
     hostile = {"a": "</script><!--<script>&\u2028\u2029"}
     told = embedded(hostile)
@@ -111,7 +129,15 @@ def opened(text, script, folder, width=None):
 
 
 def _with(text, script):
-    return text.replace("</body>", f"<script>{script}</script></body>")
+    """Add a script that the page's policy allows."""
+    allowed = f"script-src 'sha256-{hashed(script)}' "
+    return text.replace("script-src ", allowed, 1).replace(
+        "</body>", f"<script>{script}</script></body>"
+    )
+
+
+def hashed(text):
+    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 _OUT = (

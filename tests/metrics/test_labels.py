@@ -1,7 +1,14 @@
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from ptrun.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over
+from ptrun.metrics.labels import (
+    accuracy,
+    accuracy_and_f1,
+    binary_f1,
+    macro_f1,
+    macro_f1_over,
+    score,
+)
 from tests.metrics.corruption import labels, rounds
 
 CB = ["entailment", "contradiction", "neutral"]
@@ -66,3 +73,18 @@ def test_what_cannot_be_scored_is_named():
         macro_f1([], [])
     with pytest.raises(ValueError, match="target 'maybe' is not one of"):
         macro_f1_over(CB, ["neutral"], ["maybe"])
+
+
+def test_a_metric_is_chosen_by_its_name():
+    guesses, golds = ["a", "b", "b", "c"], ["a", "a", "b", "b"]
+    found = {
+        name: score(name, guesses, golds, positive="a")
+        for name in ("accuracy", "macro_f1", "f1", "accuracy_f1")
+    }
+    assert found == {
+        "accuracy": 50.0,
+        "macro_f1": macro_f1(guesses, golds),
+        "f1": binary_f1(guesses, golds, positive="a"),
+        "accuracy_f1": accuracy_and_f1(guesses, golds, positive="a"),
+    }
+    assert len(set(found.values())) == 4

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from ptrun.errors import UserError
 from ptrun.folder import digest, result
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
-from ptrun.runs.store import RunStore, read_tensors, set_aside
+from ptrun.runs.store import RunStore, read_tensors, set_aside, state_file
+from ptrun.task.extraction import Answer
 from ptrun.tracking.trackers import Trackers
-from ptrun.types import RunResult
+from ptrun.types import Example, Prediction, RunResult
 
 BOUND = {"name": "tiny", "revision": "None", "weights": "abc"}
 
@@ -151,3 +153,52 @@ def test_cells_average_seeds_and_name_what_differs():
     )
     assert second.differs == "method.length=9"
     assert spread([40.0, 42.0]) == "41.00 ± 1.41" and spread([]) == "-"
+
+
+def test_a_part_has_a_state_and_rows_of_its_own(store, told):
+    seen = []
+    store.tracker = SimpleNamespace(log=seen.append)
+    first, other = store.part("P1"), store.part("a/b")
+    assert store.part("") is store
+    for step in (1, 2):
+        for own in (store, first, other):
+            own.log({"event": "step", "step": step})
+    assert [row.get("part") for row in seen] == [None, "P1", "a/b"] * 2
+    first.draft({"x": torch.ones(1)}, {"step": 1, "history": []})()
+    names = sorted(file.name for file in store.folder.glob("*.safetensors"))
+    assert names == ["P1.state.safetensors"] and first.restore()[1]["step"] == 1 and not told()
+    lines = (store.folder / "metrics.jsonl").read_text().split("\n")[:-1]
+    left = [(row.get("part"), row["step"]) for row in map(digest.row, lines)]
+    assert left == [(None, 1), ("P1", 1), ("a/b", 1), (None, 2), ("a/b", 2)]
+    assert state_file(store.folder).name == "state.safetensors"
+    assert state_file(store.folder, "a/b").name == "a%2Fb.state.safetensors"
+
+
+def test_a_prompt_has_its_method_its_task_and_its_backbone(store):
+    store.write_prompt({"x": torch.ones(2)}, {"length": 2}, {"labels": ["é"]})
+    tensors, header = read_tensors(store.folder / "prompt.safetensors", BOUND)
+    assert tensors["x"].tolist() == [1.0, 1.0]
+    assert {key: json.loads(value) for key, value in header.items()} == {
+        "method": {"length": 2},
+        "task": {"labels": ["é"]},
+        "backbone": BOUND,
+    }
+
+
+def test_predictions_are_lines_with_plain_targets(store):
+    examples = [Example("a", {}, "é"), Example("b", {}, [Answer("x", 3)])]
+    predictions = [Prediction("a", "y", {"other": 1}), Prediction("b", "x")]
+    store.write_predictions(examples, predictions)
+    text = (store.folder / "predictions.jsonl").read_text("utf-8")
+    assert "é" in text and [json.loads(line) for line in text.splitlines()] == [
+        {"id": "a", "prediction": "y", "other": 1, "target": "é"},
+        {"id": "b", "prediction": "x", "target": [{"text": "x", "start": 3}]},
+    ]
+    with pytest.raises(ValueError):
+        store.write_predictions(examples, predictions[:1])
+
+
+def test_a_journal_with_odd_bytes_is_read(store, told):
+    file = journal(store, 1, 2)
+    file.write_bytes(file.read_bytes() + b"\xff\n")
+    assert store.restore() is not None and "damaged" in told()

@@ -5,10 +5,10 @@ import tracemalloc
 
 import pytest
 
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.task import lines
 from ptrun.task.lines import text_lines
-from ptrun.task.shown import visible
 
 
 def test_a_huge_line_is_refused_before_it_is_read(tmp_path):
@@ -26,7 +26,7 @@ def test_a_huge_line_is_refused_before_it_is_read(tmp_path):
 
 
 def test_a_line_of_the_greatest_length_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "_LONGEST", 5)
+    monkeypatch.setattr(lines, "LONGEST", 5)
     file = tmp_path / "a.txt"
     file.write_text("1234\n12345\n")
     rows = text_lines(file)

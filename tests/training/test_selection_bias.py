@@ -52,6 +52,19 @@ def test_there_is_no_luck_without_a_choice_or_without_noise():
     assert selection_bias([100.0, 100.0], 32) == 0.0
 
 
+def test_a_clear_lead_counts_more_than_its_noise():
+    scores, examples = [60.0, 62.0, 90.0], 50
+    mean, spread = np.mean(scores), np.var(scores, ddof=1)
+    noise = mean * (100 - mean) / examples
+    winner = mean + (1 - noise / spread) * (90 - mean)
+    expected = expected_maximum(3) * winner * (100 - winner) / examples / sqrt(spread)
+    assert selection_bias(scores, examples) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_ends_of_the_scale_and_one_example_are_allowed():
+    assert selection_bias([0.0, 100.0], 1) >= 0.0 and selection_bias([50.0, 50.0], 1) > 0.0
+
+
 def test_ten_equal_candidates_on_32_examples_lead_by_twelve_points():
     assert selection_bias([75.0] * 10, 32) == pytest.approx(1.53875 * sqrt(75 * 25 / 32), abs=1e-3)
 

@@ -15,6 +15,8 @@ from ptrun.importing.data.writing import Made, Record
 from ptrun.task.lines import text_lines
 from ptrun.task.shown import names, shown
 
+_DIGITS = 10  # no sentence has so many words; Python refuses to read thousands of digits
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -101,9 +103,10 @@ def _lines(file: Path) -> Iterator[tuple[list[str], int, list[str]]]:
                 f"{where}: no |||. For files of columns name those of the roles, as in "
                 "--words 4 --roles 12:-2 for CoNLL-2012."
             )
-        if not (index.isdecimal() and int(index) < len(words) == len(tagged)):
+        place = int(index) if index.isdecimal() and len(index) < _DIGITS else -1
+        if not 0 <= place < len(words) == len(tagged):
             raise UserError(
                 f"{where}: predicate {shown(index)}, {len(words)} words and {len(tagged)} tags; "
                 "expected the index of a word and as many tags as words."
             )
-        yield words, int(index), tagged
+        yield words, place, tagged

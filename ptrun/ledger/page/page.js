@@ -7,7 +7,8 @@ const state = { find: "", paper: "", table: "", verdicts: new Set(), sorts: {} }
 function made(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    if (key === "style") node.style.cssText = value; // an attribute is refused by the page's policy
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (value != null && value !== false) node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat().filter((child) => child != null));

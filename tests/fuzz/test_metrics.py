@@ -1,0 +1,208 @@
+"""Metrics equal their references: scikit-learn, scipy, seqeval, and the rules written out."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import pearsonr, spearmanr
+from seqeval.metrics import f1_score as entity_f1
+from seqeval.metrics import precision_score, recall_score
+from seqeval.metrics.sequence_labeling import get_entities
+from sklearn.metrics import accuracy_score, f1_score
+
+from ptrun.metrics.arguments import argument_scores
+from ptrun.metrics.assignment import best_assignment
+from ptrun.metrics.correlation import pearson, spearman
+from ptrun.metrics.drop import drop_scores
+from ptrun.metrics.entities import entities, entity_scores
+from ptrun.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over
+from ptrun.metrics.multirc import multirc_scores
+from ptrun.metrics.null_threshold import at_threshold, best_thresholds
+from ptrun.metrics.ranking import precision_at_1
+from ptrun.metrics.squad import squad_scores, squad_v2_scores
+from tests.fuzz.strategies import FLOATS, TEXTS
+from tests.metrics import reference
+from tests.metrics.test_arguments import reference as arguments
+
+NAMES = ["a", "b", "c", "stray"]
+PAIRS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES[:3])), min_size=1, max_size=20
+)
+TAGS = st.sampled_from(
+    ["O", "B-X", "I-X", "B-Y", "I-Y", "E-X", "S-Y", "B-C-X", "I-C-X", "B-V", "I-V", "B", "I"]
+)
+SENTENCES = st.lists(
+    st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=4
+)
+ANSWERS = (
+    st.lists(
+        st.sampled_from(
+            ["the", "a", "film", "Film.", "1,000", "1000", "1.0", "x-y", "--", "猫", "é"]
+        ),
+        max_size=4,
+    ).map(" ".join)
+    | TEXTS
+)
+SPANS, GOLDS = st.lists(ANSWERS, max_size=3), st.lists(ANSWERS, min_size=1, max_size=3)
+near = pytest.approx
+
+
+def both(pairs):
+    return [list(side) for side in zip(*pairs, strict=True)]
+
+
+@given(PAIRS)
+def test_labels_equal_sklearn(pairs):
+    guesses, golds = both(pairs)
+    classes = NAMES[:3]
+
+    def f1(**how):
+        return 100 * f1_score(golds, guesses, zero_division=0, **how)
+
+    right = 100 * accuracy_score(golds, guesses)
+    positive = f1(labels=["a"], average="macro")
+    assert accuracy(guesses, golds) == near(right, abs=1e-9)
+    assert macro_f1(guesses, golds) == near(f1(average="macro"), abs=1e-9)
+    assert macro_f1_over(classes, guesses, golds) == near(f1(labels=classes, average="macro"))
+    assert binary_f1(guesses, golds, positive="a") == near(positive, abs=1e-9)
+    mean = accuracy_and_f1(guesses, golds, positive="a")
+    assert mean == near((right + positive) / 2, abs=1e-9)
+
+
+@given(PAIRS, st.data())
+def test_scores_by_question_and_relation_equal_a_loop(pairs, data):
+    guesses, golds = both(pairs)
+    groups = data.draw(st.lists(st.integers(0, 3), min_size=len(pairs), max_size=len(pairs)))
+    right: dict = {}
+    for group, (guess, gold) in zip(groups, pairs, strict=True):
+        right.setdefault(group, []).append(guess == gold)
+    em = 100 * np.mean([all(own) for own in right.values()])
+    found = multirc_scores(guesses, golds, groups, positive="a")
+    assert found["em"] == near(em) and found["f1a"] == binary_f1(guesses, golds, positive="a")
+    ranked = precision_at_1(guesses, golds, list(map(str, groups)))
+    assert ranked["p_at_1"] == near(100 * np.mean([np.mean(own) for own in right.values()]))
+    assert ranked["p_at_1_facts"] == accuracy(guesses, golds)
+
+
+@given(SENTENCES)
+def test_entities_equal_seqeval(sentences):
+    guesses, golds = both(both(row) for row in sentences)
+    found = entity_scores(guesses, golds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tags without a type, and of empty sides
+        scorers = (precision_score, recall_score, entity_f1)
+        micro = [scorer(golds, guesses, zero_division=0) for scorer in scorers]
+        chunks = get_entities(golds[0])
+    assert [found["precision"], found["recall"], found["f1"]] == near([100 * x for x in micro])
+    assert [tuple(one) for one in entities(golds[0])] == chunks
+
+
+ROLES = st.sampled_from(["O", "B-V", "I-V", "B-A0", "I-A0", "B-A1", "I-A1", "B-C-A1", "I-C-A1"])
+
+
+@given(st.lists(st.lists(st.tuples(ROLES, ROLES), min_size=1, max_size=8), min_size=1, max_size=3))
+def test_arguments_equal_a_count_over_words(sentences):
+    guesses, golds = both(both(row) for row in sentences)
+    sides = [[arguments(row) for row in rows] for rows in (guesses, golds)]
+    right = sum(one in gold for guess, gold in zip(*sides, strict=True) for one in guess)
+    guessed, wanted = (sum(map(len, side)) for side in sides)
+    found = argument_scores(guesses, golds)
+    assert found["precision"] == near(100 * right / max(guessed, 1), abs=1e-9)
+    assert found["recall"] == near(100 * right / max(wanted, 1), abs=1e-9)
+    assert found["f1"] == near(200 * right / max(guessed + wanted, 1), abs=1e-9)
+
+
+NUMBERS = st.integers(-50, 50).map(lambda n: n / 10)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=15))
+def test_correlations_equal_scipy(pairs):
+    guesses, golds = both(pairs)
+    if len(set(guesses)) == 1 or len(set(golds)) == 1:
+        assert pearson(guesses, golds) == spearman(guesses, golds) == 0.0
+        return
+    assert pearson(guesses, golds) == near(100 * pearsonr(guesses, golds)[0], abs=1e-6)
+    assert spearman(guesses, golds) == near(100 * spearmanr(guesses, golds)[0], abs=1e-6)
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS), min_size=2, max_size=9))
+@example([(0.0, 0.0), (5e-324, 1.0)])
+@example([(0.0, 0.0), (1e308, 1.0), (-1e308, 2.0)])
+def test_a_correlation_of_any_numbers_is_one_between_its_limits(pairs):
+    guesses, golds = both(pairs)
+    for score in (pearson, spearman):
+        assert -100.0 - 1e-6 <= score(guesses, golds) <= 100.0 + 1e-6
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.data())
+def test_an_assignment_is_the_best_one(rows, columns, data):
+    row = st.lists(
+        st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]), min_size=columns, max_size=columns
+    )
+    table = data.draw(st.lists(row, min_size=rows, max_size=rows))
+    found = best_assignment(table)
+    assert len(found) == len({r for r, _ in found}) == len({c for _, c in found})
+    assert len(found) == min(rows, columns)
+    best = linear_sum_assignment(np.array(table), maximize=True)
+    assert sum(table[r][c] for r, c in found) == near(np.array(table)[best].sum())
+
+
+@given(st.lists(st.tuples(ANSWERS, st.lists(ANSWERS, max_size=3)), min_size=1, max_size=4))
+def test_squad_equals_its_rules_written_out(pairs):
+    guesses, golds = both(pairs)
+    found = squad_v2_scores(guesses, golds)
+    usual = [[g for g in own if reference.squad_words(g)] or [""] for own in golds]
+    for name, match in (("em", reference.squad_em), ("f1", null_f1)):
+        each = [max(match(p, g) for g in own) for p, own in zip(guesses, usual, strict=True)]
+        assert found[name] == near(100 * np.mean(each), abs=1e-9)
+    assume(all(golds))
+    first = squad_scores(guesses, golds)
+    each = [max(plain_f1(p, g) for g in own) for p, own in pairs]
+    assert first["f1"] == near(100 * np.mean(each), abs=1e-9)
+
+
+def null_f1(guess, gold):
+    return reference.squad_f1(guess, gold, null=True)
+
+
+def plain_f1(guess, gold):
+    return reference.squad_f1(guess, gold, null=False)
+
+
+@given(st.lists(st.tuples(SPANS, GOLDS), min_size=1, max_size=3))
+def test_drop_equals_its_rules_written_out(pairs):
+    guesses, golds = both(pairs)
+    found = drop_scores(guesses, golds)
+    em = [reference.drop_em(*pair) for pair in pairs]
+    f1 = [reference.drop_f1(*pair) for pair in pairs]
+    assert found["em"] == near(100 * np.mean(em)) and found["f1"] == near(100 * np.mean(f1))
+
+
+@given(
+    st.lists(
+        st.tuples(ANSWERS, st.lists(ANSWERS, max_size=2), st.integers(-5, 5)),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda row: row[2],
+    )
+)
+def test_the_best_threshold_equals_a_trial_of_each(rows):
+    guesses, golds, nulls = both(rows)
+    golds = [[g for g in own if reference.squad_words(g)] for own in golds]
+    guesses = [g if reference.squad_words(g) else "" for g in guesses]
+    found = best_thresholds(guesses, golds, nulls)
+    tried = [at_threshold(guesses, nulls, t) for t in (-100, *nulls)]
+    for name in ("em", "f1"):
+        best = max(squad_v2_scores(answers, golds)[name] for answers in tried)
+        assert found[name].score == near(best, abs=1e-9)
+
+
+@given(st.lists(st.sampled_from(NAMES), max_size=4), st.lists(st.sampled_from(NAMES), max_size=4))
+def test_pairs_of_other_lengths_are_refused(guesses, golds):
+    assume(len(guesses) != len(golds) or not golds)
+    for score in (accuracy, macro_f1, entity_scores, argument_scores, squad_scores, drop_scores):
+        with pytest.raises(ValueError, match=r"predictions for|no targets"):
+            score(guesses, golds)

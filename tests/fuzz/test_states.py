@@ -1,0 +1,206 @@
+"""State: tensors, journals, results and rows come back to the bit, and damage is noticed."""
+
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ptrun.config.compose import Composed
+from ptrun.config.explain import composed
+from ptrun.config.readable import all_readable
+from ptrun.folder import digest, request, result, tensors
+from ptrun.folder.state import state_of
+from ptrun.runs.store import RunStore
+from ptrun.stored import stored
+from ptrun.types import RunResult
+from tests.fuzz.strategies import JSON, OBJECTS, TEXTS, fewer, read_or_refused
+
+DTYPES = st.sampled_from(
+    [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool]
+)
+SHAPES = st.lists(st.integers(0, 4), max_size=3)
+NAMED = st.text(min_size=1, max_size=12).filter(lambda name: name != "__metadata__")
+HEADERS = st.dictionaries(TEXTS.filter(lambda key: key != "digest"), TEXTS, max_size=3).map(
+    lambda header: {**header, "backbone": "b"}
+)
+
+
+@st.composite
+def made(draw):
+    """Draw tensors of any bits, NaN among them."""
+    found = {}
+    for name in draw(st.lists(NAMED, max_size=3, unique=True)):
+        dtype, shape = draw(DTYPES), draw(SHAPES)
+        size = torch.Size(shape).numel() * dtype.itemsize
+        content = torch.tensor(
+            list(draw(st.binary(min_size=size, max_size=size))), dtype=torch.uint8
+        )
+        bits = content % 2 if dtype is torch.bool else content
+        found[name] = bits.view(dtype).reshape(shape) if size else torch.zeros(shape, dtype=dtype)
+    return found
+
+
+def bits(held):
+    return {
+        name: (t.dtype, t.shape, t.contiguous().flatten().view(torch.uint8).tolist())
+        for name, t in held.items()
+    }
+
+
+@given(made(), HEADERS)
+def test_tensors_come_back_to_the_bit(place, given_tensors, header):
+    file = place / "t.safetensors"
+    tensors.draft(file, given_tensors, header)()
+    found, read_header = tensors.read(file, "Again.")
+    assert bits(found) == bits(given_tensors) and read_header == header
+    assert tensors.check(file, "Again.") == sorted(given_tensors)
+
+
+@given(made(), HEADERS, st.integers(0), st.integers(0, 7), st.booleans())
+def test_a_damaged_file_of_tensors_is_refused_or_equal(place, held, header, at, bit, cut):
+    file = place / "d.safetensors"
+    tensors.draft(file, held, header)()
+    content = bytearray(file.read_bytes())
+    at %= len(content)
+    content[at] ^= 1 << bit
+    file.write_bytes(content[:at] if cut else content)
+    found = read_or_refused(tensors.read, file, "Again.")
+    assert found is None or (
+        bits(found[0]) == bits(held)
+        and (header.items() <= found[1].items() or "backbone" not in found[1])  # then refused
+    )
+
+
+def store(folder, part=""):
+    return RunStore(
+        folder,
+        {"name": "b", "revision": "r", "weights": "w"},
+        SimpleNamespace(log=lambda row: None),
+        part,
+    )
+
+
+@given(made(), st.integers(0, 5), st.dictionaries(TEXTS, JSON, max_size=3), st.data())
+def test_a_saved_run_is_restored_with_the_rows_until_its_save(place, held, step, plain, data):
+    folder = place / "run"
+    part = data.draw(st.sampled_from(["", "P1", "../x", "a/b"]))
+    own = store(folder).part(part)
+    own.folder.joinpath("metrics.jsonl").unlink(missing_ok=True)
+    rows = [{"event": "step", "step": i + 1, "loss": float(i)} for i in range(step + 2)]
+    for row in rows:
+        own.log(row)
+    meta = {**plain, "step": step, "history": []}
+    own.draft(held, meta)()
+    found, read_meta = own.restore()
+    assert bits(found) == bits(held) and read_meta == meta
+    assert own.state_file.parent == folder
+    lines = (folder / "metrics.jsonl").read_text("utf-8").split("\n")[:-1]
+    left = [{k: v for k, v in digest.row(line).items() if k != "part"} for line in lines]
+    assert left == rows[:step]
+    own.state_file.unlink()
+
+
+@given(st.dictionaries(TEXTS.filter(lambda key: key != "crc"), JSON), st.data())
+@example({"a": "\u2028\x85"}, None)
+@example({"a": "\ud800"}, None)
+def test_a_line_of_a_journal_comes_back_or_is_damaged(row, data):
+    line = digest.line(row)
+    assert line.count("\n") == 1 and digest.row(line) == row
+    if data is None:
+        return
+    at = data.draw(st.integers(0, len(line) - 2))
+    spoilt = line[:at] + data.draw(st.characters(exclude_categories=["Cs"])) + line[at + 1 :]
+    try:
+        assert digest.row(spoilt) == row or "crc" not in json.loads(spoilt)
+    except ValueError:
+        return
+
+
+RESULTS = st.builds(
+    RunResult,
+    run_id=TEXTS,
+    group=TEXTS,
+    status=st.just("finished"),
+    names=st.dictionaries(TEXTS, TEXTS, max_size=2),
+    seed=st.integers(0, 2**32 - 1),
+    metric=st.just("f1"),
+    metrics=st.fixed_dictionaries(
+        {"dev": st.just({}), "test": st.fixed_dictionaries({"f1": st.floats(0, 100)})}
+    ),
+    learned_parameters=st.fixed_dictionaries({"total": st.integers(0, 10**12)}),
+    manifest=OBJECTS,
+    config=st.dictionaries(TEXTS, JSON, max_size=3),
+    reason=st.none() | TEXTS,
+)
+
+
+@fewer(2)
+@given(RESULTS, st.integers(0), st.integers(0, 7))
+def test_a_result_comes_back_and_damage_is_noticed(place, made_result, at, bit):
+    folder = place / "result"
+    folder.mkdir(exist_ok=True)
+    result.write(folder, made_result)
+    kept = {name: getattr(made_result, name) for name in ("config", "files")}
+    expected = RunResult(**all_readable(vars(made_result)) | kept)
+    assert result.read(folder) == expected
+    file = folder / result.FINISHED
+    content = bytearray(file.read_bytes())
+    content[at % len(content)] ^= 1 << bit
+    file.write_bytes(content)
+    found = read_or_refused(result.read, folder)
+    assert found is None or found == expected
+    assert state_of(folder).kind in ("finished", "damaged")
+
+
+@given(st.binary(max_size=80) | OBJECTS.map(lambda o: json.dumps(o).encode()))
+@example(b'{"status": "finished"}')
+@example(b"[" * 10_000)
+@example(b"\xff")
+def test_any_result_is_read_or_refused(place, content):
+    folder = place / "any"
+    folder.mkdir(exist_ok=True)
+    (folder / result.FINISHED).write_bytes(content)
+    read_or_refused(result.read, folder)
+    assert state_of(folder).kind in ("finished", "damaged")
+
+
+@given(st.lists(JSON, max_size=5), st.integers(0))
+def test_stored_rows_come_back_and_damage_makes_them_again(place, rows, at):
+    file = place / f"rows{len(list(place.glob('rows*')))}.arrow"
+    held = [{"row": row} for row in rows]
+    assert list(stored(file, lambda: held, dict)) == held
+    content = bytearray(file.read_bytes())
+    content[at % len(content)] ^= 1
+    file.unlink()  # the mapped one keeps its pages
+    file.write_bytes(content)
+    logging.disable()
+    try:
+        assert list(stored(file, lambda: held, dict)) == held
+    finally:
+        logging.disable(logging.NOTSET)
+        file.unlink()
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return composed(["task=pocket_sentiment"])
+
+
+@fewer(10)
+@given(st.dictionaries(TEXTS, JSON, max_size=3), st.integers(0), st.sampled_from(range(8)))
+def test_a_request_comes_back_and_damage_is_refused_or_read(place, whole, extra, at, bit):
+    folder = place / "request"
+    folder.mkdir(exist_ok=True)
+    config = {**whole.config, "task": {**whole.config["task"], "pvps": extra}}
+    request.write(folder, Composed(config, whole.names))
+    found = request.read(folder)
+    assert found.config["task"] == config["task"] and found.names.items() <= whole.names.items()
+    file = folder / request.FILE
+    content = bytearray(file.read_bytes())
+    content[at % len(content)] ^= 1 << bit
+    file.write_bytes(content)
+    read_or_refused(request.read, folder)

@@ -1,0 +1,82 @@
+"""YAML of somebody else: any text is read as plain data, or refused with the file's name."""
+
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ptrun.config.components import component
+from ptrun.config.user_files import check_user_files
+from ptrun.task.own_pattern import entry
+from ptrun.task.yaml_text import parse_yaml
+from tests.folder.test_request import BOMB
+from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
+
+MERGES = "a: &a {k: 1}\n" + "".join(
+    f"b{i}: &b{i} {{<<: [{', '.join([f'*b{i - 1}' if i else '*a'] * 20)}]}}\n" for i in range(12)
+)
+MARKS = st.sampled_from([*"{}[]:,&*!|>-?'\"#%@ \n\t", "!!python/name:os.system ", "<<: *a"])
+YAMLS = (
+    st.lists(MARKS | TEXTS, max_size=12).map("".join)
+    | JSON.map(lambda content: yaml.safe_dump(content, allow_unicode=True))
+    | LINES
+)
+KINDS = (dict, list, str, int, float, bool, type(None), bytes)
+
+
+@given(YAMLS)
+@example(BOMB)
+@example(MERGES)
+@example("a: &a [*a]")
+@example("a: 1\na: 2")
+@example("[" * 1500)
+@example("!!python/object/apply:os.mkdir [owned]")
+@example("a: 2024-01-01")
+@example("? {a: 1}\n: 2")
+@example("? [a]\n: 2")
+@example("a: " + "9" * 5000)
+@example("a: ${b}")
+@example("a: 0x_")
+@example("0o_: 1")
+def test_any_text_is_plain_data_or_refused(text):
+    try:
+        found = parse_yaml(text)
+    except ValueError as error:
+        assert str(error)
+        return
+    assert isinstance(found, KINDS)
+
+
+@given(YAMLS)
+@example(BOMB)
+@example(MERGES)
+@example("pattern: '{a} {mask}'\nwords: {a: [b]}")
+@example("a: " + "9" * 5000)
+def test_any_pattern_file_is_read_or_refused(place, text):
+    file = place / "pattern.yaml"
+    file.write_text(text, newline="")
+    assert isinstance(read_or_refused(entry, f"@{file}") or {}, dict)
+
+
+@given(YAMLS | st.dictionaries(st.sampled_from(["defaults", "name", "hydra"]), JSON).map(str))
+@example(BOMB)
+@example(MERGES)
+@example("a: &a [*a]")
+@example("name: ../x")
+@example("defaults: [{override /hydra/launcher: x}]")
+@example("a: " + "9" * 5000)
+@example("? {a: 1}\n: 2")
+def test_any_folder_of_options_is_checked_or_refused(place, text):
+    folder = place / "conf"
+    (folder / "task").mkdir(parents=True, exist_ok=True)
+    (folder / "task" / "own.yaml").write_text(text, newline="")
+    read_or_refused(check_user_files, folder)
+
+
+DOTTED = st.lists(st.sampled_from(["os", "system", "ptrun", "builtins", "exec", "", "task", "é"]))
+
+
+@given(st.sampled_from(["method", "task", "backbone"]), DOTTED.map(".".join) | JSON)
+@example("method", "subprocess.Popen")
+@example("task", "ptrun.hardware.processes.subprocess.Popen")
+def test_no_target_outside_its_group_is_imported(group, target):
+    assert read_or_refused(component, group, target) is None
