@@ -152,7 +152,7 @@ def _indices(values: Any, device: torch.device) -> Tensor:
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
     """Move a tensor to a device; from pinned memory to a GPU, so that the host need not wait."""
-    if device.type == "cuda":
+    if torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 

@@ -82,6 +82,7 @@ def become(call):
 
 
 if __name__ == "__main__":
+    sys.modules["triton"] = None  # it would tell at the end that frozen objects were not freed
     for name in IMPORTED:
         import_module(name)
     gc.freeze()  # a fork copies no page to count what it never frees

@@ -22,7 +22,7 @@ from tests.tiers import tiered
 FILES = [(group, option) for group in GROUPS for option in options(group)]
 
 
-MANY, SOME = ("task", "backbone"), FILES[::4]
+MANY, SOME = ("task", "backbone"), FILES[::8]
 
 
 @pytest.mark.parametrize(

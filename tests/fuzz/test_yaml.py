@@ -1,7 +1,7 @@
 """YAML of somebody else: any text is read as plain data, or refused with the file's name."""
 
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptrun.config.components import component
@@ -23,6 +23,7 @@ YAMLS = (
 KINDS = (dict, list, str, int, float, bool, type(None), bytes)
 
 
+@settings(deadline=None)  # the longest examples take a second on a busy machine
 @given(YAMLS)
 @example(BOMB)
 @example(MERGES)
@@ -46,6 +47,7 @@ def test_any_text_is_plain_data_or_refused(text):
     assert isinstance(found, KINDS)
 
 
+@settings(deadline=None)
 @given(YAMLS)
 @example(BOMB)
 @example(MERGES)
@@ -57,6 +59,7 @@ def test_any_pattern_file_is_read_or_refused(place, text):
     assert isinstance(read_or_refused(entry, f"@{file}") or {}, dict)
 
 
+@settings(deadline=None)
 @given(YAMLS | st.dictionaries(st.sampled_from(["defaults", "name", "hydra"]), JSON).map(str))
 @example(BOMB)
 @example(MERGES)
@@ -75,6 +78,7 @@ def test_any_folder_of_options_is_checked_or_refused(place, text):
 DOTTED = st.lists(st.sampled_from(["os", "system", "ptrun", "builtins", "exec", "", "task", "é"]))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["method", "task", "backbone"]), DOTTED.map(".".join) | JSON)
 @example("method", "subprocess.Popen")
 @example("task", "ptrun.hardware.processes.subprocess.Popen")
