@@ -99,7 +99,6 @@ def test_a_bad_value_ends_its_own_run_only(sweep, capsys):
     assert "nonsense" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_runs_of_a_worker_that_dies_twice_are_done_one_by_one(sweep, capsys):
     done, rows = sweep("seed=1,17,2")
     assert started(rows) == [[1, 17, 2], [1, 17, 2], [1], [17], [2]]

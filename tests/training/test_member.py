@@ -1,0 +1,96 @@
+"""A member on its own: its journal, its failures, what it reads, and how it comes back."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from ptrun.config.schema import Schedule, Ties, TrainConfig
+from ptrun.errors import UserError
+from ptrun.readout.base import Features
+from ptrun.training.member import Member
+from tests.small_runs import Memory
+
+
+def member(journal=None, rows=10, **train):
+    torch.manual_seed(3)
+    weight = nn.Parameter(torch.ones(2))
+    method = SimpleNamespace(learned=lambda: {"w": weight}, readout=SimpleNamespace())
+    given = {"max_steps": 4, "batch_size": 2, "lr": 0.1, "schedule": Schedule.constant, **train}
+    made = Member(
+        method,
+        [Features(str(row), [], []) for row in range(rows)],
+        [0],
+        lambda values: {"accuracy": values[0], "f1": values[1]},
+        "accuracy",
+        TrainConfig(**given),
+        1,
+        journal or Memory(),
+    )
+    weight.grad = torch.tensor([3.0, 4.0])
+    return made
+
+
+def test_the_journal_has_every_step_and_evaluation():
+    one = member()
+    one.update(0.5, 7)
+    one.judge([50.0, 40.0])
+    step, dev = one.journal.rows
+    assert step == {"event": "step", "step": 1, "loss": 0.5, "norm": 5.0, "lr": 0.1}
+    assert dev == {"event": "dev", "step": 1, "epoch": 0.2, "accuracy": 50.0, "f1": 40.0}
+    assert (one.step, one.tokens, one.best_step, one.best_value) == (1, 7, 1, 50.0)
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_fails_at_its_own_step(loss):
+    one = member()
+    one.update(0.5, 7)
+    before = one.learned["w"].detach().clone()
+    one.learned["w"].grad = torch.tensor([3.0, 4.0])
+    one.update(loss, 7)
+    assert one.failed.startswith(f"loss {loss} and gradient norm 5.0 at step 2")
+    assert one.journal.rows[-1] == {"event": "failed", "step": 2, "reason": one.failed}
+    assert not one.active and one.step == 1 and torch.equal(one.learned["w"], before)
+
+
+def test_less_than_an_epoch_reads_the_examples_of_its_steps_alone():
+    one = member(max_steps=2)
+    first = one.batch()
+    one.update(0.5, 1)
+    assert one.reads() == [*first, *one.batch()]
+    assert len({row.id for row in one.reads()}) == 4
+    assert [row.id for row in member(max_steps=50).reads()] == [str(row) for row in range(10)]
+
+
+def test_a_saved_member_comes_back_and_one_without_a_state_starts():
+    journal = Memory()
+    one = member(journal)
+    assert not one.resume()
+    for loss in (0.5, 0.4):
+        one.update(loss, 3)
+    one.judge([50.0, 40.0])
+    one.save()
+    other = member(journal)
+    assert other.resume()
+    assert (other.step, other.tokens, other.history) == (2, 6, one.history)
+    for own in (one, other):
+        own.learned["w"].grad = torch.tensor([1.0, -2.0])
+        own.update(0.3, 3)
+    assert torch.equal(one.learned["w"], other.learned["w"])
+
+
+def test_all_compared_metrics_must_hold_for_a_tie_to_move_on():
+    one = member(ties=Ties.last_in_all, compared=["accuracy", "f1"])
+    one.judge([50.0, 40.0])
+    one.step = 1
+    one.judge([50.0, 39.0])
+    assert one.best_step == 0
+    one.step = 2
+    one.judge([50.0, 40.0])
+    assert one.best_step == 2
+    every = member(ties=Ties.last_in_all)
+    assert every._compared({"accuracy": 1.0, "f1": 2.0}) == ["accuracy", "f1"]
+    lost = member(ties=Ties.last_in_all, compared=["f1", "recall"])
+    with pytest.raises(UserError, match=r"train.compared has recall, .*use accuracy, f1"):
+        lost._compared({"accuracy": 1.0, "f1": 2.0})
