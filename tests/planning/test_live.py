@@ -114,8 +114,8 @@ def test_shallow_models_tell_the_deep_one(data_dir, tiny, checkpointing):
         with torch.device("meta"):
             return PTuningV2(own, sst2(data_dir), length=5)
 
-    deep = _trace(_deep(made, _like(backbone, 1), case))
-    whole = _trace(_follow(made(_like(backbone, 1)), case))
+    deep = _trace(_deep(made, _like(backbone, case), case))
+    whole = _trace(_follow(made(_like(backbone, case)), case))
     assert deep.kept == whole.kept
     assert deep.peak == pytest.approx(whole.peak, rel=0.02)
 
