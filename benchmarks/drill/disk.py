@@ -87,7 +87,7 @@ def limited(world: World, kind: str, number: int, seed: int) -> Ended:
     call = _call(world, kind, folder)
     done = world.warm.run(call)
     assert done.code == 0, (kind, done)
-    expected = WORKS[kind].answer(folder)
+    expected = WORKS[kind].answer(call.cwd)
     largest = max(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     size = _size(f"full {kind} {number} {seed}", largest)
     call = _call(world, kind, world.clear())
