@@ -145,7 +145,9 @@ before training. Speed and peak memory are of one run alone, on a machine that o
 def page(rows: list[dict], given: argparse.Namespace) -> str:
     """Return the page."""
     steps = given.steps or ", ".join(f"{model} {n}" for model, (n, _) in MODELS.items())
-    missing = sorted(FORMATS.keys() - {row["format"] for row in rows})
+    cells = [(model, own, form) for model in MODELS for own in MODELS[model][1] for form in FORMATS]
+    done = {(row["model"], row["method"], row["format"]) for row in rows}
+    missing = [" ".join(cell) for cell in cells if cell not in done]
     left_out = f"Not measured: {', '.join(missing)}." if missing else ""
     return _HEAD.format(**ROWS, steps=steps, left_out=left_out) + "\n".join(map(_line, rows)) + "\n"
 

@@ -96,17 +96,29 @@ def stored(
     return Stored(file, decode)
 
 
+def read_once(fits: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    """Return a check whether a file is there and fits, which reads each version once a process.
+
+    A file that keeps its size and time counts as unchanged.
+    """
+
+    @cache
+    def known(file: Path, *_: int) -> bool:
+        return fits(file)
+
+    def is_intact(file: Path) -> bool:
+        if not file.is_file():
+            return False
+        state = file.stat()
+        return known(file, state.st_size, state.st_mtime_ns)
+
+    return is_intact
+
+
+@read_once
 def _is_intact(file: Path) -> bool:
-    """Return whether a file is there and as it was written."""
-    if not file.is_file():
-        return False
-    state = file.stat()
-    return _matches(file, state.st_size, state.st_mtime_ns)
-
-
-@cache
-def _matches(file: Path, size: int, _: int) -> bool:
-    """Return whether the end of a file fits its rows; read once in a process."""
+    """Return whether a file is there and its end fits its rows."""
+    size = file.stat().st_size
     with file.open("rb") as opened:
         opened.seek(max(0, size - _END_BYTES))
         end = opened.read()

@@ -22,3 +22,16 @@ def check_quantization(backbone: PretrainedBackbone, kind: Quantization, *, scal
             f"hardware.quantization={kind}: hardware.fp16_scaling=true divides dense weights; "
             "leave one of the two out, or type hardware.precision=bf16."
         )
+
+
+def check_frozen(kind: Quantization, *, tuned: bool) -> None:
+    """Check that a run does not tune a backbone that is to be quantized.
+
+    Raises:
+        UserError: it does.
+    """
+    if tuned and kind != "none":
+        raise UserError(
+            f"hardware.quantization={kind}: this run tunes the backbone, which must be frozen; "
+            "type hardware.quantization=none, or another method, such as method=lora."
+        )

@@ -21,7 +21,7 @@ from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
 from ptrun.hardware.free_memory import together
 from ptrun.hardware.precision import check_bf16, resolved
-from ptrun.hardware.quantization import check_quantization
+from ptrun.hardware.quantization import check_frozen, check_quantization
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
 from ptrun.training import stopping
@@ -105,12 +105,7 @@ class TorchEngine(Passes):
         Raises:
             UserError: they cannot be loaded, or are to be quantized and tuned.
         """
-        if tuned and self.quantization != "none":
-            raise UserError(
-                f"hardware.quantization={self.quantization}: this run tunes the backbone, which "
-                "must be frozen; type hardware.quantization=none, or another method, such as "
-                "method=lora."
-            )
+        check_frozen(self.quantization, tuned=tuned)
         self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:

@@ -117,6 +117,5 @@ def check(name, found):
     assert (count["refused"], count["read"]) == COUNTS[name], found
 
 
-def test_there_are_more_than_two_hundred_inputs():
-    assert sum(map(sum, COUNTS.values())) == 666
-    assert sum(refused for refused, _ in COUNTS.values()) == 562
+def test_more_than_two_hundred_inputs_are_refused():
+    assert sum(refused for refused, _ in COUNTS.values()) > 200

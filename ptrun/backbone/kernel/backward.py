@@ -26,6 +26,19 @@ def deltas(
 
 
 @triton.jit
+def _kept_of(
+    GRAD, SUMS, DELTAS, head, base, t, tokens, T,
+    HEADS: tl.constexpr, HEAD: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Return the gradient `[M, D]` of the output of queries `t`, their sums and deltas `[M]`."""
+    grad = tile(GRAD + base * HEADS * HEAD + head * HEAD, t, HEADS * HEAD, T, HEAD, D)
+    at = head * tokens + base + t
+    sums = tl.load(SUMS + at, mask=t < T, other=float("inf"))
+    delta = tl.load(DELTAS + at, mask=t < T, other=0.0)
+    return grad, sums, delta
+
+
+@triton.jit
 def _slopes(
     products, pulls, sums, delta, t, s, T, S, scale, mask, mask_query, bias, bias_query,
     line, first, limit, boost,
@@ -105,11 +118,7 @@ def queries(
     if DROPS:
         line = hashed(tl.load(KEYS + row), site, head + top)
     rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
-    own = base * HEADS * HEAD + head * HEAD
-    grad = tile(GRAD + own, t, HEADS * HEAD, T, HEAD, D)
-    at = head * tokens + base + t
-    sums = tl.load(SUMS + at, mask=t < T, other=float("inf"))
-    delta = tl.load(DELTAS + at, mask=t < T, other=0.0)
+    grad, sums, delta = _kept_of(GRAD, SUMS, DELTAS, head, base, t, tokens, T, HEADS, HEAD, D)
     slope = tl.zeros([M, D], tl.float32)
     if PREFIXED:
         pmask = PMASK
@@ -129,7 +138,7 @@ def queries(
         v_token, end, T, S, scale, mask, mask_query, bias, bias_query, line, 0, limit, boost,
         HEAD, D, N, MASKED, CAUSAL, BIASED, DROPS, PRECISION,
     )  # fmt: skip
-    put(DQ + own, slope * scale, t, HEADS * HEAD, T, HEAD, D)
+    put(DQ + base * HEADS * HEAD + head * HEAD, slope * scale, t, HEADS * HEAD, T, HEAD, D)
 
 
 @triton.jit(do_not_specialize=[*SIZES, "first"])
@@ -181,11 +190,9 @@ def keys(
         for start in range(begin, T, M):
             t = start + tl.arange(0, M)
             rows = tile(q + head * q_head, t, q_token, T, HEAD, D)
-            there = GRAD + base * HEADS * HEAD + head * HEAD
-            grad = tile(there, t, HEADS * HEAD, T, HEAD, D)
-            at = head * tokens + base + t
-            sums = tl.load(SUMS + at, mask=t < T, other=float("inf"))
-            delta = tl.load(DELTAS + at, mask=t < T, other=0.0)
+            grad, sums, delta = _kept_of(
+                GRAD, SUMS, DELTAS, head, base, t, tokens, T, HEADS, HEAD, D
+            )
             products = tl.dot(own, tl.trans(rows), input_precision=PRECISION)
             pulls = tl.dot(values, tl.trans(grad), input_precision=PRECISION)
             used, slopes = _slopes(

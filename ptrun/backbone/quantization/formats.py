@@ -7,6 +7,7 @@ bitsandbytes' own int8 also quantizes activations, with outliers by batch, so th
 row would depend on the rows beside it.
 """
 
+from functools import cache
 from importlib.util import find_spec
 from typing import Literal
 
@@ -73,8 +74,17 @@ def dense(
         return (codes * scales[:, None]).to(dtype)
     from bitsandbytes import functional
 
-    levels = functional.get_4bit_type("nf4", device=codes.device)  # type: ignore[no-untyped-call]
+    levels = _levels(codes.device)
     state = functional.QuantState(  # type: ignore[no-untyped-call]
         scales, shape=shape, code=levels, blocksize=BLOCK, quant_type="nf4", dtype=dtype
     )
     return functional.dequantize_4bit(codes, state)
+
+
+@cache
+def _levels(device: torch.device) -> Tensor:
+    """Return the 16 levels of nf4; made once, since a copy to a GPU would wait in each product."""
+    from bitsandbytes import functional
+
+    levels: Tensor = functional.get_4bit_type("nf4", device=device)  # type: ignore[no-untyped-call]
+    return levels

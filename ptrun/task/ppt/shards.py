@@ -12,12 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import named
+from ptrun.stored import read_once
 from ptrun.task.lines import json_lines
 
 _LOG = logging.getLogger(__name__)
@@ -66,20 +66,9 @@ class Shards:
         return self.folder / f"{number:06}.jsonl"
 
 
+@read_once
 def _is_intact(file: Path) -> bool:
-    """Return whether a file is there and as it was written."""
-    if not file.is_file():
-        return False
-    state = file.stat()
-    return _matches(file, state.st_size, state.st_mtime_ns)
-
-
-@cache
-def _matches(file: Path, *_: int) -> bool:
-    """Return whether a file has the hash of its head; read once in a process.
-
-    Files of older versions have none.
-    """
+    """Return whether a file is there with the hash of its head; older versions wrote none."""
     first, _sep, text = file.read_bytes().partition(b"\n")
     if _fits(first, text):
         return True
