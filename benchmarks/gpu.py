@@ -45,7 +45,7 @@ def _own(name: str, shows: str, limit: int) -> Part:
 
 
 _BERT = "--device cuda --precision bf16 --repeats 1 --methods prefix,prompt --jobs sst2"
-_XXL = "t5_xxl.py --members 1 --steps 4 --batch 16 32 --quantization none int8 nf4"
+_XXL = "t5_xxl.py --members 1 --steps 4 --batch 16 32 --quantization none int8 nf4 --out OUT"
 PARTS = (
     _own("environment", "versions, device, memory, peak of a bf16 product", 40),
     _own("numerics", "every family against the CPU in fp32: outputs and gradients", 90),
@@ -77,7 +77,7 @@ PARTS = (
     Part(
         "twenty_runs",
         "20 runs that share passes against 20 runs of Trainer + PEFT, BERT-base",
-        "sweep_speed.py --shape bert_base --device cuda --precision bf16",
+        "sweep_speed.py --shape bert_base --device cuda --precision bf16 --out OUT",
         "",
         180,
     ),
@@ -85,7 +85,7 @@ PARTS = (
         "t5_xxl",
         "prompt tuning of T5-XXL's shape, batches of 16 and 32, in bf16, int8 and nf4",
         _XXL,
-        "t5_xxl.py --small --members 1 --steps 1 --batch 4 --quantization none int8 nf4",
+        _XXL.replace("--batch 16 32", "--batch 4 --small"),
         180,
     ),
 )

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from peers import HERE, LENGTH, METHODS, POCKET, SHAPES, Job, in_order, model_folder, write_rows
 
-RESULT = HERE / "results" / "sweep_speed.json"
+RESULTS = HERE / "results"
 JOB = Job("few_shot", 16, 32, 40)
 SEEDS = (1, 2, 3, 4, 5)
 _ALONE = "sweep.share=none"
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--method", default="prefix", choices=RATES)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of sweep_speed.json")
     given = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as folder:
@@ -105,10 +106,11 @@ def main() -> None:
         own = on if given.device == "cuda" else {}
         one["theirs"] = theirs(given.method, model, files, Path(folder), **own)
     one["ratio"] = one["ours"]["seconds"] / one["theirs"]["seconds"]
-    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    file = given.out / "sweep_speed.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
     shape = "" if (given.shape, given.device) == ("minilm", "cpu") else f" {given.shape}"
     kept[f"{given.method} {given.precision}{shape}{'' if given.device == 'cpu' else ' cuda'}"] = one
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+    file.write_text(json.dumps(kept, indent=1) + "\n")
     print(json.dumps(one, indent=1))
 
 

@@ -39,7 +39,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Features, Row
 from ptrun.training.member import Member
 
-RESULT = Path(__file__).parent / "results" / "t5_xxl.json"
+RESULTS = Path(__file__).parent / "results"
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
 SMALL |= {"num_layers": 2, "num_decoder_layers": 2}
 PROMPT, LONGEST, SHORTEST, DECODER = 100, 256, 140, 2
@@ -261,6 +261,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="measured rounds; 10, small 2")
     parser.add_argument("--token-budget", type=int, default=16384)
     parser.add_argument("--keep", action="store_true", help="keep activations: no checkpointing")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of t5_xxl.json")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     arguments.steps = arguments.steps or (2 if arguments.small else 10)
@@ -282,12 +283,13 @@ def main() -> None:
         cells = [(count, batch) for count in arguments.members for batch in arguments.batch]
         found["runs"] += [measure(model, *cell, arguments) for cell in cells]
         del model
-    known = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    file = arguments.out / "t5_xxl.json"
+    known = json.loads(file.read_text()) if file.is_file() else {}
     known = {"xxl": "not measured", **known}
     known[f"small on {on}" if arguments.small else f"xxl on {on}"] = found
     if not arguments.small:
         known.pop("xxl")
-    RESULT.write_text(json.dumps(known, indent=1) + "\n")
+    file.write_text(json.dumps(known, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 

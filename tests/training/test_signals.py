@@ -12,6 +12,8 @@ from ptrun.training.stopping import Stopped
 @pytest.fixture(autouse=True)
 def handlers():
     before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
+    for number in stopping.SIGNALS:  # whatever the shell that started the tests ignores
+        signal.signal(number, signal.SIG_DFL)
     stopping.install()
     yield
     for number, handler in before.items():
