@@ -13,10 +13,13 @@ one line of JSON.
 
 import argparse
 import json
+import logging
 import os
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -42,6 +45,25 @@ class Size:
 
 FULL = Size(16, 16, 512, 100, 64, torch.bfloat16)
 SMALL = Size(2, 2, 20, 5, 12, torch.float32)
+
+
+class Refused(logging.Handler):
+    """Raises what the choice of attention warns of: that it does not use the kernel."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Raise the message.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(record.getMessage())
+
+
+def insist() -> None:
+    """Fail where attention on a GPU would be plain, because the kernel is missing or wrong."""
+    if find_spec("triton") is None:
+        sys.exit("triton is not installed")
+    logging.getLogger("ptrun.backbone.kernel.choice").addHandler(Refused(logging.WARNING))
 
 
 class Case:
@@ -120,6 +142,7 @@ def compared(name: str, size: Size, device: str) -> dict[str, Any]:
     """Return the figures of each path in one case."""
     from ptrun.backbone import fused
     from ptrun.backbone.kernel import choice
+    from ptrun.backbone.kernel.probe import TOLERANCE
 
     case, found = Case(name, size, device), {}
     with choice.use(False):
@@ -133,11 +156,13 @@ def compared(name: str, size: Size, device: str) -> dict[str, Any]:
                 figures |= measured(lambda given=vectors: case.step(given))
         found[path] = figures
     fused.activate(False)
+    assert found["kernel"]["error"] <= TOLERANCE[size.dtype], (name, found)
     return found
 
 
 def report(small: bool = False) -> dict[str, Any]:
     """Return the sizes, the device and the figures of all cases."""
+    insist()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = SMALL if small else FULL
     facts = {k: str(v) if isinstance(v, torch.dtype) else v for k, v in vars(size).items()}

@@ -11,6 +11,7 @@ writes results/gpu_small.{json,md}.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ _BERT = "--device cuda --precision bf16 --repeats 1 --methods prefix,prompt --jo
 _XXL = "t5_xxl.py --members 1 --steps 4 --batch 16 32 --quantization none int8 nf4 --out OUT"
 PARTS = (
     _own("environment", "versions, device, memory, peak of a bf16 product", 40),
-    _own("numerics", "every family against the CPU in fp32: outputs and gradients", 90),
+    _own("numerics", "every family against the CPU in fp32: outputs and gradients", 180),
     Part(
         "kernel",
         "attention in one kernel against plain attention: error, time, memory",
@@ -65,21 +66,21 @@ PARTS = (
         "one run against Trainer + PEFT, shape of BERT-base",
         f"peers.py --shapes bert_base {_BERT} --out OUT",
         "peers.py --shapes tiny --repeats 1 --methods prefix --jobs few_shot --out OUT",
-        90,
+        150,
     ),
     Part(
         "roberta_large",
         "one run against Trainer + PEFT, shape of RoBERTa-large",
         f"peers.py --shapes roberta_large {_BERT} --keep --out OUT",
         "",
-        90,
+        150,
     ),
     Part(
         "twenty_runs",
         "20 runs that share passes against 20 runs of Trainer + PEFT, BERT-base",
         "sweep_speed.py --shape bert_base --device cuda --precision bf16 --out OUT",
         "",
-        180,
+        300,
     ),
     Part(
         "t5_xxl",
@@ -93,36 +94,47 @@ PARTS = (
 
 def done(part: Part, small: bool, out: str) -> dict:
     """Do a part; return its outcome, seconds and figures."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(HERE.parent)}
     began = time.monotonic()
+    process = _started(part.line(small, out))
     try:
-        ended = subprocess.run(
-            part.line(small, out),
-            capture_output=True,
-            text=True,
-            timeout=part.limit,
-            env=environment,
-            cwd=HERE.parent,
-            check=False,
-        )
-        output, outcome = ended.stdout, "passed" if ended.returncode == 0 else "FAILED"
-        said = ended.stdout + ended.stderr
-    except subprocess.TimeoutExpired as error:
-        output, outcome = "", f"STOPPED after {part.limit} s"
-        said = (error.stderr or b"").decode(errors="replace")
-    figures = _figures(output) if outcome == "passed" else {}
+        output, errors = process.communicate(timeout=part.limit)
+        outcome = "passed" if process.returncode == 0 else "FAILED"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # what it started would share the device
+        output, errors = process.communicate()
+        outcome = f"STOPPED after {part.limit} s"
     row = {"part": part.name, "outcome": outcome, "seconds": round(time.monotonic() - began, 1)}
-    tail = [] if outcome == "passed" else said.splitlines()[-_TAIL:]
-    return {**row, "figures": figures, "said": tail}
+    tail = [] if outcome == "passed" else (output + errors).splitlines()[-_TAIL:]
+    return {**row, "figures": _figures(output), "said": tail}
+
+
+def _started(line: list[str]) -> subprocess.Popen:
+    """Start a part; the user's PYTHONPATH stays."""
+    paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=HERE.parent,
+        start_new_session=True,
+    )
 
 
 def _figures(output: str) -> dict:
-    """Return the JSON object at the end of an output; it may have several lines."""
+    """Return the JSON object at the end of an output, which may have several lines.
+
+    A part that was stopped may have ended within one.
+    """
     lines = output.rstrip().splitlines()
     for start in range(len(lines) - 1, -1, -1):
         if lines[start].startswith("{"):
-            return dict(json.loads("\n".join(lines[start:])))
-    return {"printed": lines[-6:]}
+            try:
+                return dict(json.loads("\n".join(lines[start:])))
+            except json.JSONDecodeError:
+                continue
+    return {"printed": lines[-6:]} if lines else {}
 
 
 _PAGE = """\
@@ -155,8 +167,15 @@ def page(rows: list[dict], small: bool) -> str:
 
 
 def _section(row: dict) -> str:
-    told = json.dumps(row["figures"], indent=1) if row["figures"] else "\n".join(row["said"])
-    return f"\n## {row['part']}\n\n```\n{told}\n```\n"
+    told = [json.dumps(row["figures"], indent=1)] if row["figures"] else []
+    return "\n".join([f"\n## {row['part']}\n\n```", *told, *row["said"], "```\n"])
+
+
+def write(rows: list[dict], given: argparse.Namespace) -> None:
+    """Write both files; after each part, since whoever lent the device may take it back."""
+    name = given.out / ("gpu_small" if given.small else "gpu")
+    name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+    name.with_suffix(".md").write_text(page(rows, given.small))
 
 
 def main() -> None:
@@ -167,15 +186,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     wanted = [part for part in PARTS if part.small or not given.small]
-    rows = []
+    rows: list[dict] = []
     with tempfile.TemporaryDirectory() as out:
         for part in wanted:
             if given.only is None or part.name in given.only:
                 rows.append(done(part, given.small, out))
                 print(f"{part.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s", flush=True)
-    name = given.out / ("gpu_small" if given.small else "gpu")
-    name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    name.with_suffix(".md").write_text(page(rows, given.small))
+                write(rows, given)
     sys.exit(any(row["outcome"] != "passed" for row in rows))
 
 

@@ -17,6 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 PTRUN = [sys.executable, "-m", "ptrun"]
 KINDS = ("bert", "roberta", "electra", "albert", "deberta", "gpt2", "llama", "t5")
+DROPOUT = ("backbone.dropout=0.1", "backbone.attention_dropout=0.1")
 FP32, HALF = 1e-4, 2e-2
 """Largest difference of outputs and gradients to those in fp32 on the CPU, as a share of the
 largest number. In half precision a device may have twice the CPU's own error, and HALF more."""
@@ -86,10 +87,13 @@ def apart(tensors: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
 
 def numerics(small: bool) -> dict:
     """Return the largest difference to the CPU in fp32 of each family and precision."""
+    from attention_kernel import insist
+
     from ptrun.backbone.pretrained import PretrainedBackbone
     from tests.conftest import write_tiny
 
     on, found = device(small), {}
+    insist()
     with tempfile.TemporaryDirectory() as work:
         for kind in KINDS[:: 3 if small else 1]:
             folder = write_tiny(Path(work, kind), kind)
@@ -111,7 +115,7 @@ def numerics(small: bool) -> dict:
 def ptrun(*typed: str, outputs: str, wait: bool = True) -> subprocess.Popen:
     """Start a run of the pocket world."""
     common = ["task=pocket_sentiment", "method=ptuning_v2", "train.batch_size=16"]
-    line = [*PTRUN, *common, *typed, f"outputs={outputs}"]
+    line = [*PTRUN, *common, *DROPOUT, *typed, f"outputs={outputs}"]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if wait:
         _, error = process.communicate()
@@ -176,24 +180,34 @@ def resume(small: bool) -> dict:
 
 
 def transfers(small: bool) -> dict:
-    """Return how often the host waits for the device in a step, by the name of the call."""
+    """Return how often the host waits for the device in a step, by the name of the call.
+
+    Two runs differ in steps alone, so that loading, evaluating and saving do not count.
+    """
+    device(small)
+    few, more = (5, 10) if small else (20, 60)
+    short, long = called(few, small), called(more, small)
+    return {"steps": more - few, **{n: (long[n] - short[n]) / (more - few) for n in WAITS}}
+
+
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpyAsync", "aten::item")
+
+
+def called(steps: int, small: bool) -> Counter[str]:
+    """Return how often a run with one evaluation calls what makes the host wait."""
     from torch.profiler import ProfilerActivity, profile
 
     from ptrun.config.compose import compose_run
     from ptrun.runs import recipe
     from ptrun.runs.plan import plan
 
-    steps = 5 if small else 20
-    device(small)
     with tempfile.TemporaryDirectory() as out:
-        typed = ["task=pocket_sentiment", hardware(small), f"train.max_steps={steps}"]
+        typed = ["task=pocket_sentiment", *DROPOUT, hardware(small), f"train.max_steps={steps}"]
         planned = plan(compose_run([*typed, f"train.eval_every={steps}", f"outputs={out}"]))
         kinds = [ProfilerActivity.CPU, *([] if small else [ProfilerActivity.CUDA])]
         with profile(activities=kinds) as seen:
             recipe.run(planned)
-    waits = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpyAsync", "aten::item")
-    counts = Counter({e.key: e.count for e in seen.key_averages() if e.key in waits})
-    return {"steps": steps, **{name: counts[name] / steps for name in waits}}
+    return Counter({e.key: e.count for e in seen.key_averages() if e.key in WAITS})
 
 
 PARTS = {

@@ -88,6 +88,9 @@ def main() -> None:
 def trained(case, run, tokenizer, train, dev) -> dict:
     """Do one run and return what was measured."""
     transformers.set_seed(run["seed"])
+    on_gpu = case.get("device") == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
     model = AutoModelForSequenceClassification.from_pretrained(
         case["model"], num_labels=2, dtype=torch.float32
     )
@@ -102,7 +105,7 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         learning_rate=run["lr"],
         seed=run["seed"],
         bf16=case["precision"] == "bf16",
-        use_cpu=case.get("device", "cpu") == "cpu",
+        use_cpu=not on_gpu,
         eval_strategy="steps",
         eval_steps=every,
         save_strategy="steps",
@@ -129,11 +132,12 @@ def trained(case, run, tokenizer, train, dev) -> dict:
     count = case["batch"] * case["steps"]
     lengths = [len(ids) for ids in train["input_ids"]]
     tokens = sum(lengths[index % len(lengths)] for index in range(count))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
+    peak = torch.cuda.max_memory_allocated() if on_gpu else own
     return {
         "first_step_at": clock.first,
         "tokens_per_second": tokens / sum(clock.seconds),
-        "peak_mib": peak,
+        "peak_mib": peak / 2**20,
         "accuracy": 100 * score,
     }
 

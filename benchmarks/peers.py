@@ -27,6 +27,7 @@ from pathlib import Path
 from peers_page import ratios, spread, write_page
 
 HERE = Path(__file__).parent
+PTRUN = [sys.executable, "-m", "ptrun"]
 POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
 DEV = 200
@@ -72,17 +73,19 @@ class Pairs:
     theirs: list[dict] = field(default_factory=list)
 
 
-def peak(precision: str) -> float:
-    """Return the matrix products of this machine, in GFLOP/s, measured now."""
+def peak(precision: str, device: str) -> float:
+    """Return the matrix products of a device, in GFLOP/s, measured now."""
+    size = 8192 if device == "cuda" else 1536
     code = f"""if True:
     import time, torch
     torch.set_num_threads({os.cpu_count()})
     kind = torch.{"bfloat16" if precision == "bf16" else "float32"}
-    a, b = torch.randn(1536, 1536).to(kind), torch.randn(1536, 1536).to(kind)
+    a, b = (torch.randn({size}, {size}).to("{device}", kind) for _ in range(2))
     best = 9e9
     for _ in range(8):
-        began = time.perf_counter(); a @ b; best = min(best, time.perf_counter() - began)
-    print(2 * 1536 ** 3 / best / 1e9)"""
+        began = time.perf_counter(); (a @ b)[0, 0].item()
+        best = min(best, time.perf_counter() - began)
+    print(2 * {size} ** 3 / best / 1e9)"""
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout)
 
@@ -156,7 +159,7 @@ def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
     """Run ptrun and return what was measured."""
     name, lr, options = METHODS[case["method"]]
     with tempfile.TemporaryDirectory() as out:
-        command = [str(Path(sys.executable).parent / "ptrun"), f"method={name}", *options, *extra]
+        command = [*PTRUN, f"method={name}", *options, *extra]
         command += ["task=csv", *(f"task.{part}={file}" for part, file in files.items())]
         command += ["task.text=text", "task.label=label", f"backbone.path={case['model']}"]
         command += [f"outputs={out}", f"train.lr={lr}", f"train.batch_size={case['batch']}"]
@@ -229,7 +232,7 @@ def measure(arguments: argparse.Namespace) -> list[Pairs]:
                     case |= {"eval_every": job.steps // 4, "precision": arguments.precision}
                     case |= {"device": arguments.device}
                     for _ in range(arguments.repeats):
-                        pairs.peak_gflops.append(peak(arguments.precision))
+                        pairs.peak_gflops.append(peak(arguments.precision, arguments.device))
                         pairs.ours.append(ours(case, files, arguments.set))
                         pairs.theirs.append(theirs(case, ordered, files))
                     found.append(pairs)
@@ -272,13 +275,15 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
     name = arguments.out / f"peers_{arguments.precision}"
-    kept = json.loads(name.with_suffix(".json").read_text())["pairs"] if arguments.keep else []
+    file = name.with_suffix(".json")
+    kept = json.loads(file.read_text())["pairs"] if arguments.keep and file.is_file() else []
     pairs = [asdict(one) for one in measure(arguments)]
     fresh = {(one["shape"], one["method"], one["job"]) for one in pairs}
     pairs = [p for p in kept if (p["shape"], p["method"], p["job"]) not in fresh] + pairs
     content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}
-    name.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+    file.write_text(json.dumps(content, indent=1) + "\n")
     write_page(name, content)
+    print(json.dumps(content))
 
 
 if __name__ == "__main__":

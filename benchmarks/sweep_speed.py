@@ -21,7 +21,18 @@ import time
 from datetime import date
 from pathlib import Path
 
-from peers import HERE, LENGTH, METHODS, POCKET, SHAPES, Job, in_order, model_folder, write_rows
+from peers import (
+    HERE,
+    LENGTH,
+    METHODS,
+    POCKET,
+    PTRUN,
+    SHAPES,
+    Job,
+    in_order,
+    model_folder,
+    write_rows,
+)
 
 RESULTS = HERE / "results"
 JOB = Job("few_shot", 16, 32, 40)
@@ -33,9 +44,8 @@ RATES = {"prefix": (3e-3, 1e-2, 2e-2, 5e-2), "prompt": (3e-3, 1e-2, 3e-2, 1e-1)}
 def ours(method: str, model: str, files: dict[str, str], precision: str, *typed: str) -> dict:
     """Run the sweep and the report; return seconds and scores."""
     name, _, options = METHODS[method]
-    ptrun = str(Path(sys.executable).parent / "ptrun")
     with tempfile.TemporaryDirectory() as out:
-        command = [ptrun, "-m", f"method={name}", *options, "task=csv", "task.text=text"]
+        command = [*PTRUN, "-m", f"method={name}", *options, "task=csv", "task.text=text"]
         command += ["task.label=label", *(f"task.{part}={file}" for part, file in files.items())]
         command += [f"backbone.path={model}", f"outputs={out}", f"train.batch_size={JOB.batch}"]
         command += [f"train.max_steps={JOB.steps}", f"train.eval_every={JOB.steps // 4}"]
@@ -44,7 +54,7 @@ def ours(method: str, model: str, files: dict[str, str], precision: str, *typed:
         began = time.time()
         subprocess.run(command, check=True, capture_output=True)
         trained = time.time() - began
-        subprocess.run([ptrun, "report", out], check=True, capture_output=True)
+        subprocess.run([*PTRUN, "report", out], check=True, capture_output=True)
         seconds = time.time() - began
         found = [json.loads(file.read_text()) for file in sorted(Path(out).rglob("result.json"))]
     return {

@@ -16,12 +16,14 @@ includes it. Shares count computed tokens, with padding.
 """
 
 import argparse
+import gc
 import json
 import resource
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +36,7 @@ from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import Schedule, TrainConfig
+from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Features, Row
@@ -214,6 +217,7 @@ def measure(
     rate = 1 / rounds / seconds / arguments.peak
     return {
         "quantization": model.quantization,
+        "parameters": model.size(),
         "members": count,
         "batch": batch,
         "failed": failed,
@@ -228,6 +232,21 @@ def measure(
         "share_of_peak_recomputed": round((done.step + again) * rate, 4),
         "peak_memory_gib": round(memory(arguments.device) / 2**30, 3),
     }
+
+
+def measured(
+    config: dict[str, Any], kind: str, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Return the rows of a format; the last one is an error if not all could be measured."""
+    rows: list[dict[str, Any]] = []
+    try:
+        model = backbone(config, arguments.device, kind)
+        for count, batch in product(arguments.members, arguments.batch):
+            rows.append(measure(model, count, batch, arguments))
+            print(json.dumps(rows[-1]), flush=True)
+    except (ImportError, RuntimeError, UserError) as error:  # out of memory is a RuntimeError
+        rows.append({"quantization": kind, "error": str(error)})
+    return rows
 
 
 def memory(device: str) -> int:
@@ -278,11 +297,10 @@ def main() -> None:
         "runs": [],
     }
     for kind in arguments.quantization:
-        model = backbone(config, arguments.device, kind)
-        found["parameters"] = model.size()
-        cells = [(count, batch) for count in arguments.members for batch in arguments.batch]
-        found["runs"] += [measure(model, *cell, arguments) for cell in cells]
-        del model
+        found["runs"] += measured(config, kind, arguments)
+        gc.collect()  # the model is part of a cycle
+        if arguments.device == "cuda":
+            torch.cuda.empty_cache()
     file = arguments.out / "t5_xxl.json"
     known = json.loads(file.read_text()) if file.is_file() else {}
     known = {"xxl": "not measured", **known}

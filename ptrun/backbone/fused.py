@@ -43,5 +43,7 @@ def activate(on: bool) -> None:
 def compiler(device: str) -> str | None:
     """Return what torch compiles with on a device; None if it is missing."""
     if device == "cuda":
-        return "triton" if torch.utils._triton.has_triton() else None
+        from torch.utils._triton import has_triton  # `import torch` does not import it
+
+        return "triton" if has_triton() else None
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")

@@ -1,5 +1,6 @@
 """The free memory of a device, and how many members of a population fit in it."""
 
+import gc
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,16 @@ def free(device: str) -> int:
         lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
         return int(lines["MemAvailable"].split()[0]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # macOS tells no more
+
+
+def forget() -> None:
+    """Free what earlier runs of this process left on the GPU, and count its peak memory anew.
+
+    An engine and its backbone are parts of a cycle, which Python frees when it pleases.
+    """
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 def together(members: Sequence[Member], device: str, most: int) -> int:

@@ -19,7 +19,7 @@ from ptrun.config.schema import Select
 from ptrun.errors import UserError
 from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
-from ptrun.hardware.free_memory import together
+from ptrun.hardware.free_memory import forget, together
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.quantization import check_frozen, check_quantization
 from ptrun.hardware.ranks import ALONE, Ranks
@@ -106,6 +106,8 @@ class TorchEngine(Passes):
             UserError: they cannot be loaded, or are to be quantized and tuned.
         """
         check_frozen(self.quantization, tuned=tuned)
+        if self.device == "cuda":
+            forget()
         self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ CASES = {
     "bert-prompt": ["backbone=pocket_bert", "method=prompt_tuning", "method.length=5"],
     "bert-all": ["backbone=pocket_bert", "method=fine_tuning"],
     "bert-bf16": ["backbone=pocket_bert", "method=fine_tuning", "hardware.precision=bf16"],
+    "bert-int8": ["method=prompt_tuning", "method.length=5", "hardware.quantization=int8"],
     "gpt2-prompt": ["backbone=pocket_gpt2", "method=prompt_tuning", "method.length=5"],
     "gpt2-all": ["backbone=pocket_gpt2", "method=fine_tuning"],
     "bert-start": ["method=prompt_tuning", "method.length=5", "start=pretrained:csv"],
@@ -42,9 +43,9 @@ _FEW = {"t5-prompt", "t5-all", "bert-prompt", "bert-all"}
 _TINY = {name for name in CASES if name.startswith(("glm", "megatron"))}  # of two heads
 LEFT_OUT = {
     "dp2": {"qwen3-all", *_TINY},
-    "tp2": {"bert-start"},
+    "tp2": {"bert-start", "bert-int8"},
     "tp2_dp2": CASES.keys() - _FEW,
-    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "t5-prefix", "qwen3-all", *_TINY},
+    "tp4": _FEW - {"t5-all"} | {"bert-bf16", "bert-int8", "t5-prefix", "qwen3-all", *_TINY},
 }
 """Four ranks on two cores are slow: there each model is tried, tuned or not."""
 

@@ -137,11 +137,12 @@ def packing_of(mask: Tensor, visible: Visible, price: int, *, causal: bool = Fal
         torch.empty_like(order).index_copy(0, order, own) for own in (wide.cumsum(0) - wide, wide)
     )
     columns = torch.arange(total, device=device) - starts[rows]
-    blocks = [
-        Block(len(group), width, mask[group, :width], visible)
-        for group, width in zip(groups, widths, strict=True)
-    ]
     kept = [row for group in groups for row in group] == list(range(size[0]))
+    ordered = (mask if kept else mask[order]).split([len(group) for group in groups])
+    blocks = [
+        Block(len(real), width, real[:, :width], visible)
+        for real, width in zip(ordered, widths, strict=True)
+    ]
     by_row = starts, wide.int(), mask
     return Packing(blocks, rows, columns, *by_row, causal, None if kept else order, size)
 
