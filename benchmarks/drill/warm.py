@@ -85,6 +85,8 @@ class Warm:
         """Start a command."""
         folder = tempfile.TemporaryDirectory(prefix="drill-")
         streams = [os.devnull, f"{folder.name}/out", f"{folder.name}/err"]
+        for name in streams[1:]:  # a kill may hit before the command opens them
+            Path(name).touch()
         plain = {**vars(call), "cwd": str(call.cwd), "streams": streams}
         assert self.process.stdin is not None
         print(json.dumps(plain), file=self.process.stdin, flush=True)

@@ -14,11 +14,11 @@ LINE = [
     "task=csv",
     "task.text=text",
     "task.label=label",
-    "train.max_steps=20",
+    "train.max_steps=10",
     "train.eval_every=5",
 ]
 LINE += ["train.batch_size=8", "train.lr=tag(log,interval(1e-4,1e-1))", "method.length=range(1,9)"]
-LINE += ["--trials", "24", "--seeds", "2"]
+LINE += ["--trials", "12", "--seeds", "2"]
 
 ROWS = {"train": range(20), "dev": range(20, 30), "test": range(30, 40)}
 
@@ -56,8 +56,8 @@ def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptru
     calm = ptrun.fresh(*line("calm"))
     assert calm.returncode == 0, calm.stderr
     expected = report(ptrun, "calm")
-    assert expected["candidates"] == 24 and expected["fresh_seeds"] == [2, 3]
-    for kind, finished in ((signal.SIGKILL, 6), (signal.SIGTERM, 13)):
+    assert expected["candidates"] == 12 and expected["fresh_seeds"] == [2, 3]
+    for kind, finished in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
         running = subprocess.Popen(
             ptrun.line(*line("rough")),
             cwd=ptrun.folder,

@@ -20,7 +20,7 @@ document.getElementById("page").onload = event => {
 WIDEST = ("start", "methods/idpg", "reference/keys", "reproduce/ppt")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site(tmp_path_factory):
     pytest.importorskip("material", reason="pip install 'ptrun[docs]' builds the site")
     pytest.importorskip("mkdocstrings", reason="pip install 'ptrun[docs]' builds the site")
@@ -32,18 +32,15 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere(site):
+def test_the_site_loads_nothing_from_elsewhere_and_fits_a_phone(site, tmp_path):
+    """One test, since building the site is what takes time."""
     built = list(site.rglob("*.html"))
     assert len(built) >= len(pages())
     assert not {str(f): found for f in built if (found := remote_assets(f))}
     assert not [f for f in built if "md-source" in f.read_text("utf-8")]  # it asks GitHub for stars
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", WIDEST)
-def test_a_page_is_no_wider_than_a_phone(page, site, tmp_path):
     browser = shutil.which("chromium") or pytest.skip("no chromium to measure pages with")
-    assert 0 < measured(browser, site / f"{page}.html", tmp_path) <= PHONE
+    widths = {page: measured(browser, site / f"{page}.html", tmp_path) for page in WIDEST}
+    assert all(0 < width <= PHONE for width in widths.values()), widths
 
 
 def measured(browser: str, page: Path, folder: Path):

@@ -53,9 +53,9 @@ INTERRUPTED = ("dp2-bert-all", "tp2-t5-prompt")
 """Layout and case of runs whose second rank is killed: a state in parts, and a whole one."""
 
 # A key's bias moves no loss, so its gradient is rounding, which AdamW would make a whole step.
-SHARED = ["hardware.precision=fp32", "train.max_steps=10", "train.batch_size=8", "train.lr=3e-4"]
+SHARED = ["hardware.precision=fp32", "train.max_steps=6", "train.batch_size=8", "train.lr=3e-4"]
 SHARED += [
-    "train.eval_every=10",
+    "train.eval_every=6",
     "train.eps=1e-5",
     "task=csv",
     "task.text=text",

@@ -138,7 +138,7 @@ def packing_of(mask: Tensor, visible: Visible, price: int, *, causal: bool = Fal
     )
     columns = torch.arange(total, device=device) - starts[rows]
     kept = [row for group in groups for row in group] == list(range(size[0]))
-    ordered = (mask if kept else mask[order]).split([len(group) for group in groups])
+    ordered = torch.split(mask if kept else mask[order], [len(group) for group in groups])
     blocks = [
         Block(len(real), width, real[:, :width], visible)
         for real, width in zip(ordered, widths, strict=True)

@@ -28,10 +28,10 @@ MASKS = {"none": None, "keys": (ROWS, 1, 1, S), "queries": (ROWS, 1, T, S), "sha
 WHOLE, HALF = torch.float32, torch.bfloat16
 CORE = [(WHOLE, "queries", 1, 0.1, True), (WHOLE, "none", 0, 0.0, False)]
 CASES = [
-    (WHOLE, mask, length, p, (length > 0) is (p > 0))
-    for mask, length, p in product(MASKS, (0, 1, 100), (0.0, 0.1))
+    (WHOLE, mask, length, (0.0, 0.1)[number % 2], number % 4 < 2)
+    for number, (mask, length) in enumerate(product(MASKS, (0, 1, 100)))
 ]
-CASES += [(HALF, *own[1:]) for own in CASES[::4]]
+CASES += [(HALF, *own[1:]) for own in CASES[::3]]
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +70,8 @@ def test_output_and_gradients_are_those_of_the_plain_path(dtype, mask, length, p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1, 16, 64, 100, 256])
-@pytest.mark.parametrize("length", [1, 16, 33])
+@pytest.mark.parametrize("width", [1, 100, 256])
+@pytest.mark.parametrize("length", [1, 33])
 def test_any_head_size_and_length_suit(width, length):
     given = vectors((2, 2, 2, 2, 2), (length, length + 3, length + 3, 2, 2), width, torch.float32)
     assert_close(*both(given, torch.float32, p=0.1), TOLERANCE[torch.float32])
