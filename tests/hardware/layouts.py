@@ -204,14 +204,14 @@ def interrupted(name, out, table):
 
     def fatal(*given):
         saves.append(given)
-        if len(saves) == 3:
+        if len(saves) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return draft(*given)
 
     if name.startswith("killed") and os.environ["RANK"] == "1":
         SharedStore.draft = fatal
     layout, case = name.split("-", 1)[1].split("-", 1)
-    more = [f"name={name.replace('killed', 'resumed')}", "train.eval_every=3"]
+    more = [f"name={name.replace('killed', 'resumed')}", "train.eval_every=2"]
     launch(compose_run([*overrides(layout, case, out, table), *more]))
 
 
