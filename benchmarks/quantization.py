@@ -55,8 +55,8 @@ MODELS = {
         150, 400, {"P-tuning v2": ["method=ptuning_v2"], "PT": ["method=prompt_tuning"]}
     ),
     "smollm2_135m": Model(
-        12,
-        200,
+        8,
+        100,
         {"P-tuning v2": ["method=ptuning_v2", WORDS], "PT": ["method=prompt_tuning", WORDS]},
     ),
 }
