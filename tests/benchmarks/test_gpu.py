@@ -37,7 +37,7 @@ def test_a_part_that_fails_or_hangs_is_told_and_ends(own, tmp_path):
     failed = gpu.done(own("raise SystemExit('no device')"), True, str(tmp_path))
     assert failed["outcome"] == "FAILED" and failed["said"] == ["no device"]
     hanging = gpu.done(own("import time\ntime.sleep(60)", limit=1), True, str(tmp_path))
-    assert hanging["outcome"] == "STOPPED after 1 s"
+    assert hanging["outcome"] == "STOPPED after 3 s"
     assert "0 of 2 parts passed" in gpu.page([failed, hanging], True)
 
 
