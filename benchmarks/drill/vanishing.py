@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.drill.ends import Ended, has_traceback, names
 from benchmarks.drill.kills import undisturbed
+from benchmarks.drill.near import rounded, without_labels
 from benchmarks.drill.warm import Call, Called
 from benchmarks.drill.works import WORKS
 from benchmarks.drill.world import World
@@ -52,6 +53,16 @@ def _remove(folder: Path) -> None:
             return
 
 
+def _fits(kind: str, found: str, expected: str) -> bool:
+    """Return whether an answer is the expected one, as far as a removed folder lets it be.
+
+    Members of a group whose process died twice are done one by one. A run that has finished needs
+    no labels.
+    """
+    near = {"fused group": rounded, "labelling": without_labels}.get(kind)
+    return found == expected or bool(found and near and near(found, expected))
+
+
 def _judged(world: World, kind: str, first: Called, expected: str, what: str) -> Ended:
     """Judge a command by what it said, and by what it leaves when it is typed again."""
     answer, folder = WORKS[kind].answer, world.now
@@ -61,7 +72,7 @@ def _judged(world: World, kind: str, first: Called, expected: str, what: str) ->
     said = f"{first.code} {first.err[-900:]}\n-- again {again.code} {again.err[-500:]}"
     if has_traceback(first) or has_traceback(again):
         return Ended(kind, "traceback", what, said)
-    if answer(folder) != expected:
+    if not _fits(kind, answer(folder), expected):
         return Ended(kind, "lost" if again.code else "wrong", what, said)
     if first.code not in (0, 1):
         return Ended(kind, "lost", what, said)

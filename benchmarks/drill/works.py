@@ -45,7 +45,7 @@ def of_run(folder: Path) -> str:
     try:
         metrics = json.loads((folder / "result.json").read_text())["metrics"]
         prompt = (folder / "prompt.safetensors").read_bytes().hex()
-        return json.dumps(metrics) + (folder / "metrics.jsonl").read_text() + prompt
+        return json.dumps([metrics, (folder / "metrics.jsonl").read_text(), prompt])
     except FileNotFoundError:
         return "nothing"
 

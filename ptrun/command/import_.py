@@ -143,13 +143,12 @@ def _data(arguments: Sequence[str]) -> None:
     if not given.source.is_dir() and not (marked and given.source.is_file()):
         wanted = "file or folder" if marked else "folder"
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
-    from ptrun.importing.data.writing import write, write_new
+    from ptrun.importing.data.writing import write
 
     files, option, content = _marks(given) if marked else (_files(given), None, "")
-    for line in write(given.out, files):
+    for line in write(given.out, files, {} if option is None else {option: content}):
         print(line)
     if option is not None:
-        write_new({option: content})
         print(f"{option}: options of task={given.task}")
 
 

@@ -1,9 +1,14 @@
 """A short form of `make drill`: no fault gives a traceback, a loss or another answer."""
 
+import json
+
 import pytest
+import torch
+from safetensors.torch import save
 
 from benchmarks.drill import covered, damage, disk, kills, page, vanishing
 from benchmarks.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
+from benchmarks.drill.near import rounded, without_labels
 from benchmarks.drill.parts import PARTS
 from benchmarks.drill.warm import Called
 from benchmarks.drill.works import WORKS
@@ -49,6 +54,20 @@ def test_a_limit_of_the_size_of_a_file_is_named(world):
 def test_folders_may_vanish(world, do):
     one = do(world, "import data", 0, seed=1)
     assert one.end in ENDS[:3], one
+
+
+def test_rounding_is_no_other_answer_and_labels_may_be_gone():
+    def runs(loss, labels=("a", "b"), weight=0.5):
+        prompt = save({"prompt": torch.full((2,), weight)}).hex()
+        journal = json.dumps({"event": "step", "loss": loss, "crc": str(loss)})
+        return json.dumps([{"run": json.dumps([{"dev": 1.0}, journal, prompt])}, labels])
+
+    assert rounded(runs(0.5), runs(0.50001)) and not rounded(runs(0.5), runs(0.6))
+    assert not rounded(runs(0.5), runs(0.5, weight=0.6))
+    assert not rounded(json.dumps([{}, []]), runs(0.5))
+    assert without_labels(runs(0.5, ("a",)), runs(0.5))
+    assert not without_labels(runs(0.5, ("c",)), runs(0.5))
+    assert not without_labels(runs(0.50001), runs(0.5))
 
 
 def test_the_drill_sees_damage(tmp_path):

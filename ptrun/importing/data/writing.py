@@ -29,11 +29,15 @@ class Made:
     rows: Iterable[Record]
 
 
-def write(out: Path, files: Sequence[Made]) -> Iterator[str]:
+def write(out: Path, files: Sequence[Made], texts: Mapping[Path, str]) -> Iterator[str]:
     """Write files as JSON lines and yield one line of text about each, when all are in place.
 
+    `texts` are new text files. They are written just before the folders appear: a command that was
+    killed in between is typed again, and finds its own.
+
     Raises:
-        UserError: a folder exists and is not empty, a source is invalid, or a file has no rows.
+        UserError: a folder exists and is not empty, a source is invalid, a file has no rows, or a
+            text file exists with other content.
     """
     folders = list(dict.fromkeys(made.folder for made in files))
     for folder in folders:
@@ -42,8 +46,13 @@ def write(out: Path, files: Sequence[Made]) -> Iterator[str]:
     with progress(nbytes) as advance, ExitStack() as stack:
         places = {f: stack.enter_context(staging(out / f, nbytes)) for f in folders}
         counts = [_written(made, places[made.folder] / made.name, advance) for made in files]
+        write_new({file: text for file, text in texts.items() if not _is(file, text)})
     for made, count in zip(files, counts, strict=True):
         yield f"{out / made.folder / made.name}: {count} row{'s' * (count != 1)}"
+
+
+def _is(file: Path, text: str) -> bool:
+    return file.is_file() and file.read_bytes() == text.encode()
 
 
 def _written(made: Made, file: Path, advance: Callable[[int], None]) -> int:
@@ -63,7 +72,8 @@ def write_new(files: Mapping[Path, str]) -> None:
     """Write text files that do not exist yet: all of them or, after an error, none.
 
     Raises:
-        UserError: one exists or cannot be written.
+        UserError: one exists.
+        OSError: one cannot be written.
     """
     if there := next((file for file in files if file.exists()), None):
         raise UserError(f"{there}: exists. Choose another name, or move the file away.")
@@ -74,7 +84,7 @@ def write_new(files: Mapping[Path, str]) -> None:
             with file.open("x", encoding="utf-8") as opened:
                 written.append(file)
                 opened.write(text)
-    except OSError as error:
+    except OSError:
         for other in written:
             other.unlink(missing_ok=True)
-        raise UserError(f"{file}: cannot be written ({error.strerror}).") from error
+        raise

@@ -1,6 +1,7 @@
 """Marked spans become the words and tags of a tagging task, known or new."""
 
 import json
+import shutil
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_one_file_becomes_a_new_task_of_three_parts(project, capsys):
     assert [len(names) for names in parts.values()] == [24, 3, 3]
     assert len(set.union(*parts.values())) == 30, "a repeated text is in one part only"
     assert data.labels == ["O", "B-PER", "I-PER"]
+
+
+def test_the_options_that_a_killed_import_left_are_taken_as_its_own(project):
+    dump(project / "marked.jsonl", marked(30))
+    given = ("spans", project / "marked.jsonl", project / "d", "--task", "mine")
+    imported(*given)
+    shutil.rmtree(project / "d")
+    assert task("mine", imported(*given)).load("train")
 
 
 def test_a_folder_gives_the_parts_and_spans_may_be_lists(project):
