@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.drill.ends import Ended, has_traceback, names
 from benchmarks.drill.kills import undisturbed
-from benchmarks.drill.near import rounded, without_labels
+from benchmarks.drill.near import rounded, used
 from benchmarks.drill.warm import Call, Called
 from benchmarks.drill.works import WORKS
 from benchmarks.drill.world import World
@@ -57,9 +57,9 @@ def _fits(kind: str, found: str, expected: str) -> bool:
     """Return whether an answer is the expected one, as far as a removed folder lets it be.
 
     Members of a group whose process died twice are done one by one. A run that has finished needs
-    no labels.
+    neither labels nor the prompt it started from.
     """
-    near = {"fused group": rounded, "labelling": without_labels}.get(kind)
+    near = {"fused group": rounded, "labelling": used, "PPT pre-training": used}.get(kind)
     return found == expected or bool(found and near and near(found, expected))
 
 

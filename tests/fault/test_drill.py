@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from benchmarks.drill import covered, damage, disk, kills, page, vanishing
 from benchmarks.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
-from benchmarks.drill.near import rounded, without_labels
+from benchmarks.drill.near import rounded, used
 from benchmarks.drill.parts import PARTS
 from benchmarks.drill.warm import Called
 from benchmarks.drill.works import WORKS
@@ -56,7 +56,7 @@ def test_folders_may_vanish(world, do):
     assert one.end in ENDS[:3], one
 
 
-def test_rounding_is_no_other_answer_and_labels_may_be_gone():
+def test_rounding_is_no_other_answer_and_what_was_used_may_be_gone():
     def runs(loss, labels=("a", "b"), weight=0.5):
         prompt = save({"prompt": torch.full((2,), weight)}).hex()
         journal = json.dumps({"event": "step", "loss": loss, "crc": str(loss)})
@@ -65,9 +65,9 @@ def test_rounding_is_no_other_answer_and_labels_may_be_gone():
     assert rounded(runs(0.5), runs(0.50001)) and not rounded(runs(0.5), runs(0.6))
     assert not rounded(runs(0.5), runs(0.5, weight=0.6))
     assert not rounded(json.dumps([{}, []]), runs(0.5))
-    assert without_labels(runs(0.5, ("a",)), runs(0.5))
-    assert not without_labels(runs(0.5, ("c",)), runs(0.5))
-    assert not without_labels(runs(0.50001), runs(0.5))
+    assert used(runs(0.5, ("a",)), runs(0.5))
+    assert not used(runs(0.5, ("c",)), runs(0.5))
+    assert not used(runs(0.50001), runs(0.5)) and not used(json.dumps([{}, []]), runs(0.5))
 
 
 def test_the_drill_sees_damage(tmp_path):
