@@ -5,8 +5,7 @@
 Opinions (SST-2): 2,000 texts to train, the first texts of dev, five seeds, 16 texts a step. Rows
 that are stored are not done again. `--formats` adds bf16. Writes results/quantization.{json,md}:
 dev accuracy by seed and its difference to fp32 with a 95 % interval, the cosine of the prompt's
-first gradient with that in fp32, bytes of the weights, and the speed and peak memory of one run
-alone.
+first gradient with that in fp32, bytes of the weights, and the speed of one run alone.
 """
 
 import argparse
@@ -137,7 +136,6 @@ def cell(model: str, method: str, given: argparse.Namespace, work: Path) -> list
                 "cosine": float(torch.cosine_similarity(gradient, plain, dim=0)),
                 "weights_mib": round(held / 2**20, 1),
                 "tokens_per_second": round(alone["manifest"]["tokens_per_second"]),
-                "peak_memory_mib": round(alone["manifest"]["peak_memory_mib"]),
             }
         )
         print(json.dumps(rows[-1]), flush=True)
@@ -149,14 +147,14 @@ _HEAD = """\
 
 {told}
 
-| model | method | format | dev accuracy | difference | cosine | weights MiB | peak MiB | tokens/s |
-|---|---|---|---|---|---|---|---|---|
+| model | method | format | dev accuracy | difference | cosine | weights MiB | tokens/s |
+|---|---|---|---|---|---|---|---|
 """
 _TOLD = """\
 SST-2, {train:,} texts to train, five seeds, batches of 16, rate 1e-2 for all; {sizes}. Real weights
 from `make weights`, two CPU cores. A difference is to fp32, seed by seed, with the 95 % interval of
-its mean. The cosine is that of the prompt's gradients on 16 texts before training. Speed and peak
-memory are of one run alone, on a machine that other work shared. A cosine depends on the start
+its mean. The cosine is that of the prompt's gradients on 16 texts before training. Speed is that of
+one run alone, on a machine that other work shared. A cosine depends on the start
 too: uniform noise of a tenth of int8's step in SmolLM2's weights gives 0.984 for P-tuning v2, of a
 whole step 0.256. {left_out}"""
 
@@ -179,7 +177,7 @@ def _line(row: dict) -> str:
     return (
         f"| {row['model']} | {row['method']} | {row['format']} "
         f"| {fmean(row['dev']):.2f} ± {stdev(row['dev']):.2f} | {shown} | {row['cosine']:.4f} "
-        f"| {row['weights_mib']} | {row['peak_memory_mib']} | {row['tokens_per_second']} |"
+        f"| {row['weights_mib']} | {row['tokens_per_second']} |"
     )
 
 

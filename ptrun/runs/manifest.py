@@ -36,13 +36,26 @@ def machine(device: str) -> dict[str, Any]:
     if device == "cuda":
         peak = torch.cuda.max_memory_allocated() / 2**20
         return {"device": device, "name": torch.cuda.get_device_name(), "peak_memory_mib": peak}
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, KiB on Linux
     return {
         "device": device,
         "name": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+        "peak_memory_mib": _peak() / 2**20,
     }
+
+
+def _peak() -> int:
+    """Return the most bytes that this process has held.
+
+    On Linux a new process inherits `ru_maxrss` from the one that started it, such as a notebook.
+    """
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 2**10
+    unit = 1 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, else KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def computation(engine: TorchEngine) -> dict[str, Any]:
