@@ -162,7 +162,6 @@ def compared(name: str, size: Size, device: str) -> dict[str, Any]:
 
 def report(small: bool = False) -> dict[str, Any]:
     """Return the sizes, the device and the figures of all cases."""
-    insist()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = SMALL if small else FULL
     facts = {k: str(v) if isinstance(v, torch.dtype) else v for k, v in vars(size).items()}
@@ -180,6 +179,7 @@ def main() -> None:
         if not given.small:
             parser.error("torch finds no CUDA device; type --small to check numerics on a CPU.")
         os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+    insist()
     print(json.dumps(report(given.small)))
 
 

@@ -19,7 +19,7 @@ _TF32 = 3e-3
 _ROWS, _HEADS, _TOKENS, _PROMPT, _SITE, _P = 2, 2, 80, 3, 0, 0.1
 """80 tokens use the largest tiles."""
 
-_Attend = Callable[..., Tensor]
+_Attend = Callable[[list[Tensor], Tensor, Tensor], Tensor]
 
 
 def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
@@ -49,33 +49,19 @@ def _differentiated(attend: _Attend, given: list[Tensor], dtype: torch.dtype) ->
     keys = torch.arange(_ROWS, device=given[0].device)
     ends = _TOKENS - 9 * keys
     real = (torch.arange(_TOKENS, device=keys.device) < ends[:, None])[:, None, None]
-    out = attend(*vectors, keys, real)
+    out = attend(vectors, keys, real)
     weights = given[0].transpose(1, 2).to(dtype)
     return [out, *torch.autograd.grad(out, vectors, weights)]
 
 
-def _by_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    before: Tensor,
-    old: Tensor,
-    keys: Tensor,
-    real: Tensor,
-) -> Tensor:
+def _by_kernel(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
+    query, key, value, before, old = vectors
     terms = Terms(query.shape[-1] ** -0.5, real, dropout=Keyed(keys, _SITE, _P))
     return attention(query, key, value, Prefix(before, old), terms)
 
 
-def _by_torch(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    before: Tensor,
-    old: Tensor,
-    keys: Tensor,
-    real: Tensor,
-) -> Tensor:
+def _by_torch(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
+    query, key, value, before, old = vectors
     key, value = torch.cat([before, key], dim=2), torch.cat([old, value], dim=2)
     scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
     scores[..., _PROMPT:].masked_fill_(~real, -torch.inf)
