@@ -41,7 +41,7 @@ FIRST = {own.claim: own for own in reversed(ROWS)}
 
 @pytest.mark.parametrize("own", tiered(ROWS, lambda own: own is FIRST[own.claim]))
 def test_every_row_composes(own):
-    options = [option.format(weights="weights") for option in own.options]
+    options = [option.format(weights="weights", data="data") for option in own.options]
     assert compose_run([*options, "seed=1"]).config["seed"] == 1
 
 
@@ -49,7 +49,9 @@ def test_rates_are_searched_and_five_seeds_are_kept():
     line = claims_real.command(ROWS[0], GIVEN)
     assert line[1] == "search" and line[-4:] == ["--sampler", "grid", "--seeds", "5"]
     untrained = next(own for own in ROWS if not own.rates)
-    assert claims_real.command(untrained, GIVEN)[-1] == "seed=2,3,4,5,6"
+    assert claims_real.command(untrained, GIVEN)[-1] == "seed=2"
+    fixed = next(own for own in ROWS if own.rates == "3e-2")
+    assert claims_real.command(fixed, GIVEN)[-2:] == ["train.lr=3e-2", "seed=2,3,4,5,6"]
 
 
 def test_the_page_judges_and_shows_all_seeds(tmp_path):
@@ -61,9 +63,13 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
     real_page.write_page(tmp_path / "page", stored, len(ROWS))
     page = (tmp_path / "page.md").read_text()
     assert f"3 of {len(ROWS)} rows are" in page and "30.0, 31.0, 30.0, 32.0, 30.0" in page
-    assert "| NER: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |" in page
+    assert (
+        "| NER, 1,000 sentences: above prompt tuning | PT 30.60 ± 0.89 | P-tuning v2 70.40 ± 0.55 |"
+        in page
+    )
     far, close = (
-        next(o for o in page.splitlines() if text in o) for text in ("NER: above", "NER: close")
+        next(o for o in page.splitlines() if text in o)
+        for text in ("sentences: above", "sentences: close")
     )
     assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
     assert (tmp_path / "page.svg").read_text().count("<circle") == 15
