@@ -6,7 +6,7 @@ Kept memory, BERT-base with prompt tuning: 210 before, 246 with it.
 
 oneDNN compiles and keeps a kernel for each shape of a product. Packed batches have many shapes.
 Peak memory of 20 fused runs of 8 steps, MiniLM, bf16, in MiB: 1,617 with 1,024 kernels, 1,384 with
-256, 1,319 with 128, 1,253 with 16.
+256, 1,319 with 128, 1,253 with 16. The speed of one run is the same with 128 as with 1,024.
 """
 
 import ctypes

@@ -75,10 +75,13 @@ def dense(
     from bitsandbytes import functional
 
     levels = _levels(codes.device)
+    # one long row: on CPUs with AVX-512, bitsandbytes gives wrong numbers for rows that are no
+    # whole number of blocks
     state = functional.QuantState(  # type: ignore[no-untyped-call]
-        scales, shape=shape, code=levels, blocksize=BLOCK, quant_type="nf4", dtype=dtype
-    )
-    return functional.dequantize_4bit(codes, state)
+        scales, shape=(1, shape.numel()), code=levels, blocksize=BLOCK, quant_type="nf4",
+        dtype=dtype,
+    )  # fmt: skip
+    return functional.dequantize_4bit(codes, state).view(shape)
 
 
 @cache
