@@ -69,11 +69,15 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, module: QuantizedLinear) -> Tensor:
         ctx.module = module
-        return functional.linear(x, module.matrix(), module.bias)
+        product = functional.linear(x.reshape(-1, module.in_features), module.matrix(), module.bias)
+        return product.view(*x.shape[:-1], module.out_features)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return gradients[0] @ ctx.module.matrix(), None
+        # As one matrix of rows: a strided gradient `[B, L, D]` would become B small products.
+        module, gradient = ctx.module, gradients[0]
+        rows = gradient.reshape(-1, module.out_features)
+        return (rows @ module.matrix()).view(*gradient.shape[:-1], module.in_features), None
 
 
 _product: Any = _Product.apply
