@@ -25,7 +25,9 @@ def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
             f"scale={scale}: unknown. Allowed: {POCKET}; without scale= the paper's runs are used."
         )
     rules: dict[str, Any] = plain(OmegaConf.load(conf_dir() / "experiment" / "pocket.yaml"))  # type: ignore[arg-type]
-    return [*(o for override in overrides for o in _scaled(override, rules)), *rules["add"]]
+    replaced = [own for override in overrides for own in _scaled(override, rules)]
+    several = f"task={POCKET}_multi" in replaced  # its tasks have sources, itself it has none
+    return [*replaced, *rules["add"], *([] if several else [rules["rows"]])]
 
 
 def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:

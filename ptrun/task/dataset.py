@@ -84,6 +84,7 @@ class Dataset(ABC):
         self._written, self._skip = common.get("written") or {}, common.get("skip") or {}
         self._source = Source(self.name, common["source"], data_dir)
         self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
+        self._check_rows(common["source"].get("rows", {}))
 
     @property
     def repositories(self) -> Sequence[Repository]:
@@ -146,6 +147,16 @@ class Dataset(ABC):
     @abstractmethod
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of predictions paired with examples by position."""
+
+    def _check_rows(self, rows: Mapping[str, int]) -> None:
+        """Refuse a name in `source.rows` that is no split."""
+        both = (self._splits, self._paper or {}, _VARIANT_SPLITS if self._variant else {})
+        splits = {split for own in both for split in own.values() if split is not None}
+        for name in set(rows) - splits:
+            raise UserError(
+                f"task.source.rows: {name!r} is no split of {self.name}. "
+                f"Allowed: {', '.join(sorted(splits))}."
+            )
 
     def _examples(self, source: Source, split: str) -> Iterator[Example]:
         for number, row in enumerate(self._rows(source, split)):

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ptrun.task.ppt.construction import read
 from ptrun.task.shown import names, shown
 
 _BLOCK = 2**20  # bytes
-_KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how"}
+_KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
 _MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
 """How the files of a setting are made, by its folder."""
 
@@ -64,8 +65,10 @@ class Source:
     `pocket` task, or a `corpus` to make examples from (`ptrun.task.ppt.construction`). A local
     folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files has priority; `folder` defaults to
     the task's name. An origin of `folder` alone means local files only, because of a licence or
-    because no hub has the data; `how` says how to make them. A `variant` is a folder of other files
-    for the same task, `<data_dir>/<variant>/<last part of folder>`; it has no other source.
+    because no hub has the data; `how` says how to make them. `rows` has the largest number of rows
+    to read of a split, by its name; the rest of that split is not read. A `variant` is a folder of
+    other files for the same task, `<data_dir>/<variant>/<last part of folder>`; it has no other
+    source.
     """
 
     name: str
@@ -82,6 +85,12 @@ class Source:
             raise UserError(
                 f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision` "
                 "and perhaps `subset`, or `folder: NAME` for local files only."
+            )
+        rows = self.origin.get("rows", {})
+        if not isinstance(rows, Mapping) or not all(_positive(most) for most in rows.values()):
+            raise UserError(
+                f"task.source.rows={rows}: expected a whole number from 1 for each split, for "
+                "example task.source.rows={validation:100,test:100}."
             )
 
     @cached_property
@@ -114,7 +123,7 @@ class Source:
             UserError: the split cannot be read or is empty, or a line is not a JSON object.
         """
         empty = True
-        for row in self._read(split):
+        for row in islice(self._read(split), self._most(split)):
             empty = False
             yield row
         if empty:
@@ -130,6 +139,8 @@ class Source:
         if self._is_local() and splits:
             hashed = hashlib.sha256()
             for split in splits:
+                if (most := self._most(split)) is not None:
+                    hashed.update(f"first {most} rows\n".encode())
                 with self._file(split).open("rb") as opened:
                     while block := opened.read(_BLOCK):
                         hashed.update(block)
@@ -138,6 +149,11 @@ class Source:
             return read(self.origin).digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}
         return canonical(origin)
+
+    def _most(self, split: str) -> int | None:
+        """Return the largest number of rows to read; None for all."""
+        most: int | None = self.origin.get("rows", {}).get(split)
+        return most
 
     def _read(self, split: str) -> Iterator[Row]:
         if self._is_local():
@@ -209,6 +225,10 @@ class Source:
         rename: Mapping[str, str] = self.origin.get("rename", {})
         kept = {key: value for key, value in row.data.items() if key not in rename}
         return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _pocket(name: str, split: str) -> Iterator[Row]:

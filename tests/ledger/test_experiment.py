@@ -89,6 +89,8 @@ def test_the_pocket_world_has_something_in_the_place_of_everything(made):
     assert {"backbone=pocket_bert", "task=pocket_pairs", "train.max_steps=2"} <= set(own)
     assert not any(o.startswith(("method.length", "train.epochs")) for o in own)
     assert own[-1] == "name=pocket/made/up/small.PT.full.CB"
+    assert any(o.startswith("+task.source.rows=") for o in own)
+    assert not any("rows" in o for o in scaled(["task=multi_ner"], "pocket")), "it has no source"
     with pytest.raises(UserError, match="no replacement for it"):
         scaled(["task=nothing"], "pocket")
 

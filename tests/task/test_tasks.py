@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.protocol.honest import Honest
 from ptrun.protocol.paper import Paper
@@ -167,6 +168,31 @@ def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
     assert papers.dev == papers.test and "selected on it too" in papers.origin["test"]
 
 
+def test_rows_of_a_source_are_the_first_ones_and_other_data(data_dir):
+    origin = {"hub": "none", "rows": {"train": 2}}
+    cut = Source("sst2", origin, str(data_dir))
+    whole = Source("sst2", {"hub": "none"}, str(data_dir))
+    assert list(cut.rows("train")) == list(whole.rows("train"))[:2]
+    assert list(cut.rows("test")) == list(whole.rows("test"))
+    assert cut.digest(["train"]) != whole.digest(["train"])
+    assert cut.digest(["test"]) == whole.digest(["test"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (100, r"rows=100: expected a whole number"),
+        ({"test": 0}, r"rows=\{'test': 0\}: expected a whole number"),
+        ({"dev": 9}, r"'dev' is no split of pocket_pairs. Allowed: test, train, validation"),
+    ],
+)
+def test_wrong_rows_of_a_source_are_refused(rows, message):
+    node = task_node("pocket_pairs")
+    node["source"]["rows"] = rows
+    with pytest.raises(UserError, match=message):
+        build("task", node, None)
+
+
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -175,7 +201,5 @@ def test_honest_carves_dev_where_test_is_hidden_and_paper_does_not(data_dir):
     ids=["conll03", "sst2"],
 )
 def test_the_real_data_have_the_published_sizes(shared, make, counts):
-    from ptrun.config.build import build
-
     task = build("task", task_node(make.__name__), str(shared / "data"))
     assert tuple(len(task.load(part)) for part in ("train", "dev", "test")) == counts
