@@ -14,9 +14,9 @@ _HEAD = """\
 # What the papers claim, on real weights and real data
 
 Rows of {days}: MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct from `make weights`, public
-data, fp32 on two CPU cores, honest protocol. {done} of {rows} rows are done;
+data, two CPU cores, MiniLM in fp32 and SmolLM2 in bf16, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
-dev among two, with one seed. Then five other seeds are scored on test, once each. All are shown.
+dev among two (fine-tuned SmolLM2: three), with one seed. Then five other seeds are scored on test, once each. All are shown.
 A manual prompt trains nothing: its one score stands for all seeds.
 
 {counts}

@@ -26,7 +26,11 @@ class Row:
 
 
 MINILM = ("backbone=minilm_l6", "backbone.path={weights}/minilm_l6")
-SMOLLM = ("backbone=smollm2_135m", "backbone.path={weights}/smollm2_135m")
+SMOLLM = (
+    "backbone=smollm2_135m",
+    "backbone.path={weights}/smollm2_135m",
+    "hardware.precision=bf16",  # 1.4 times the tokens/s of fp32 on a CPU with its instructions
+)
 HEAD = "method.pooler=trainable"  # the head of IDPG and adapters, so that all have the same one
 METHODS = {
     "FT": (("method=fine_tuning",), FULL_RATES),
@@ -61,10 +65,10 @@ def smollm(claim: str, options: str, *, soft: bool = True) -> list[Row]:
     words = "method.readout=verbalizer"
     rows = {
         "manual": (("method=manual_prompt",), ""),
-        "PT": (("method=prompt_tuning", words), PROMPT_RATES),
-        "P-tuning v2": (("method=ptuning_v2", words), PROMPT_RATES),
         "P-tuning": (("method=ptuning",), SMALL_RATES),
         "FT": (("method=fine_tuning", words), "1e-5,3e-5,1e-4"),
+        "PT": (("method=prompt_tuning", words), PROMPT_RATES),
+        "P-tuning v2": (("method=ptuning_v2", words), PROMPT_RATES),
     }
     if not soft:
         del rows["P-tuning"]
@@ -140,14 +144,16 @@ MAIN = ("FT", "PT", "P-tuning v2", "M-IDPG")
 COMPARED = (*MAIN, "S-IDPG", "Compacter")
 OTHERS = ("adapter", "LoRA")  # in no claim
 TREC, MPQA = "task=trec setting=k_1000", "task=mpqa setting=k_1000"
-TREC_ROW, MPQA_ROW, CB = "TREC, 1,000 texts", "MPQA, 1,000 texts", "SmolLM2, CB, 32 shots"
+TREC_ROW, MPQA_ROW = "TREC, 1,000 texts", "MPQA, 1,000 texts"
+CB = ("SmolLM2, CB, 32 shots", f"task=cb setting=fewglue {TINY}")
 
 ROWS: tuple[Row, ...] = (
     *names()[:3],
     *minilm(TREC_ROW, TREC, 600, *COMPARED),
-    *smollm(CB, f"task=cb setting=fewglue {TINY}"),
-    *pretrained(CB, f"task=cb setting=fewglue {TINY}"),
+    *smollm(*CB)[:3],
+    *pretrained(*CB),
     *minilm(MPQA_ROW, MPQA, 600, *COMPARED),
+    *smollm(*CB)[3:],
     *names()[3:],
     *facts(),
     *parts(),
