@@ -1,7 +1,7 @@
 """What the papers say about pairs of rows of `real_rows.py`."""
 
 from headlines import Headline
-from real_rows import FACTS, LONGER, NAMES, ROWS
+from real_rows import FACTS, LONGER, NAMES, ROWS, TREC_ROW
 
 # paper, what it says about each task, first row, second row, kind of claim
 SAID = (
@@ -20,7 +20,10 @@ SAID = (
 DEPTH, LENGTH = f"{NAMES}, depth", f"{NAMES}, length"
 FIGURE, FACT = "P-tuning v2, Figure 3", "P-tuning, Table 2"
 OWN = (
-    Headline(SAID[1][0], "NER, 2,000 steps: close to fine-tuning", NAMES, "FT", LONGER, "close"),
+    *(
+        Headline(SAID[1][0], f"{task}, 2,000 steps: {SAID[1][1]}", task, "FT", LONGER, "close")
+        for task in (NAMES, TREC_ROW)
+    ),
     Headline(FIGURE, "NER: top layers above bottom", DEPTH, "layers 1-2", "layers 5-6"),
     Headline(FIGURE, "NER: 20 vectors above 1", LENGTH, "1 vectors", "20 vectors"),
     Headline(FACT, "facts: above searched prompts", FACTS, "LPAQA", "P-tuning"),

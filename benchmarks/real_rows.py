@@ -120,8 +120,12 @@ def names() -> list[Row]:
         Row(NAMES, name, (*MINILM, *NER, method, *trained(name, 600)), rates)
         for name, (method, rates) in rows.items()
     ]
-    longer = (*MINILM, *NER, "method=ptuning_v2", *trained("", 2000))
-    return [*found, Row(NAMES, LONGER, longer, "3e-2")]
+    return [*found, longer(NAMES, *NER, "method=ptuning_v2")]
+
+
+def longer(claim: str, *options: str) -> Row:
+    """Return a row of P-tuning v2 with 2,000 steps, at the rate that was chosen on dev for 600."""
+    return Row(claim, LONGER, (*MINILM, *options, *trained("", 2000)), "3e-2")
 
 
 def parts() -> list[Row]:
@@ -150,6 +154,7 @@ CB = ("SmolLM2, CB, 32 shots", f"task=cb setting=fewglue {TINY}")
 ROWS: tuple[Row, ...] = (
     *names()[:3],
     *minilm(TREC_ROW, TREC, 600, *COMPARED),
+    longer(TREC_ROW, *TREC.split(), *METHODS["P-tuning v2"][0]),
     *smollm(*CB)[:3],
     *pretrained(*CB),
     *minilm(MPQA_ROW, MPQA, 600, *COMPARED),
