@@ -13,10 +13,11 @@ from ptrun.drawing.canvas import Path as Line
 _HEAD = """\
 # What the papers claim, on real weights and real data
 
-Rows of {days}: MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct from `make weights`, public
-data, two CPU cores, MiniLM in fp32 and SmolLM2 in bf16, honest protocol. {done} of {rows} rows are done;
+Rows of {days}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
+`make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
-dev among two (fine-tuned SmolLM2: three), with one seed. Then five other seeds are scored on test, once each. All are shown.
+dev among two (three for fine-tuned SmolLM2), with one seed. Then five other seeds are scored on
+test, once each. All are shown.
 A manual prompt trains nothing: its one score stands for all seeds.
 
 {counts}
