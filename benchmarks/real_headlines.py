@@ -49,7 +49,8 @@ CHECKED = """
 - All prompts: steps. With 200 steps on NER, deep prompts had 61.4, input prompts 55.2 and
   fine-tuning 77.3. With 100 steps on 1,000 texts of TREC, deep prompts were at 42 on dev; with
   1,000 steps at 92. Prompts need several times the steps of fine-tuning. These rows therefore
-  train prompts for 400 to 600 steps and fine-tuning for 300.
+  train prompts for 400 to 600 steps and fine-tuning for 300. With 2,000 steps on TREC, P-tuning v2
+  gains 2.6 points and stays below fine-tuning.
 - P-tuning v2: the formula. In the tests the deep prompt equals PEFT's prefix tuning to 1e-5.
 """
 CUT = """
