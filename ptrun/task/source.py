@@ -14,6 +14,7 @@ from ptrun.hub.data import read as read_hub
 from ptrun.hub.repository import Repository
 from ptrun.task.lines import json_lines
 from ptrun.task.ppt.construction import read
+from ptrun.task.ppt.made import positive
 from ptrun.task.shown import names, shown
 
 _BLOCK = 2**20  # bytes
@@ -87,7 +88,7 @@ class Source:
                 "and perhaps `subset`, or `folder: NAME` for local files only."
             )
         rows = self.origin.get("rows", {})
-        if not isinstance(rows, Mapping) or not all(_positive(most) for most in rows.values()):
+        if not isinstance(rows, Mapping) or not positive(rows.values()):
             raise UserError(
                 f"task.source.rows={rows}: expected a whole number from 1 for each split, for "
                 "example task.source.rows={validation:100,test:100}."
@@ -225,10 +226,6 @@ class Source:
         rename: Mapping[str, str] = self.origin.get("rename", {})
         kept = {key: value for key, value in row.data.items() if key not in rename}
         return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _pocket(name: str, split: str) -> Iterator[Row]:

@@ -38,12 +38,12 @@ class Made(ABC):
 
     def __post_init__(self) -> None:
         check_allowed("unit", self.unit, get_args(Unit))
-        if set(self.examples) != set(SPLITS) or not _positive(self.examples.values()):
+        if set(self.examples) != set(SPLITS) or not positive(self.examples.values()):
             raise UserError(
                 f"task.source.examples is {dict(self.examples)}; give a number above 0 for each "
                 f"of {', '.join(SPLITS)}."
             )
-        if len(self.shares) != len(SPLITS) or not _positive(self.shares):
+        if len(self.shares) != len(SPLITS) or not positive(self.shares):
             raise UserError(
                 f"task.source.shares is {list(self.shares)}; give three numbers above 0, "
                 "for train, validation and test, as in [900,50,50]."
@@ -91,5 +91,6 @@ def check_allowed(key: str, value: Any, allowed: Iterable[str]) -> None:
         raise UserError(f"{subject} {shown(value)}{hint} Allowed: {names(allowed)}.")
 
 
-def _positive(values: Iterable[Any]) -> bool:
+def positive(values: Iterable[Any]) -> bool:
+    """Return whether all values are whole numbers above 0."""
     return all(type(value) is int and value > 0 for value in values)
