@@ -80,7 +80,7 @@ def pretrained(claim: str, options: str) -> list[Row]:
 
     The prompt is pre-trained on neighbours in a corpus, 1,600 pairs, once for both rates.
     """
-    asked = "'{~first} || {~second} ? answer: {mask}'"
+    asked = "{~first} || {~second} ? answer: {mask}"
     corpus = (
         "pretraining.task.source.corpus={data}/corpus_en_large",
         "pretraining.task.source.examples={{train:1600,validation:100,test:100}}",
