@@ -92,7 +92,8 @@ def _examined(method: Method, own: PretrainedBackbone) -> Placement:
     if unprepared := method.unprepared(batch.features, training=False):
         method.prepare(collate(unprepared, None, torch.device("cpu")))
     given = method.inputs(batch)
-    names = [name for name, _ in own.model.named_modules()]
+    names = [name for name, _ in own.model.named_modules() if "lora_A" in name]
+    names += [path for updates in given.updates for path in updates.maps]
     text = _stack(method, own, given, batch.ids, own.shape.layers, names)
     decoder = _decoder(method, own, given.decoder, batch, names) if given.decoder else None
     at = [int(column) for where in given.requested for column in where.columns]
@@ -179,9 +180,9 @@ def _edited(
 
 
 def _has_maps(own: PretrainedBackbone, names: Sequence[str], layer: int, *, decoder: bool) -> bool:
-    """Return whether PEFT's low-rank maps stand in a layer."""
+    """Return whether a layer has one of the changed maps, by their paths."""
     half = {True: "decoder.", False: "encoder."}[decoder] if own.family == "seq2seq" else ""
-    return any(f".{layer}." in n and "lora_A" in n and n.startswith(half) for n in names)
+    return any(f".{layer}." in n and n.startswith(half) for n in names)
 
 
 def _tokens(

@@ -1,10 +1,10 @@
-"""The input and output of a backbone, with its three injection points, as records.
+"""The input and output of a backbone, with its injection points, as records.
 
 Letters in shapes: B rows, T tokens, H hidden size, E embedding size, P prefix length, K requested
 positions, V vocabulary, S tokens of a decoder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,6 +59,32 @@ class DecoderInput:
 
 
 @dataclass(frozen=True)
+class Update:
+    """A low-rank update of a linear map: `scale * up(down(drop(x)))` joins its output.
+
+    Args:
+        down, up: `[r, in]` and `[out, r]`.
+        scale: alpha / r.
+        dropout: probability that a cell of x is dropped in training.
+        site: number of this dropout in the backbone.
+    """
+
+    down: Tensor
+    up: Tensor
+    scale: float
+    dropout: float
+    site: int
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The updates of a number of consecutive rows, by the path of a linear map in the model."""
+
+    rows: int
+    maps: Mapping[str, Update]
+
+
+@dataclass(frozen=True)
 class BackboneInput:
     """One forward pass: the tokens, the injections, and the requested outputs.
 
@@ -72,6 +98,8 @@ class BackboneInput:
             ignore it.
         prefixes: one entry per layer; None means no prefix, which differs from a zero prefix.
         edits: changes of hidden states by site.
+        updates: low-rank updates of linear maps in both stacks, in the order of the rows; none, or
+            for all rows.
         keys: `[B]` int64 dropout keys, one per row; None switches all dropout off.
         hidden_at, pooled_at, logits_at: positions of the requested last hidden states, pooled
             states and language-model logits; the decoder's positions if there is a decoder input.
@@ -86,6 +114,7 @@ class BackboneInput:
     shift: Tensor | None = None
     prefixes: tuple[Prefix | None, ...] | None = None
     edits: Mapping[Site, Edit] | None = None
+    updates: Sequence[Updates] = ()
     keys: Tensor | None = None
     hidden_at: Positions | None = None
     pooled_at: Positions | None = None

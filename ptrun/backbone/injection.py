@@ -1,6 +1,6 @@
-"""The prefixes, edits and dropout keys that a backbone's modules use in the current pass."""
+"""What a backbone's modules use in the current pass: prefixes, edits, updates and dropout keys."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -11,6 +11,7 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
 from ptrun.backbone.kernel.launch import Keyed
+from ptrun.backbone.packing.members import Members, members_of
 from ptrun.backbone.packing.packed import Packing
 
 Reader = Literal["text", "decoder"]
@@ -34,6 +35,7 @@ class Injection:
 
     def __init__(self, division: Division | None = None):
         self.division = division
+        self._members: tuple[Packing, Members] | None = None  # of the last `tokens`
 
     def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
         """Return the half of the input that a stack reads."""
@@ -63,10 +65,14 @@ class Injection:
 
     def drop(self, x: Tensor, site: int, p: float, origin: int = 0) -> Tensor:
         """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
-        if self.tokens is None or self.keys is None or p == 0.0:
-            return drop(x, self.keys, site, p, origin)
-        keys, columns = self.keys[self.tokens.rows], self.tokens.columns
-        return drop_tokens(x[0], keys, columns, site, p, origin)[None]
+        return dropped(x, self.keys, self.tokens, site, p, origin)
+
+    def members(self, rows: Sequence[int]) -> Members:
+        """Return the packed tokens of members with so many rows each, for the current module."""
+        assert self.tokens is not None
+        if self._members is None or self._members[0] is not self.tokens:
+            self._members = self.tokens, members_of(self.tokens, rows)
+        return self._members[1]
 
     def narrow(self, *states: Tensor) -> tuple[Tensor, ...]:
         """Return the states `[1, K, H]` of requested tokens, if the model reads packed tokens.
@@ -88,11 +94,21 @@ class Injection:
             yield
         finally:
             self.given, self.keys, self.packing, self.tokens = before
+            self._members = None
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts for a checkpointed forward pass and for its recomputation."""
         again = self.of(self.given, self.packing) if self.given else nullcontext()
         return nullcontext(), again
+
+
+def dropped(
+    x: Tensor, keys: Tensor | None, tokens: Packing | None, site: int, p: float, origin: int = 0
+) -> Tensor:
+    """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, after a dropout by the rows' keys."""
+    if tokens is None or keys is None or p == 0.0:
+        return drop(x, keys, site, p, origin)
+    return drop_tokens(x[0], keys[tokens.rows], tokens.columns, site, p, origin)[None]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptrun.backbone.peft.low_rank import need_peft
+from ptrun.backbone.peft.layers import need_peft
 from ptrun.errors import UserError
 from ptrun.exporting import card, stock
 from ptrun.exporting.form import Form, form_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ptrun.backbone.peft.low_rank import transposed
+from ptrun.backbone.maps.linear import transposed
 from ptrun.exporting.reader import Reader, cannot, reader_of
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key

@@ -84,7 +84,7 @@ class DeepSpeedEngine(TorchEngine):
                 "method.objective=batch_margin needs all rows of a batch, which are divided over "
                 f"{self.world.data_parallel} ranks; type method.objective=margin or hardware=gpu."
             )
-        if self.world.model_parallel > 1 and any(m.alone and not m.tunes_backbone for m in methods):
+        if self.world.model_parallel > 1 and any(m.changes_maps for m in methods):
             raise UserError(
                 f"{type(methods[0]).__name__} changes maps of the backbone, which are divided over "
                 f"{self.world.model_parallel} ranks; type hardware=zero1 or hardware=gpu."

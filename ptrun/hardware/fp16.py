@@ -35,7 +35,7 @@ def scale(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
         UserError: a method adds maps to the backbone's, whose units would be scaled.
     """
     for method in methods:
-        if method.alone and not method.tunes_backbone:
+        if method.changes_maps:
             raise UserError(
                 f"hardware.fp16_scaling=true: {type(method).__name__} adds to the backbone's maps, "
                 "which would be scaled; leave it out and type hardware.precision=bf16 or fp32."

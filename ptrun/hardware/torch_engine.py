@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ptrun.backbone.peft.low_rank import detach
+from ptrun.backbone.peft.layers import detach
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.schema import Select
 from ptrun.errors import UserError

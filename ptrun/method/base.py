@@ -37,6 +37,8 @@ class Method(nn.Module):
     readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
     tunes_backbone: bool = False
+    changes_maps: ClassVar[bool] = False
+    """Whether it adds to the outputs of the frozen backbone's linear maps."""
     changes_modules: ClassVar[bool] = False
     """Whether it puts layers of its own into the frozen backbone."""
     may_differ: ClassVar[Sequence[str]] = ()
@@ -101,7 +103,9 @@ class Method(nn.Module):
         return False
 
     @classmethod
-    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def shares(
+        cls, node: Mapping[str, Any], backbone: PretrainedBackbone
+    ) -> Mapping[str, Any] | None:
         """Return what runs must have in common to share passes; None if each runs alone."""
         if cls.tunes_backbone or cls.changes_modules:
             return None

@@ -1,17 +1,23 @@
-"""LoRA: low-rank changes of the attention projections, the backbone frozen, through PEFT.
+"""LoRA: low-rank changes of the attention projections, the backbone frozen.
 
 Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so training starts from
-the bare backbone. A baseline for prompts; it needs `pip install 'ptrun[peft]'`.
+the bare backbone. A baseline for prompts.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from torch import nn
 
-from ptrun.backbone.peft.low_rank import LowRank, attach, linear_maps, need_peft, sizes
+from ptrun.backbone.base import BackboneInput, Update, Updates
+from ptrun.backbone.maps.linear import linear_maps, sizes
+from ptrun.backbone.maps.low_rank import wire_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
+from ptrun.prompt.low_rank import LowRank
+from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
@@ -26,6 +32,11 @@ TARGETS = {
 }
 """The query and value projections by `model_type`, as in PEFT."""
 
+OF_POSITIONS = {"deberta-v2": {"query_proj", "key_proj"}, "deberta": {"pos_proj", "pos_q_proj"}}
+"""Maps that also read relative positions, which all rows have in common."""
+
+_SITE = 3_000_000  # first dropout site, beyond those of attention
+
 
 class LoRA(Method):
     """Low-rank maps `A [r, in]` and `B [out, r]` beside projections, and a head.
@@ -33,17 +44,18 @@ class LoRA(Method):
     Layers that share weights (ALBERT) share their maps. The maps are not merged into the weights.
 
     Args:
-        backbone: frozen. Its modules change, so it serves one member at a time.
+        backbone: frozen.
         rank: r.
         alpha: scale, times the rank.
         dropout: of A's input, in training.
         targets: last names of the linear maps to change; null is queries and values.
 
     Raises:
-        UserError: PEFT is absent, a value is out of range, or the backbone has no such map.
+        UserError: a value is out of range, or the backbone has no such map.
     """
 
-    changes_modules = True
+    changes_maps = True
+    may_differ = ("rank", "alpha", "dropout", "head_dropout")
 
     def __init__(
         self,
@@ -56,21 +68,53 @@ class LoRA(Method):
         targets: list[str] | None = None,
         **reading: Unpack[Reading],
     ):
-        need_peft("method=lora")
         super().__init__(backbone, task, **reading)
         kind = backbone.config["model_type"]
-        _check(rank, alpha, dropout, kind)
+        chosen = targets or list(TARGETS[kind])
+        _check(rank, alpha)
+        check_dropout(dropout)
+        if dropout and _read_positions(kind, chosen):
+            raise UserError(f"method.dropout is {dropout}; on a {kind} backbone use 0.")
         self.alpha, self.dropout = alpha, dropout
-        maps = self._maps(targets or list(TARGETS[kind]))
+        maps = self._maps(chosen)
         self.shared = [names for names, _ in maps]
         self.lora = nn.ModuleDict(
             {key(names[0]): LowRank(rank, *sizes(module)) for names, module in maps}
         )
 
+    @classmethod
+    def shares(
+        cls, node: Mapping[str, Any], backbone: PretrainedBackbone
+    ) -> Mapping[str, Any] | None:
+        """Return the options, or None if maps read relative positions, as DeBERTa v2's queries do.
+
+        Members would need positions of their own.
+        """
+        kind = backbone.config["model_type"]
+        alone = _read_positions(kind, node["targets"] or TARGETS[kind])
+        return None if alone else super().shares(node, backbone)
+
     def placed(self) -> None:
-        """Put PEFT's layers into the backbone, with this method's tensors in them."""
-        maps: dict[str, Any] = {n: self.lora[key(ns[0])] for ns in self.shared for n in ns}
-        attach(self.backbone, maps, self.alpha, self.dropout)
+        """Make the backbone's maps add the updates of a pass."""
+        wire_maps(self.backbone, [name for names in self.shared for name in names])
+
+    def inputs(self, batch: Batch) -> BackboneInput:
+        """Return the text, with an update for each map."""
+        text = super().inputs(batch)
+        return replace(text, updates=[self.updates(text.mask.shape[0])])
+
+    def updates(self, rows: int) -> Updates:
+        """Return the updates of the maps, for so many rows."""
+        owned = [(name, self.lora[key(names[0])]) for names in self.shared for name in names]
+        maps = {
+            name: self._update(low_rank, site)
+            for site, (name, low_rank) in enumerate(owned, start=_SITE)
+        }
+        return Updates(rows, maps)
+
+    def _update(self, low_rank: Any, site: int) -> Update:
+        scale = self.alpha / low_rank.down.out_features
+        return Update(low_rank.down.weight, low_rank.up.weight, scale, self.dropout, site)
 
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
         """Return the maps to change, grouped by weight, without those of an unused decoder."""
@@ -94,11 +138,13 @@ def key(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _check(rank: int, alpha: float, dropout: float, kind: str) -> None:
+def _read_positions(kind: str, targets: Sequence[str]) -> bool:
+    """Return whether one of the maps also reads relative positions, which have no rows."""
+    return not OF_POSITIONS.get(kind, set()).isdisjoint(targets)
+
+
+def _check(rank: int, alpha: float) -> None:
     if rank < 1:
         raise UserError(f"method.rank is {rank}; use 1 or more.")
     if alpha <= 0:
         raise UserError(f"method.alpha is {alpha}; use more than 0.")
-    check_dropout(dropout)
-    if dropout and kind == "deberta-v2":  # its projections also read positions, which have no rows
-        raise UserError(f"method.dropout is {dropout}; on a deberta-v2 backbone use 0.")

@@ -14,7 +14,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.peft.low_rank import detach, need_peft, transposed
+from ptrun.backbone.maps.linear import transposed
+from ptrun.backbone.peft.layers import detach, need_peft
 from ptrun.backbone.peft.tuner import adopt, tuned_by
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.suggest import unknown
@@ -61,7 +62,7 @@ class PeftMethod(Method):
         UserError: PEFT is absent, or it or ptrun rejects the configuration.
     """
 
-    changes_modules = True
+    changes_maps = changes_modules = True
 
     def __init__(
         self,

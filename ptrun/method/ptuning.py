@@ -56,10 +56,12 @@ class PTuning(Folded):
     readouts = ("verbalizer",)
 
     @classmethod
-    def shares(cls, node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def shares(
+        cls, node: Mapping[str, Any], backbone: PretrainedBackbone
+    ) -> Mapping[str, Any] | None:
         """Return the options, or None if the backbone is tuned or a loss needs all rows at once."""
         together = node["tune_backbone"] or node["objective"] == "batch_margin"
-        return None if together else super().shares(node)
+        return None if together else super().shares(node, backbone)
 
     def __init__(
         self,

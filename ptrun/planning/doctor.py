@@ -17,7 +17,7 @@ from ptrun.folder import lease
 from ptrun.hardware.free_memory import free
 
 _EXTRAS = {  # package: the extra, and what it is for
-    "peft": ("peft", "method=lora, method=peft, ptrun export"),
+    "peft": ("peft", "method=peft, ptrun export"),
     "sentencepiece": ("sentencepiece", "T5, mT5 and ALBERT from the hub"),
     "deepspeed": ("deepspeed", "hardware=zero1, zero1_mp4"),
     "gguf": ("gguf", "ptrun import gguf"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ptrun.backbone.peft.low_rank import linear_maps
+from ptrun.backbone.maps.linear import linear_maps
 from ptrun.method.base import Method
 
 _IN_A_LAYER = re.compile(r"\.\d+\.")

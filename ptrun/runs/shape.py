@@ -16,7 +16,7 @@ _OWN = ("seed", "data_seed", "setting", "start", "train", "trial", "method", "ba
 def shape(planned: Plan) -> str | None:
     """Return what the runs of a group have in common; None if the run is done alone."""
     own: Any = planned.method.target
-    shared = own.shares(planned.method.node)
+    shared = own.shares(planned.method.node, planned.backbone)
     alone = planned.start.tuned is not None or planned.hardware.divides
     if shared is None or alone:
         return None

@@ -18,6 +18,7 @@ from ptrun.backbone.base import (
     Positions,
     Prefix,
     Site,
+    Updates,
 )
 
 
@@ -48,6 +49,7 @@ def join(parts: Sequence[BackboneInput]) -> Joined:
         embeddings=_optional([p.embeddings for p in parts], width),
         types=_optional([p.types for p in parts], width),
         shift=_optional([p.shift for p in parts]),
+        updates=_updates([p.updates for p in parts]),
         keys=_optional([p.keys for p in parts]),
         prefixes=_prefixes([p.prefixes for p in parts], rows),
         edits=_edits([p.edits for p in parts], rows),
@@ -148,6 +150,12 @@ def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
         functional.pad(value, pad),
         functional.pad(seen, (missing, 0)),
     )
+
+
+def _updates(members: Sequence[Sequence[Updates]]) -> Sequence[Updates]:
+    """Concatenate low-rank updates that either all members have or none."""
+    assert all(members) or not any(members), "members differ in what they update"
+    return [own for member in members for own in member]
 
 
 def _edits(

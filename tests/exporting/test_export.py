@@ -112,7 +112,7 @@ def test_changed_data_are_refused(run, tmp_path):
 
 
 def test_without_peft_it_says_what_to_install(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ptrun.backbone.peft.low_rank.find_spec", lambda name: None)
+    monkeypatch.setattr("ptrun.backbone.peft.layers.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
         export(run, [], tmp_path / "out")
 

@@ -7,7 +7,7 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.backbone.library import linear_maps
-from ptrun.backbone.peft.low_rank import detach
+from ptrun.backbone.peft.layers import detach
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError

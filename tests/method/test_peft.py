@@ -187,7 +187,7 @@ def test_albert_is_refused(tiny, data_dir):
 
 
 def test_without_peft_it_says_what_to_install(tiny, data_dir, monkeypatch):
-    monkeypatch.setattr("ptrun.backbone.peft.low_rank.find_spec", lambda name: None)
+    monkeypatch.setattr("ptrun.backbone.peft.layers.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"method=peft needs .*pip install 'ptrun\[peft\]'"):
         PeftMethod(tiny(), sst2(data_dir), config={"peft_type": "IA3"})
 

@@ -63,10 +63,22 @@ def test_another_backbone_is_another_shape(shape_of):
     assert shape_of(backbone="roberta") != shape_of()
 
 
-@pytest.mark.parametrize("method", ["fine_tuning", "lora", "dpt"])
+@pytest.mark.parametrize("method", ["fine_tuning", "dora", "dpt"])
 def test_a_method_that_changes_the_backbone_runs_alone(shape_of, method):
     backbone = "electra" if method == "dpt" else "bert"
     assert shape_of(f"method={method}", backbone=backbone) is None
+
+
+def test_members_of_lora_may_differ_in_its_maps_but_not_in_what_they_change(shape_of):
+    ranks = [shape_of("method=lora", f"method.rank={r}", "method.alpha=2") for r in (2, 8)]
+    assert ranks[0] == ranks[1] is not None
+    assert shape_of("method=lora", "method.targets=[key]") not in (None, ranks[0])
+
+
+def test_maps_that_read_relative_positions_are_changed_alone(shape_of):
+    default = shape_of("method=lora", backbone="deberta-v2")
+    values = shape_of("method=lora", "method.targets=[value_proj]", backbone="deberta-v2")
+    assert default is None and values is not None
 
 
 def test_a_random_pooler_is_part_of_the_backbone(shape_of):

@@ -1,7 +1,7 @@
 """Puts the layers of any PEFT tuner into a backbone, with learned tensors that the method owns.
 
 PEFT replaces modules of the backbone. Its new parameters become plain attributes of the layers, so
-the backbone keeps its parameters, checksum, size and precision (as in `low_rank`).
+the backbone keeps its parameters, checksum, size and precision.
 """
 
 import warnings
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone.keyed_dropout import KeyedDropout
-from ptrun.backbone.peft.low_rank import detach, linear_maps
+from ptrun.backbone.maps.linear import linear_maps
+from ptrun.backbone.peft.layers import detach
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization.linear import with_devices
 from ptrun.errors import UserError

@@ -6,7 +6,7 @@ from peft import LoraConfig
 from torch import nn
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.peft.low_rank import detach
+from ptrun.backbone.peft.layers import detach
 from ptrun.backbone.peft.tuner import adopt, tuned_by
 from ptrun.errors import UserError
 from ptrun.method.peft import peft_config
