@@ -24,6 +24,7 @@ METHODS = {
     "ptuning": SMALL_RATES,
     "idpg": SMALL_RATES,
     "adapter": SMALL_RATES,
+    "lora": SMALL_RATES,
 }
 
 
