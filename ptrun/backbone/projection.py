@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone import deberta
 from ptrun.backbone.base import Site
 from ptrun.backbone.injection import Reader, link_of
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -41,6 +40,8 @@ def keys_values(
 def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
     """Return keys and values `[P, heads, d]` from states `[P, H]`, for the heads of this rank."""
     if hasattr(module, "in_proj") or hasattr(module, "query_proj"):
+        from ptrun.backbone import deberta  # it imports transformers, which planning does not need
+
         _, key, value = deberta.projected(module, states[None])
         return key[0].transpose(0, 1), value[0].transpose(0, 1)
     if hasattr(module, "c_attn"):

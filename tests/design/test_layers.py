@@ -103,3 +103,11 @@ def test_light_commands_import_nothing_heavy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_planning_imports_no_transformers():
+    """It takes seconds, and only a model or a tokenizer needs it."""
+    code = "import sys, ptrun.runs.plan, ptrun.ledger.running as _\n"
+    code += "assert 'transformers' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
