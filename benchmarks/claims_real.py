@@ -6,7 +6,8 @@
 
 Each row of `real_rows.py` is a `ptrun search`: the rates of a method are chosen on dev, with one
 seed, then five fresh seeds are scored on test, once each. Rows that results/claims_real.json has
-are not repeated. No new row starts after --minutes. Writes results/claims_real.{json,md,svg}.
+are not repeated. No new row starts after --minutes. Writes results/claims_real.{json,md,svg}, and
+the claims that the page of `ptrun report --paper NAME --to FOLDER` shows.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
-from real_page import write_page
+from real_page import write_claims, write_page
 from real_rows import ROWS, Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -129,6 +130,7 @@ def main() -> None:
             parser.error("--data DIR is needed, with DIR/<task>/{train,validation,test}.jsonl[.gz]")
         run(given)
     write_page(RESULTS / "claims_real", load(), len(ROWS))
+    write_claims(load())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from ptrun.errors import UserError
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.latex import latex
 from ptrun.ledger.markdown import markdown
-from ptrun.ledger.page import page
+from ptrun.ledger.page.page import page
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import PAPERS, Shown, count_text, shown, total

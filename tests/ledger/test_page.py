@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ptrun.ledger.experiment import read
-from ptrun.ledger.page import embedded, page
+from ptrun.ledger.page.page import embedded, page
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import MINUS, shown

@@ -14,6 +14,7 @@ from ptrun import __version__
 from ptrun.drawing import svg
 from ptrun.drawing.canvas import Canvas
 from ptrun.ledger.ours import Ours
+from ptrun.ledger.page.claims import claims
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
 
@@ -27,10 +28,11 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
         "version": __version__,
         "date": date.today().isoformat(),
         "verdicts": VERDICTS,
+        "claims": claims(papers),
         "tables": [_table(table, drawings.get(table.experiment.name, {})) for table in tables],
     }
     style = _part("page.css") + svg.style()
-    script = "\n".join(map(_part, ("charts.js", "page.js", "build.js")))
+    script = "\n".join(map(_part, ("charts.js", "page.js", "build.js", "claims.js")))
     parts = {
         "style hash": _hash(style),
         "script hash": _hash(script),
@@ -59,7 +61,7 @@ def _hash(text: str) -> str:
 
 
 def _part(name: str) -> str:
-    return resources.files("ptrun.ledger").joinpath("page", name).read_text(encoding="utf-8")
+    return resources.files("ptrun.ledger.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
