@@ -53,7 +53,7 @@ def prepare(recipe: Recipe) -> Prepared:
     Raises:
         UserError: the corpus or the generator is missing, or the configuration does not fit.
     """
-    generator = _generator(recipe)
+    first = _first(recipe)
     tokenizer = _tokenizer(recipe)
     recipe = replace(recipe, vocabulary=len(tokenizer))
     marks = vocabulary.marks(tokenizer)
@@ -63,47 +63,53 @@ def prepare(recipe: Recipe) -> Prepared:
         if not packed[split]:
             raise UserError(f"corpus={recipe.corpus}: the {split} split holds no text.")
     model = _model(recipe, tokenizer)
-    if generator is None:
+    if first is None:
         start(model, packed["train"], marks.stop, recipe.start_scale)
     else:
-        _copy_encoder(generator, model)
+        _copy_encoder(first, model)
     positions = positions_of(model, recipe)
     if recipe.length > positions:
         raise UserError(
             f"pretrain.length is {recipe.length}, but the model has {positions} positions; "
             f"use {positions} or less."
         )
-    trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
+    trainer = Trainer(model.to(recipe.device), objective_of(recipe, first), recipe)
     train = stream(packed["train"], recipe, marks, positions, recipe.evenness)
     validation = stream(packed["validation"], recipe, marks, positions, 0.0)
     return Prepared(trainer, tokenizer, train, validation)
 
 
 def _tokenizer(recipe: Recipe) -> Any:
-    """Return a tokenizer made from the corpus, or the tokenizer of the generator."""
-    if recipe.generator is not None:
+    """Return a tokenizer made from the corpus, or that of the model that it starts from."""
+    if origin := recipe.generator or recipe.initial:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(_folder_of(recipe.generator))
+        return AutoTokenizer.from_pretrained(_folder_of(origin))
     sentences = chain.from_iterable(documents(recipe.corpus, "train"))
     return _TOKENIZERS[recipe.objective](sentences, recipe.vocabulary)
 
 
-def _folder_of(generator: str) -> Path:
-    shipped = (files.SHIPPED / generator).is_dir()
-    folder = files.locate(generator, None) if shipped else files.locate(None, generator)
+def _folder_of(origin: str) -> Path:
+    shipped = (files.SHIPPED / origin).is_dir()
+    folder = files.locate(origin, None) if shipped else files.locate(None, origin)
     assert folder is not None
     return folder
 
 
-def _generator(recipe: Recipe) -> Any:
-    """Return the frozen masked model of `replaced`, else None."""
-    from transformers import AutoModelForMaskedLM
+def _first(recipe: Recipe) -> Any:
+    """Return the frozen masked model that the encoder starts from, or None.
 
-    if recipe.generator is None:
+    For `replaced` it also writes the replacements.
+    """
+    from transformers import AutoModelForMaskedLM
+    from transformers.utils import logging
+
+    origin = recipe.generator or recipe.initial
+    if origin is None:
         return None
+    logging.set_verbosity_error()  # a head that the folder lacks is not used
     model = AutoModelForMaskedLM.from_pretrained(
-        _folder_of(recipe.generator),
+        _folder_of(origin),
         dtype=torch.float32,
         attn_implementation="eager",
         use_safetensors=True,
@@ -113,7 +119,9 @@ def _generator(recipe: Recipe) -> Any:
 
 def _model(recipe: Recipe, tokenizer: Any) -> Any:
     """Return an untrained model; eager attention is the fastest for a small one on a CPU."""
-    content = {"vocab_size": recipe.vocabulary, **_ids(tokenizer), **recipe.model}
+    sizes = files.read_config(_folder_of(recipe.initial)) if recipe.initial else {}
+    sizes = {key: value for key, value in sizes.items() if key not in ("dtype", "torch_dtype")}
+    content = {**sizes, "vocab_size": recipe.vocabulary, **_ids(tokenizer), **recipe.model}
     try:
         config = _config(content.pop("model_type", ""), content)
         check_keys(config, recipe.model)
@@ -162,11 +170,11 @@ def check_keys(config: Any, overrides: dict[str, Any]) -> None:
         raise UserError(f"pretrain.model.{key}: unknown{did_you_mean(key, known)}")
 
 
-def _copy_encoder(generator: Any, model: Any) -> None:
-    """Copy the generator's weights to the discriminator's encoder; they have the same names."""
+def _copy_encoder(first: Any, model: Any) -> None:
+    """Copy the weights of a masked model's encoder; they have the same names."""
     parameters = dict(model.base_model.named_parameters())
     with torch.no_grad():
-        for name, value in generator.base_model.named_parameters():
+        for name, value in first.base_model.named_parameters():
             parameters[name].copy_(value)
 
 

@@ -66,8 +66,9 @@ def result(recipe: Recipe, facts: dict[str, Any]) -> dict[str, Any]:
     """Return the content of result.json; it has names instead of paths."""
     plan = asdict(recipe) | {"corpus": Path(recipe.corpus).name}
     plan.pop("out")
-    if recipe.generator is not None:
-        plan["generator"] = Path(recipe.generator).name
+    for key in ("generator", "initial"):
+        if plan[key] is not None:
+            plan[key] = Path(plan[key]).name
     return {
         "model": recipe.name,
         "world_version": VERSION if recipe.corpus == "pocket" else None,

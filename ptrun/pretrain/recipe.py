@@ -18,6 +18,8 @@ class Recipe:
             `denoising` of spans behind sentinels (T5), `infilling` of blanks (GLM).
         model: the transformers configuration; the vocabulary size is filled in.
         vocabulary: most entries of the tokenizer.
+        initial: for `masked`, a folder whose sizes, weights and tokenizer the model starts from;
+            `model` then has changes alone, such as of dropout.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
             or a folder. The discriminator has its tokenizer and starts from its weights.
         unseen: for `replaced`, the share of the other words that the generator does not see. A
@@ -47,6 +49,7 @@ class Recipe:
     objective: Objective
     model: dict[str, Any]
     vocabulary: int
+    initial: str | None = None
     generator: str | None = None
     unseen: float = 0.0
     corpus: str = "pocket"
@@ -68,7 +71,7 @@ class Recipe:
     log_every: int = 100
 
     def __post_init__(self) -> None:
-        """Check the ranges of the numbers, and the generator."""
+        """Check the ranges of the numbers, and the models it starts from."""
         for name in ("steps", "batch", "length", "log_every", "vocabulary", "answer_batch"):
             if getattr(self, name) < 1:
                 raise UserError(f"pretrain.{name} is {getattr(self, name)}; use 1 or more.")
@@ -79,6 +82,8 @@ class Recipe:
                 )
         if self.rate <= 0:
             raise UserError(f"pretrain.rate is {self.rate}; use more than 0.")
+        if self.initial is not None and self.objective != "masked":
+            raise UserError(f"pretrain.initial is for objective=masked, not {self.objective}.")
         if self.corpus != "pocket" and self.generator == "pocket_bert":
             raise UserError(
                 f"corpus={self.corpus}: {self.name} needs generator=FOLDER, a masked model of that "

@@ -15,7 +15,7 @@ from ptrun.pocket.corpus import documents
 from tests.backbone.inputs import text
 from tests.tiers import tiered
 
-RECIPES = list(options("pretrain"))
+RECIPES = [name for name in options("pretrain") if name.startswith("pocket")]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,38 @@ def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
     encoded = tokenizer(["Anna", "met", "Bo."], is_split_into_words=True)
     assert set(encoded.word_ids()) - {None} == {0, 1, 2}
     assert tokenizer.unk_token_id is None or tokenizer.unk_token_id not in encoded["input_ids"]
+
+
+@pytest.mark.slow
+def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
+    """The recipes of MiniLM, on a tiny model: sizes, weights and tokenizer are the folder's."""
+    first, bert, electra = (tmp_path / name for name in ("first", "bert", "electra"))
+    pretrain("pocket_bert", corpus, first, "vocabulary=900")
+    still = "rate=1e-9"
+    pretrain("minilm_bert", corpus, bert, f"initial={first}", still)
+    sizes = json.loads((first / "config.json").read_text())
+    made = json.loads((bert / "config.json").read_text())
+    kept = ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size")
+    assert [made[key] for key in kept] == [sizes[key] for key in kept]
+    same = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    sizes["embedding_size"] = sizes["hidden_size"]
+    changed = [f"model.{key}={sizes[key]}" for key in (*same, "embedding_size")]
+    changed += [f"model.max_position_embeddings={sizes['max_position_embeddings']}"]
+    result = pretrain("minilm_electra", corpus, electra, f"generator={bert}", still, *changed)
+    assert result["plan"]["generator"] == "bert" and "auc" in result["validation"]
+    backbones = [PretrainedBackbone(name="made", path=str(own)) for own in (first, electra)]
+    for backbone in backbones:
+        backbone.load()
+    states = [backbone.forward(text(backbone)).hidden for backbone in backbones]
+    torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
+    assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
+
+
+def test_only_masked_words_start_from_a_folder():
+    with pytest.raises(
+        UserError, match=r"pretrain\.initial is for objective=masked, not denoising"
+    ):
+        read(["backbone=pocket_t5", "initial=somewhere"])
 
 
 @pytest.mark.slow
