@@ -41,7 +41,7 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
 
 
 def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
-    """Return the optimizer. Weight decay skips vectors, that is biases and norms.
+    """Return torch's fused optimizer. Weight decay skips vectors, that is biases and norms.
 
     The backbone's parameters may have their own rate and decay. A group's `share` is its rate as a
     multiple of `train.lr`.
@@ -63,7 +63,7 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
     filled = [group for group in groups if group["params"]]
     filled = filled or groups[:1]  # torch needs a group, also for a method that learns nothing
     first, second = train.betas
-    return kind(filled, lr=train.lr, betas=(first, second), eps=train.eps)
+    return kind(filled, lr=train.lr, betas=(first, second), eps=train.eps, fused=True)
 
 
 _HIGHEST = 1e30  # above 1e38 fp32 overflows

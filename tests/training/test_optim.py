@@ -18,10 +18,13 @@ def moved(optimizer, weight):
 
 @pytest.mark.parametrize("own", [{}, {"betas": (0.9, 0.98), "eps": 1e-2}])
 def test_a_step_is_torchs_with_the_same_betas_and_eps(own):
-    mine, theirs = (torch.nn.Parameter(torch.ones(1, 2)) for _ in range(2))
+    mine, theirs, plain = (torch.nn.Parameter(torch.ones(1, 2)) for _ in range(3))
     made = make_optimizer(TrainConfig(lr=0.1, **own), {"prompt.w": mine})
-    wanted = torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.0, **own)
-    assert torch.equal(moved(made, mine), moved(wanted, theirs))
+    keys = {"lr": 0.1, "weight_decay": 0.0, **own}
+    after = moved(made, mine)
+    assert torch.equal(after, moved(torch.optim.AdamW([theirs], fused=True, **keys), theirs))
+    unfused = moved(torch.optim.AdamW([plain], fused=False, **keys), plain)
+    torch.testing.assert_close(after, unfused, atol=0, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -135,15 +135,16 @@ def test_a_nan_in_one_member_leaves_the_others_as_they_were(tiny, data_dir, name
             if row.get("step") == 5:
                 next(iter(self.owner.learned.values())).data.fill_(float("nan"))
 
+    runs = [(seed, lr * SCALE.get(name, 1)) for seed, lr in RUNS]
     members = [
         member(make, backbone, data, seed, journal=Poison() if seed == 2 else None, lr=lr)
-        for seed, lr in RUNS
+        for seed, lr in runs
     ]
     members[1].journal.owner = members[1]
     train(members)
     assert "step 6" in members[1].failed and members[1].step == 5
     for index in (0, 2, 3):
-        seed, lr = RUNS[index]
+        seed, lr = runs[index]
         (solo,) = train([member(make, backbone, data, seed, lr=lr)])
         assert members[index].failed is None
         for name, tensor in solo.learned.items():
