@@ -56,7 +56,7 @@ CHECKED = """
 - TREC with 100 texts: frozen states. Logistic regression on MiniLM's frozen [CLS] state
   (transformers and scikit-learn, 100 random texts) has 32.2 on test, and 60.2 with 1,000 texts; on
   the mean over tokens, which MiniLM was trained for, 64.2 and 84.2. Prompts are read from [CLS]:
-  with 100 texts they reach no more than it holds, with 1,000 they do. At rates from 3e-4 to 1e-2
+  with 100 texts they reach no more than that, with 1,000 they do. At rates from 3e-4 to 1e-2
   P-tuning v2 has 34 to 36 on dev.
 - P-tuning v2: the formula. In the tests the deep prompt equals PEFT's prefix tuning to 1e-5.
 """
