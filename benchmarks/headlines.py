@@ -24,7 +24,7 @@ from statistics import fmean, median, stdev
 import learning
 from claims import CLAIMS
 
-from ptrun.ledger.statistics import interval, paired, verdict
+from ptrun.ledger.statistics import Interval, interval, paired, verdict
 
 SEEDS, NEAR = "1,2,3,4,5", 2.0
 START_UP = 10  # seconds per row: imports, weights, the sweep
@@ -148,8 +148,10 @@ HEADLINES = (
 WANTED = dict.fromkeys(headline.claim for headline in HEADLINES)
 
 
-def judged(headline: Headline, first: dict, second: dict) -> tuple[list[float], str]:
-    """Return the differences seed by seed and their verdict."""
+def judged(
+    headline: Headline, first: dict, second: dict
+) -> tuple[list[float], Interval | None, str]:
+    """Return the differences seed by seed, the interval of their mean, and the verdict."""
     pairs = [dict(zip(row["seeds"], row["test"], strict=True)) for row in (first, second)]
     seeds = [seed for seed in pairs[0] if seed in pairs[1]]
     own, other = ([scores[seed] for seed in seeds] for scores in pairs)
@@ -160,7 +162,8 @@ def judged(headline: Headline, first: dict, second: dict) -> tuple[list[float], 
     shift = NEAR if headline.kind == "close" else 0.0
     found = interval([gap + shift for gap in apart], "mean", 0.0, None, 0)
     words = {"above": "holds", "below": "DOES NOT HOLD", "within": "no clear difference"}
-    return apart, words.get(verdict(found), "one seed, no verdict")
+    here = words.get(verdict(found), "one seed, no verdict")
+    return apart, interval(apart, "mean", 0.0, None, 0), here
 
 
 def line(headline: Headline, rows: dict[tuple[str, str], dict]) -> tuple[str, str]:
@@ -168,8 +171,7 @@ def line(headline: Headline, rows: dict[tuple[str, str], dict]) -> tuple[str, st
     both = [rows.get((headline.claim, name)) for name in (headline.first, headline.second)]
     if None in both:
         return f"| {headline.paper} | {headline.says} |  |  |  |  |  | not run |", "not run"
-    apart, here = judged(headline, *both)
-    gap = interval(apart, "mean", 0.0, None, 0)
+    apart, gap, here = judged(headline, *both)
     mean = f"{fmean(apart):+.2f}" + (f" ({gap.low:+.2f} to {gap.high:+.2f})" if gap else "")
     chance = paired(apart, [0.0] * len(apart))
     scores = [f"{row['row']} {spread(row['test'])}" for row in both]

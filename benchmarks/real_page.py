@@ -11,7 +11,6 @@ from real_headlines import CHECKED, CUT, HEADLINES
 from ptrun.drawing import svg
 from ptrun.drawing.canvas import SERIES, Canvas, Dot, Words
 from ptrun.drawing.canvas import Path as Line
-from ptrun.ledger.statistics import interval
 
 _HEAD = """\
 # What the papers claim, on real weights and real data
@@ -43,8 +42,6 @@ run in training.
 
 | task | method | metric | test | seeds | rate | learned | tokens/s | minutes |
 |---|---|---|---|---|---|---|---|---|"""
-
-
 LEDGER = Path(__file__).parents[1] / "ptrun" / "ledger" / "page" / "claims.json"
 _MEASURED = (
     "Runs of MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct on public data: test scores of "
@@ -55,9 +52,14 @@ _MEASURED = (
 )
 
 
+def by_name(stored: list[dict]) -> dict[tuple[str, str], dict]:
+    """Return the records by claim and row."""
+    return {(one["claim"], one["row"]): one for one in stored}
+
+
 def write_claims(stored: list[dict]) -> None:
     """Write the claims whose rows are done into the ledger's package."""
-    found = {(one["claim"], one["row"]): one for one in stored}
+    found = by_name(stored)
     pairs = [
         (one, found.get((one.claim, one.first)), found.get((one.claim, one.second)))
         for one in HEADLINES
@@ -69,8 +71,7 @@ def write_claims(stored: list[dict]) -> None:
 
 def _claim(headline: Headline, first: dict, second: dict) -> dict:
     paper, _, source = headline.paper.partition(", ")
-    apart, here = judged(headline, first, second)
-    gap = interval(apart, "mean", 0.0, None, 0)
+    apart, gap, here = judged(headline, first, second)
     return {
         "paper": paper,
         "source": source,
@@ -86,8 +87,7 @@ def _claim(headline: Headline, first: dict, second: dict) -> dict:
 
 def write_page(name: Path, stored: list[dict], rows: int) -> None:
     """Write NAME.md and NAME.svg."""
-    found = {(one["claim"], one["row"]): one for one in stored}
-    verdicts = [line(headline, found) for headline in HEADLINES]
+    verdicts = [line(headline, by_name(stored)) for headline in HEADLINES]
     counts = Counter(here for _, here in verdicts)
     days = sorted({one["date"] for one in stored}) or ["no day"]
     head = _HEAD.format(

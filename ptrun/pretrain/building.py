@@ -81,10 +81,10 @@ def prepare(recipe: Recipe) -> Prepared:
 
 def _tokenizer(recipe: Recipe) -> Any:
     """Return a tokenizer made from the corpus, or that of the model that it starts from."""
-    if origin := recipe.generator or recipe.initial:
+    if recipe.origin:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(_folder_of(origin))
+        return AutoTokenizer.from_pretrained(_folder_of(recipe.origin))
     sentences = chain.from_iterable(documents(recipe.corpus, "train"))
     return _TOKENIZERS[recipe.objective](sentences, recipe.vocabulary)
 
@@ -104,12 +104,11 @@ def _first(recipe: Recipe) -> Any:
     from transformers import AutoModelForMaskedLM
     from transformers.utils import logging
 
-    origin = recipe.generator or recipe.initial
-    if origin is None:
+    if recipe.origin is None:
         return None
     logging.set_verbosity_error()  # a head that the folder lacks is not used
     model = AutoModelForMaskedLM.from_pretrained(
-        _folder_of(origin),
+        _folder_of(recipe.origin),
         dtype=torch.float32,
         attn_implementation="eager",
         use_safetensors=True,

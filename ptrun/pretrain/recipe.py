@@ -70,6 +70,11 @@ class Recipe:
     start_scale: float = 0.05
     log_every: int = 100
 
+    @property
+    def origin(self) -> str | None:
+        """The masked model that it starts from, if any."""
+        return self.generator or self.initial
+
     def __post_init__(self) -> None:
         """Check the ranges of the numbers, and the models it starts from."""
         for name in ("steps", "batch", "length", "log_every", "vocabulary", "answer_batch"):

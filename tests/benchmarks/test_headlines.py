@@ -38,12 +38,12 @@ def row(scores, seeds=None):
 )
 def test_verdicts_come_from_differences_seed_by_seed(headlines, kind, first, second, here):
     headline = headlines.Headline("paper", "says", "claim", "a", "b", kind)
-    assert headlines.judged(headline, row(first), row(second))[1] == here
+    assert headlines.judged(headline, row(first), row(second))[-1] == here
 
 
 def test_only_seeds_that_both_rows_have_are_compared(headlines):
     headline = headlines.Headline("paper", "says", "claim", "a", "b")
-    apart, _ = headlines.judged(headline, row([1, 2, 3], [1, 2, 4]), row([5, 6, 7], [2, 3, 4]))
+    apart, *_ = headlines.judged(headline, row([1, 2, 3], [1, 2, 4]), row([5, 6, 7], [2, 3, 4]))
     assert apart == [3, 4]
 
 

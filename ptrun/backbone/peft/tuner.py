@@ -23,7 +23,7 @@ _NAME = "default"
 _SITE = 4_000_000  # dropout site, beyond those of LoRA
 _BESIDE = ("IA3", "LORA", "VERA")
 """Types whose layers add to a map's output, and do not read its matrix."""
-_REJECTED = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, RuntimeError)
+_PEFT_ERRORS = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def tuned_by(
             warnings.simplefilter("ignore", UserWarning)  # PEFT's, about what it does by default
             torch.manual_seed(seed)
             root = made(model, config, _NAME)
-    except _REJECTED as error:
+    except _PEFT_ERRORS as error:
         detach(model)
         raise UserError(_rejected(backbone, str(error))) from error
     model.__dict__.pop("peft_config", None)
