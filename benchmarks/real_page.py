@@ -1,4 +1,4 @@
-"""The page and the picture of `claims_real.py`, and the claims in the ledger's page."""
+"""The page of `claims_real.py`, and the claims in the ledger's page."""
 
 import json
 from collections import Counter
@@ -7,10 +7,9 @@ from statistics import fmean
 
 from headlines import Headline, judged, line, spread
 from real_headlines import CHECKED, CUT, HEADLINES
+from real_pictures import differences, scores
 
 from ptrun.drawing import svg
-from ptrun.drawing.canvas import SERIES, Canvas, Dot, Words
-from ptrun.drawing.canvas import Path as Line
 
 _HEAD = """\
 # What the papers claim, on real weights and real data
@@ -29,6 +28,9 @@ A difference is the second row minus the first, seed by seed, with the 95 % inte
 from a two-sided sign-flip test; with five seeds it is at least 0.062.
 The interval is over seeds, not over test examples: CB has 56, one is 1.8 points.
 
+Below: a dot for each seed's difference and a line for the interval. Green holds, red does not hold,
+grey is no clear difference.
+
 ![]({name}.svg)
 
 | paper | says | first | second | difference | p | seeds | here |
@@ -36,6 +38,8 @@ The interval is over seeds, not over test examples: CB has 56, one is 1.8 points
 """
 _ROWS = """
 ## All rows
+
+![]({name}_rows.svg)
 
 Minutes are of the whole row with its search. Other work shared the cores. Tokens/s are those of a
 run in training.
@@ -57,15 +61,19 @@ def by_name(stored: list[dict]) -> dict[tuple[str, str], dict]:
     return {(one["claim"], one["row"]): one for one in stored}
 
 
-def write_claims(stored: list[dict]) -> None:
-    """Write the claims whose rows are done into the ledger's package."""
+def done(stored: list[dict]) -> list[tuple[Headline, dict, dict]]:
+    """Return the claims whose rows are done, with both rows."""
     found = by_name(stored)
     pairs = [
         (one, found.get((one.claim, one.first)), found.get((one.claim, one.second)))
         for one in HEADLINES
     ]
-    done = [_claim(one, first, second) for one, first, second in pairs if first and second]
-    content = {"measured": _MEASURED, "claims": done}
+    return [(one, first, second) for one, first, second in pairs if first and second]
+
+
+def write_claims(stored: list[dict]) -> None:
+    """Write the claims whose rows are done into the ledger's package."""
+    content = {"measured": _MEASURED, "claims": [_claim(*one) for one in done(stored)]}
     LEDGER.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -86,7 +94,7 @@ def _claim(headline: Headline, first: dict, second: dict) -> dict:
 
 
 def write_page(name: Path, stored: list[dict], rows: int) -> None:
-    """Write NAME.md and NAME.svg."""
+    """Write NAME.md, NAME.svg and NAME_rows.svg."""
     verdicts = [line(headline, by_name(stored)) for headline in HEADLINES]
     counts = Counter(here for _, here in verdicts)
     days = sorted({one["date"] for one in stored}) or ["no day"]
@@ -97,10 +105,15 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         name=name.name,
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
-    lines = [row for row, here in verdicts if here != "not run"] + [CHECKED, CUT, _ROWS]
+    lines = [row for row, here in verdicts if here != "not run"] + [
+        CHECKED,
+        CUT,
+        _ROWS.format(name=name.name),
+    ]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
-    name.with_suffix(".svg").write_text(svg.file(_picture(stored)))
+    name.with_suffix(".svg").write_text(svg.file(differences(done(stored))))
+    name.with_name(f"{name.name}_rows.svg").write_text(svg.file(scores(stored)))
 
 
 def _row(one: dict) -> str:
@@ -108,27 +121,3 @@ def _row(one: dict) -> str:
     cells = [one["claim"], one["row"], one["metric"], spread(one["test"]), seeds]
     cells += [one["rate"] or "-", f"{one['learned']:,}", f"{one['tokens_per_second']:,}"]
     return "| " + " | ".join([*map(str, cells), f"{one['minutes']:.0f}"]) + " |"
-
-
-def _picture(stored: list[dict]) -> Canvas:
-    """Return a strip of dots for each row, a dot for each seed, by task."""
-    left, width, step = 190.0, 480.0, 16.0
-    tasks = list(dict.fromkeys(one["claim"] for one in stored))
-    height = 40.0 + step * len(stored) + 22.0 * len(tasks)
-    canvas = Canvas("Test scores on real weights, a dot for each seed", height=height)
-    for tick in range(0, 101, 20):
-        x = left + width * tick / 100
-        canvas.add(Line([(x, 24.0), (x, height)], "grid"))
-        canvas.add(Words((x, 18), str(tick), "muted", anchor="middle"))
-    y = 30.0
-    for task in tasks:
-        canvas.add(Words((4, y + 12), task, bold=True))
-        y += 22.0
-        for index, one in enumerate(own for own in stored if own["claim"] == task):
-            canvas.add(Words((left - 8, y + 4), one["row"], anchor="end"))
-            for seed, score in zip(one["seeds"], one["test"], strict=True):
-                at = (left + width * score / 100, y)
-                title = f"{one['row']}, seed {seed}: {score:.2f}"
-                canvas.add(Dot(at, 4.0, SERIES[index % len(SERIES)], title=title))
-            y += step
-    return canvas

@@ -72,4 +72,5 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
         for text in ("sentences: above", "sentences: close")
     )
     assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
-    assert (tmp_path / "page.svg").read_text().count("<circle") == 15
+    pictures = [(tmp_path / f"page{end}.svg").read_text() for end in ("", "_rows")]
+    assert [one.count("<circle") for one in pictures] == [10, 15]
