@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from ptrun.pretrain.recipe import Recipe
@@ -30,16 +31,19 @@ class Batch:
         return Batch(*(value.to(device) for value in vars(self).values()))
 
 
-def rows(encode: object, documents: Iterable[list[str]], length: int) -> list[Row]:
+def rows(encoder: Tokenizer, documents: Iterable[list[str]], length: int) -> list[Row]:
     """Return one row for each document: its sentences, as token ids.
 
     A document of more than `length` tokens continues in another row. Documents are not packed into
     one row: a model this small does not learn which sentences belong together then.
     """
+    encode = Tokenizer.from_str(encoder.to_str())  # the folder's own keeps its settings
+    encode.no_padding()  # a saved tokenizer may pad each sentence to a fixed length
+    encode.no_truncation()
     packed: list[Row] = []
     for document in documents:
         packed.append([])
-        for coded in encode.encode_batch(document, add_special_tokens=False):  # type: ignore[attr-defined]
+        for coded in encode.encode_batch(document, add_special_tokens=False):
             if sum(map(len, packed[-1])) + len(coded.ids) + _MARKS > length:
                 packed.append([])
             packed[-1].append(coded.ids[: length - _MARKS])

@@ -4,9 +4,10 @@ import random
 from itertools import islice
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ptrun.pretrain.recipe import Recipe
-from ptrun.pretrain.rows import Stream, laid_out, mask_chances
+from ptrun.pretrain.rows import Stream, laid_out, mask_chances, rows
 from ptrun.pretrain.vocabulary import Marks
 
 MARKS = Marks(pad=0, begin=[2], end=[3], special=[0, 1, 2, 3, 4], stop=3, mask=4, pairs=True)
@@ -24,6 +25,16 @@ def stream(**changes):
     recipe = Recipe(**{**vars(RECIPE), **changes})
     chances = mask_chances(rows, MARKS, recipe, evenness=0.3)
     return Stream(rows, recipe, MARKS, 64, chances, rng, torch.Generator().manual_seed(0))
+
+
+def test_rows_hold_no_padding_of_the_tokenizer():
+    """Those of sentence encoders are saved with a fixed length, and stay as they are."""
+    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(2)
+    assert rows(tokenizer, [["a b", "b b a"], ["a"]], 10) == [[[1, 2], [2, 2, 1]], [[1]]]
+    assert tokenizer.padding["length"] == 8 and tokenizer.truncation["max_length"] == 2
 
 
 def test_every_row_comes_once_before_any_comes_again():
