@@ -53,7 +53,7 @@ def prepare(recipe: Recipe) -> Prepared:
     Raises:
         UserError: the corpus or the generator is missing, or the configuration does not fit.
     """
-    first = _first(recipe)
+    generator = _loaded("masked", recipe.generator, recipe) if recipe.generator else None
     tokenizer = _tokenizer(recipe)
     recipe = replace(recipe, vocabulary=len(tokenizer))
     marks = vocabulary.marks(tokenizer)
@@ -63,17 +63,19 @@ def prepare(recipe: Recipe) -> Prepared:
         if not packed[split]:
             raise UserError(f"corpus={recipe.corpus}: the {split} split holds no text.")
     model = _model(recipe, tokenizer)
-    if first is None:
-        start(model, packed["train"], marks.stop, recipe.start_scale)
+    if recipe.initial:
+        _copy(_loaded(recipe.objective, recipe.initial, recipe), model)
+    elif generator is not None:
+        _copy(generator.base_model, model.base_model)
     else:
-        _copy_encoder(first, model)
+        start(model, packed["train"], marks.stop, recipe.start_scale)
     positions = positions_of(model, recipe)
     if recipe.length > positions:
         raise UserError(
             f"pretrain.length is {recipe.length}, but the model has {positions} positions; "
             f"use {positions} or less."
         )
-    trainer = Trainer(model.to(recipe.device), objective_of(recipe, first), recipe)
+    trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
     train = stream(packed["train"], recipe, marks, positions, recipe.evenness)
     validation = stream(packed["validation"], recipe, marks, positions, 0.0)
     return Prepared(trainer, tokenizer, train, validation)
@@ -96,19 +98,13 @@ def _folder_of(origin: str) -> Path:
     return folder
 
 
-def _first(recipe: Recipe) -> Any:
-    """Return the frozen masked model that the encoder starts from, or None.
-
-    For `replaced` it also writes the replacements.
-    """
-    from transformers import AutoModelForMaskedLM
+def _loaded(objective: str, origin: str, recipe: Recipe) -> Any:
+    """Return a frozen model with the objective's head; a head that its folder lacks is new."""
     from transformers.utils import logging
 
-    if recipe.origin is None:
-        return None
-    logging.set_verbosity_error()  # a head that the folder lacks is not used
-    model = AutoModelForMaskedLM.from_pretrained(
-        _folder_of(recipe.origin),
+    logging.set_verbosity_error()  # it reports such a head
+    model = class_of(objective).from_pretrained(
+        _folder_of(origin),
         dtype=torch.float32,
         attn_implementation="eager",
         use_safetensors=True,
@@ -169,12 +165,12 @@ def check_keys(config: Any, overrides: dict[str, Any]) -> None:
         raise UserError(f"pretrain.model.{key}: unknown{did_you_mean(key, known)}")
 
 
-def _copy_encoder(first: Any, model: Any) -> None:
-    """Copy the weights of a masked model's encoder; they have the same names."""
-    parameters = dict(model.base_model.named_parameters())
-    with torch.no_grad():
-        for name, value in first.base_model.named_parameters():
-            parameters[name].copy_(value)
+@torch.no_grad()
+def _copy(source: nn.Module, target: nn.Module) -> None:
+    """Copy the weights of a model into one of the same names."""
+    parameters = dict(target.named_parameters())
+    for name, value in source.named_parameters():
+        parameters[name].copy_(value)
 
 
 def positions_of(model: Any, recipe: Recipe) -> int:

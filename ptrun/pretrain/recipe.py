@@ -18,10 +18,11 @@ class Recipe:
             `denoising` of spans behind sentinels (T5), `infilling` of blanks (GLM).
         model: the transformers configuration; the vocabulary size is filled in.
         vocabulary: most entries of the tokenizer.
-        initial: for `masked`, a folder whose sizes, weights and tokenizer the model starts from;
-            `model` then has changes alone, such as of dropout.
+        initial: for `masked` and `replaced`, a folder whose sizes, weights and tokenizer the model
+            starts from; `model` then has changes alone, such as of dropout.
         generator: for `replaced`, the masked model that writes the replacements: a shipped name
-            or a folder. The discriminator has its tokenizer and starts from its weights.
+            or a folder. The discriminator has its tokenizer and, without `initial`, starts from its
+            weights.
         unseen: for `replaced`, the share of the other words that the generator does not see. A
             generator as good as the discriminator writes only words that fit, and the discriminator
             never sees a contradiction. ELECTRA's generators have 1/4 to 1/2 of its size.
@@ -87,8 +88,10 @@ class Recipe:
                 )
         if self.rate <= 0:
             raise UserError(f"pretrain.rate is {self.rate}; use more than 0.")
-        if self.initial is not None and self.objective != "masked":
-            raise UserError(f"pretrain.initial is for objective=masked, not {self.objective}.")
+        if self.initial is not None and self.objective not in ("masked", "replaced"):
+            raise UserError(
+                f"pretrain.initial is for objective=masked or replaced, not {self.objective}."
+            )
         if self.corpus != "pocket" and self.generator == "pocket_bert":
             raise UserError(
                 f"corpus={self.corpus}: {self.name} needs generator=FOLDER, a masked model of that "

@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command.pretrain import main, read
@@ -75,12 +76,17 @@ def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
         backbone.load()
     states = [backbone.forward(text(backbone)).hidden for backbone in backbones]
     torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
+    again = tmp_path / "again"
+    goes_on = (f"generator={bert}", f"initial={electra}", still)
+    pretrain("minilm_electra", corpus, again, *goes_on, *changed)
+    weights = (load_file(own / "model.safetensors") for own in (electra, again))
+    torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
     assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
 
 
-def test_only_masked_words_start_from_a_folder():
+def test_only_encoders_start_from_a_folder():
     with pytest.raises(
-        UserError, match=r"pretrain\.initial is for objective=masked, not denoising"
+        UserError, match=r"pretrain\.initial is for objective=masked or replaced, not denoising"
     ):
         read(["backbone=pocket_t5", "initial=somewhere"])
 
