@@ -42,7 +42,8 @@ _ROWS = """
 ![]({name}_rows.svg)
 
 Minutes are of the whole row with its search. Other work shared the cores. Tokens/s are those of a
-run in training.
+run in training. A row that trains and has none was interrupted and continued: its minutes are those
+of the last part.
 
 | task | method | metric | test | seeds | rate | learned | tokens/s | minutes |
 |---|---|---|---|---|---|---|---|---|"""
@@ -119,5 +120,6 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
 def _row(one: dict) -> str:
     seeds = ", ".join(f"{score:.1f}" for score in one["test"])
     cells = [one["claim"], one["row"], one["metric"], spread(one["test"]), seeds]
-    cells += [one["rate"] or "-", f"{one['learned']:,}", f"{one['tokens_per_second']:,}"]
+    speed = one["tokens_per_second"]
+    cells += [one["rate"] or "-", f"{one['learned']:,}", f"{speed:,}" if speed else "-"]
     return "| " + " | ".join([*map(str, cells), f"{one['minutes']:.0f}"]) + " |"

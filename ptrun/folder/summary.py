@@ -19,7 +19,8 @@ def summary(result: RunResult, folder: Path) -> str:
     hint = f" ({faster} is faster here: hardware.precision={faster})" if faster else ""
     form = facts.get("quantization", "none")
     held = "" if form == "none" else f", {form}"
-    speed = f" · {facts['tokens_per_second']:,.0f} tokens/s" if facts["steps"] else ""
+    per_second = facts["tokens_per_second"]  # 0 where nothing was trained since a resume
+    speed = f" · {per_second:,.0f} tokens/s" if per_second else ""
     lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(
