@@ -92,6 +92,8 @@ def _label(method: Method, readout: LabelHead) -> Reader:
     Raises:
         UserError: the stock head of this model type differs.
     """
+    if readout.pooler == "mean":
+        raise cannot("stock classifiers read one token, and method.pooler=mean reads all.")
     kind, dense = method.backbone.config["model_type"], _dense(method, readout)
     labels = tuple(map(str, method.task.labels)) or ("number",)
     own = "AutoModelForSequenceClassification", "SEQ_CLS", labels

@@ -238,7 +238,7 @@ def _rows(method: Method, case: Case) -> list[Features]:
     reads = [0]
     if decodes:
         reads = list(range(DECODER_TOKENS - 1))
-    elif method.task.kind in _EVERYWHERE:
+    elif method.task.kind in _EVERYWHERE or getattr(method.readout, "pooler", None) == "mean":
         reads = list(range(case.length))
     row = Row([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
     return [Features("", [row], [0])] * case.rows

@@ -149,15 +149,16 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
     pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
     if reading.get("readout", "head") != "head":
         raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
-    if backbone.family == "seq2seq" and 0 < len(pooled) < len(task.tasks):
+    pooler, mixed = reading.get("pooler", "auto"), 0 < len(pooled) < len(task.tasks)
+    if backbone.family == "seq2seq" and mixed and pooler != "mean":
         raise UserError(
             f"task={task.name} cannot run on an encoder-decoder: {', '.join(pooled)} are read in "
-            "its decoder, the others in its encoder; use tasks of one kind."
+            "its decoder, the others in its encoder; use method.pooler=mean or tasks of one kind."
         )
-    if pooled and reading.get("pooler", "auto") not in ("none", "trainable", "classifier"):
+    if pooled and pooler in ("auto", "frozen"):
         raise UserError(
             f"task={task.name} is several tasks in one, and {', '.join(pooled)} would use a "
-            "pooler; use method.pooler=none or trainable."
+            "pooler; use method.pooler=none, trainable or mean."
         )
 
 

@@ -11,7 +11,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.tuned import classifier_of
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.pooled_head import PooledHead, Pooler
+from ptrun.readout.pooled_head import PooledHead, Pooler, by_example
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -41,7 +41,7 @@ class EntailmentHead(PooledHead):
         self.forms = described(task)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return `[K, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
+        """Return `[R, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
         scores = super().scores(output, batch)
         others = [i for i in range(scores.shape[1]) if i != self.entailed]
         return torch.stack([scores[:, others].logsumexp(dim=1), scores[:, self.entailed]], dim=1)
@@ -53,8 +53,9 @@ class EntailmentHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""
         scores = self.scores(output, batch)
-        pairs = batch.pairs(scores[:, 1] - scores[:, 0])
-        return [Prediction(f.id, self._label(odds)) for f, odds in pairs]
+        odds = by_example(scores[:, 1] - scores[:, 0], batch)
+        pairs = zip(batch.features, odds, strict=True)
+        return [Prediction(f.id, self._label(own)) for f, own in pairs]
 
     def _label(self, odds: Tensor) -> str:
         labels = list(self.forms)

@@ -1,9 +1,11 @@
-"""Heads that read one vector of each row, through a pooler or directly."""
+"""Heads that read one vector of each row: one state, through a pooler or directly, or the mean."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,7 +28,7 @@ from ptrun.readout.head import (
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
-Pooler = Literal["auto", "frozen", "trainable", "classifier", "none"]
+Pooler = Literal["auto", "frozen", "trainable", "classifier", "none", "mean"]
 _LEARNED = ("trainable", "classifier")
 _DENSE_SITE = 1_000_002  # dropout site
 
@@ -40,8 +42,9 @@ class PooledHead(Head):
         pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
             gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
             own; `classifier` too, with dropout before it (RobertaForSequenceClassification);
-            `none` reads the hidden state; `auto` is `frozen` if the checkpoint has one, else
-            `none`.
+            `none` reads the hidden state; `mean` reads the mean of the hidden states of all tokens,
+            as sentence-embedding models do, on an encoder-decoder those of the encoder; `auto` is
+            `frozen` if the checkpoint has one, else `none`.
         outputs: C; by default that of the class, or the number of labels.
 
     Raises:
@@ -58,9 +61,10 @@ class PooledHead(Head):
         if pooler == "frozen" and not backbone.architecture.pooler:
             raise UserError(
                 f"method.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
-                "use method.pooler=trainable, classifier or none."
+                "use method.pooler=trainable, classifier, mean or none."
             )
         self.pooler = pooler
+        self.reads_decoder = pooler != "mean"
         size = backbone.shape.hidden_size
         self.dense = drawn(nn.Linear(size, size)) if pooler in _LEARNED else None
 
@@ -71,7 +75,9 @@ class PooledHead(Head):
         return super().request(inputs, at)
 
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return `[K, C]`, one row for each read."""
+        """Return `[R, C]`, one for each row of the batch."""
+        if self.pooler == "mean":
+            output, batch = _means(output, batch)
         if self.pooler == "classifier":
             before = drop(super().read(output).float(), read_keys(batch), _DENSE_SITE, self.dropout)
             output = replace(output, hidden=before)
@@ -88,16 +94,36 @@ class PooledHead(Head):
         """Tokenize a column of texts, or two of pairs; in a pair the longer is shortened first.
 
         A row is read at the first token ([CLS]) of an encoder, at the last token of a left-to-right
-        model, or at the decoder's start token of an encoder-decoder.
+        model, or at the decoder's start token of an encoder-decoder; for `mean` at all its tokens.
         """
         family, limit = self.backbone.family, row_limit(self.task, room)
         encoded = self.backbone.tokenizer()(*texts, truncation="longest_first", max_length=limit)
         rows = [Row(*tokens(encoded, i), [0]) for i in range(len(encoded["input_ids"]))]
+        if self.pooler == "mean":
+            return [replace(row, reads=list(range(len(row.ids)))) for row in rows]
         if family == "seq2seq":
             return [replace(row, decoder=[decoder_start(self.backbone)]) for row in rows]
         if family == "causal":
             return [replace(row, reads=[len(row.ids) - 1]) for row in rows]
         return rows
+
+
+def by_example(scores: Tensor, batch: Batch) -> Sequence[Tensor]:
+    """Split `[R, ...]`, one entry for each row of the batch, by example."""
+    return torch.split(scores, [len(f.rows) for f in batch.features])
+
+
+def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
+    """Return the mean state of each row, `[R, H]` in fp32; it is read at the row's first token.
+
+    Rows are averaged one by one, so that a row's mean does not depend on those beside it.
+    """
+    assert output.hidden is not None
+    parts = batch.by_row(output.hidden.float())
+    means = torch.stack([states.mean(dim=0) for states in parts])
+    firsts = [0, *accumulate(len(states) for states in parts[:-1])]
+    reads = Positions(batch.reads.rows[firsts], batch.reads.columns[firsts])
+    return replace(output, hidden=means), replace(batch, reads=reads)
 
 
 class LabelHead(PooledHead):

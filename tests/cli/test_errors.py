@@ -15,7 +15,7 @@ WRONG = {
         ["train.schedule=cosine"],
         ["'cosine'", "linear_to_warmup, constant, exponential"],
     ),
-    "wrong literal": (["method.pooler=mean"], ["'mean'", "'frozen', 'trainable', 'classifier'"]),
+    "wrong literal": (["method.pooler=max"], ["'max'", "'frozen', 'trainable', 'classifier'"]),
     "value out of range": (["train.lr=-1"], ["train.lr is -1.0; use more than 0"]),
     "rate far too high": (
         ["train.lr=1e38"],

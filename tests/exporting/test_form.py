@@ -50,6 +50,7 @@ PREFIX = partial(PTuningV2, length=3)
         ("gpt2", LoRA, sst2, "has no bias"),
         ("t5", LoRA, sst2, "reads the end of the text"),
         ("roberta", partial(LoRA, pooler="none"), sst2, "method.pooler=classifier"),
+        ("bert", partial(LoRA, pooler="mean"), sst2, "method.pooler=mean reads all"),
         ("bert", partial(LoRA, pooler="none"), sst2, "method.pooler=trainable"),
     ],
 )

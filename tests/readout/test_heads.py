@@ -132,6 +132,50 @@ def test_t5_is_read_at_the_decoder_s_first_token(tiny, tiny_folder, data_dir):
         torch.testing.assert_close(own, head.linear(there.last_hidden_state[:, 0]), **CLOSE)
 
 
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
+def test_the_mean_is_that_of_the_library_s_states_under_the_mask(
+    tiny, tiny_folder, data_dir, kind
+):
+    """As sentence-transformers: the sum of the states of tokens over their number."""
+    data = sst2(data_dir)
+    head = fresh(LabelHead(tiny(kind), data, pooler="mean"))
+    model = official("T5EncoderModel" if kind == "t5" else "AutoModel", tiny_folder(kind))
+    batch, own = scores(head, data.load("train"))
+    assert not batch.mask.all() and batch.decoder is None
+    with torch.no_grad():
+        states = model(**masked(batch)).last_hidden_state
+        mask = batch.mask[..., None].float()
+        mean = (states * mask).sum(dim=1) / mask.sum(dim=1)
+        torch.testing.assert_close(own, head.linear(mean), **CLOSE)
+
+
+def test_options_are_compared_by_their_means(tiny, data_dir):
+    """The score of an option is that of its row alone, so each answer is the best of its own."""
+    data = task("race_middle", data_dir)
+    head, examples = fresh(ChoiceHead(tiny(), data, pooler="mean")), data.load("train")
+    batch, own = scores(head, examples)
+    assert own.shape == (4 * len(examples), 1)
+    loss, answered = loss_and_answers(head, examples)
+    z = own.view(len(examples), 4)
+    assert answered == z.argmax(dim=1).tolist()
+    assert abs(loss - float(torch.nn.functional.cross_entropy(z, batch.targets))) < 1e-5
+
+
+def test_a_mean_has_one_dropout_for_each_row(tiny, data_dir):
+    """The key is that of the row's first token, so dropout is that of a head on [CLS]."""
+    data = sst2(data_dir)
+    head = fresh(LabelHead(tiny(), data, pooler="mean"))
+    head.dropout = 0.5
+    examples = data.load("train")
+    keys = torch.arange(len(examples))
+    with torch.no_grad():
+        batch, output = read(head, examples, keys=keys)
+        means = torch.stack([states.mean(dim=0) for states in batch.by_row(output.hidden)])
+        first = collate(LabelHead(tiny(), data).encode(examples, 64), keys, CPU)
+        kept = drop(means, read_keys(first), 1_000_001, 0.5)
+        torch.testing.assert_close(head.scores(output, batch), head.linear(kept), **CLOSE)
+
+
 @pytest.mark.parametrize("unit", [1, 5])
 def test_numbers_have_a_squared_error_of_the_number_divided_by_the_unit(
     tiny, tiny_folder, data_dir, unit

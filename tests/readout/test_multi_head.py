@@ -1,5 +1,6 @@
 """One prompt, a head for each data set: MPT-2's promises (P-tuning v2 §5)."""
 
+import pytest
 import torch
 
 from ptrun.method.ptuning_v2 import PTuningV2
@@ -7,8 +8,8 @@ from tests.small_runs import conll03, engine, member, sst2
 from tests.task.test_multi import both
 
 
-def joint(backbone, task):
-    return PTuningV2(backbone, task, length=3, pooler="none")
+def joint(backbone, task, pooler="none"):
+    return PTuningV2(backbone, task, length=3, pooler=pooler)
 
 
 def test_a_batch_of_one_set_leaves_the_other_head_without_gradient(tiny, data_dir):
@@ -33,11 +34,12 @@ def test_batches_come_from_one_set_each_and_all_examples_come(tiny, data_dir):
     assert sorted(seen) == sorted(f.id for f in one.features)
 
 
-def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir):
+@pytest.mark.parametrize(("kind", "pooler"), [("bert", "none"), ("bert", "mean"), ("t5", "mean")])
+def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir, kind, pooler):
     """A mixed batch answers as each data set's own method with the same prompt and head."""
-    backbone, task = tiny(), both(data_dir)
+    backbone, task = tiny(kind), both(data_dir)
     torch.manual_seed(0)
-    whole = joint(backbone, task)
+    whole = joint(backbone, task, pooler)
     fit = engine(backbone, 10_000)
     features = whole.encode(task.load("test"))
     mixed = fit.predict([whole], [features[::2] + features[1::2]])[0]
@@ -45,7 +47,7 @@ def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir):
     total = whole.loss(backbone.forward(whole.inputs(batch)), batch)
     losses, answers = [], {}
     for name, make in (("sst2", sst2), ("conll03", conll03)):
-        alone = joint(backbone, make(data_dir))
+        alone = joint(backbone, make(data_dir), pooler)
         state = whole.state_dict()
         head = f"readout.heads.{name}."
         own = {k.replace(head, "readout."): v for k, v in state.items() if k.startswith(head)}
