@@ -91,11 +91,11 @@ def do(row: Row, given: argparse.Namespace) -> bool:
 
 
 def load() -> list[dict]:
-    """Return the stored records of rows that still exist."""
+    """Return the stored records of rows that still exist, with the same rates."""
     file = RESULTS / "claims_real.json"
     stored = json.loads(file.read_text()) if file.is_file() else []
-    known = {row.name for row in ROWS}
-    return [one for one in stored if name_of(one) in known]
+    known = {(row.name, row.rates) for row in ROWS}
+    return [one for one in stored if (name_of(one), one["rates"]) in known]
 
 
 def name_of(one: dict) -> str:

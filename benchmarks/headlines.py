@@ -161,7 +161,7 @@ def judged(
         apart = [a - b for a, b in zip(*far, strict=True)]
     shift = NEAR if headline.kind == "close" else 0.0
     found = interval([gap + shift for gap in apart], "mean", 0.0, None, 0)
-    words = {"above": "holds", "below": "DOES NOT HOLD", "within": "no clear difference"}
+    words = {"above": "holds", "below": "DOES NOT HOLD", "within": "undecided"}
     here = words.get(verdict(found), "one seed, no verdict")
     return apart, interval(apart, "mean", 0.0, None, 0), here
 

@@ -29,7 +29,7 @@ from a two-sided sign-flip test; with five seeds it is at least 0.062.
 The interval is over seeds, not over test examples: CB has 56, one is 1.8 points.
 
 Below: a dot for each seed's difference and a line for the interval. Green holds, red does not hold,
-grey is no clear difference.
+grey is undecided.
 
 ![]({name}.svg)
 

@@ -11,7 +11,7 @@ VERDICTS = {"holds": "s2", "DOES NOT HOLD": "paper"}
 def differences(claims: list[tuple[Headline, dict, dict]]) -> Canvas:
     """Return a strip for each claim: a dot for each seed's difference, and a line for the interval.
 
-    Colours are those of the verdicts: holds, does not hold, no clear difference.
+    Colours are those of the verdicts: holds, does not hold, undecided.
     """
     step, height = 18.0, 40.0 + 18.0 * len(claims)
     title = "The second row minus the first in points, a dot for each seed"

@@ -139,8 +139,8 @@ def parts() -> list[Row]:
     depth = {f"layers {i}-{i + 1}": f"method.layers=[{i},{i + 1}]" for i in (1, 3, 5)}
     length = {f"{n} vectors": f"method.length={n}" for n in (1, 5, 20, 50)}
     return [
-        Row(f"{NAMES}, {kind}", name, (*common, option), "3e-2")
-        for kind, own in (("depth", depth), ("length", length))
+        Row(f"{NAMES}, {kind}", name, (*common, option), rates)
+        for kind, own, rates in (("depth", depth, "1e-2,3e-2,1e-1"), ("length", length, "3e-2"))
         for name, option in own.items()
     ]
 

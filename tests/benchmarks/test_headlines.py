@@ -28,8 +28,8 @@ def row(scores, seeds=None):
     [
         ("above", [50, 51, 52, 50, 51], [55, 56, 57, 55, 57], "holds"),
         ("above", [55, 56, 57, 55, 57], [50, 51, 52, 50, 51], "DOES NOT HOLD"),
-        ("above", [50, 60, 50, 60, 50], [60, 50, 60, 50, 51], "no clear difference"),
-        ("above", [50, 51, 52], [52, 51, 60], "no clear difference"),
+        ("above", [50, 60, 50, 60, 50], [60, 50, 60, 50, 51], "undecided"),
+        ("above", [50, 51, 52], [52, 51, 60], "undecided"),
         ("above", [50], [90], "one seed, no verdict"),
         ("close", [90, 91, 90, 91, 90], [89, 90, 89, 90, 89], "holds"),
         ("close", [90, 91, 90, 91, 90], [80, 81, 80, 81, 80], "DOES NOT HOLD"),

@@ -1,6 +1,6 @@
 // The claims of the shown papers on small pretrained models.
 
-const HOLDS = { holds: "within", "does not hold": "below", "no clear difference": "not comparable" };
+const HOLDS = { holds: "within", "does not hold": "below", undecided: "not comparable" };
 
 const mean = (scores) => scores.reduce((sum, score) => sum + score, 0) / scores.length;
 
