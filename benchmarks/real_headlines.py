@@ -25,7 +25,7 @@ OWN = (
         for task in (NAMES, TREC_ROW)
     ),
     Headline(FIGURE, "NER: top layers above bottom", DEPTH, "layers 1-2", "layers 5-6"),
-    Headline(FIGURE, "NER: 20 vectors above 1", LENGTH, "1 vectors", "20 vectors"),
+    Headline(FIGURE, "NER: 20 vectors above 1", LENGTH, "length 1", "length 20"),
     Headline(FACT, "facts: above searched prompts", FACTS, "LPAQA", "P-tuning"),
 )
 

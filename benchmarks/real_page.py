@@ -23,6 +23,8 @@ A manual prompt trains nothing: its one score stands for all seeds.
 
 {counts}
 
+{summary}
+
 A difference is the second row minus the first, seed by seed, with the 95 % interval of its mean
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
 from a two-sided sign-flip test; with five seeds it is at least 0.062.
@@ -47,6 +49,10 @@ of the last part.
 
 | task | method | metric | test | seeds | rate | learned | tokens/s | minutes |
 |---|---|---|---|---|---|---|---|---|"""
+_DPT = (
+    "| DPT, Tables 1 and 3 | above fine-tuning; above DPT(sigma) |  |  |  | all tasks: the "
+    "ELECTRA is not good enough, see the end of this page |"
+)
 LEDGER = Path(__file__).parents[1] / "ptrun" / "ledger" / "page" / "claims.json"
 _MEASURED = (
     "Runs of MiniLM-L6 (22.7M parameters) and SmolLM2-135M-Instruct on public data: test scores of "
@@ -104,6 +110,7 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         done=len(stored),
         rows=rows,
         name=name.name,
+        summary=_summary([here for _, here in verdicts]),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
     lines = [row for row, here in verdicts if here != "not run"] + [
@@ -115,6 +122,21 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     name.with_suffix(".md").write_text(text)
     name.with_suffix(".svg").write_text(svg.file(differences(done(stored))))
     name.with_name(f"{name.name}_rows.svg").write_text(svg.file(scores(stored)))
+
+
+def _summary(verdicts: list[str]) -> str:
+    """Return a table of the statements: the tasks where each holds, is undecided or does not."""
+    columns = ("holds", "undecided", "DOES NOT HOLD", "not run")
+    tasks: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for headline, here in zip(HEADLINES, verdicts, strict=True):
+        task, _, says = headline.says.partition(": ")
+        own = tasks.setdefault((headline.paper, says), {column: [] for column in columns})
+        own[here].append(task)
+    lines = [f"| paper | says | {' | '.join(columns)} |", "|---|---|---|---|---|---|"]
+    for (paper, says), own in tasks.items():
+        cells = ["; ".join(own[column]) for column in columns]
+        lines.append(f"| {paper} | {says} | {' | '.join(cells)} |")
+    return "\n".join([*lines, _DPT])
 
 
 def _row(one: dict) -> str:

@@ -137,7 +137,7 @@ def parts() -> list[Row]:
     """Return rows of P-tuning v2 in two layers, and with other lengths, on named entities."""
     common = (*MINILM, *NER, "method=ptuning_v2", *trained("", 400))
     depth = {f"layers {i}-{i + 1}": f"method.layers=[{i},{i + 1}]" for i in (1, 3, 5)}
-    length = {f"{n} vectors": f"method.length={n}" for n in (1, 5, 20, 50)}
+    length = {f"length {n}": f"method.length={n}" for n in (1, 5, 20, 50)}
     return [
         Row(f"{NAMES}, {kind}", name, (*common, option), rates)
         for kind, own, rates in (("depth", depth, "1e-2,3e-2,1e-1"), ("length", length, "3e-2"))

@@ -72,5 +72,8 @@ def test_the_page_judges_and_shows_all_seeds(tmp_path):
         for text in ("sentences: above", "sentences: close")
     )
     assert far.endswith("| holds |") and close.endswith("| DOES NOT HOLD |")
+    tables = [o for o in page.splitlines() if o.startswith("| P-tuning v2, Tables 2 and 3 |")]
+    assert tables[0].startswith(f"| P-tuning v2, Tables 2 and 3 | above prompt tuning | {NAMES} |")
+    assert f" | {NAMES} | " in tables[1] and tables[1].count(NAMES) == 2  # and with 2,000 steps
     pictures = [(tmp_path / f"page{end}.svg").read_text() for end in ("", "_rows")]
     assert [one.count("<circle") for one in pictures] == [10, 15]
