@@ -14,6 +14,7 @@ SAID = (
     ("IDPG, Table 1", "M-IDPG close to Compacter", "Compacter", "M-IDPG", "close"),
     ("P-tuning, Table 5", "P-tuning above manual prompts", "manual", "P-tuning", "above"),
     ("P-tuning, Table 5", "P-tuning above fine-tuning", "FT", "P-tuning", "above"),
+    ("PPT, Table 4", "hybrid PPT above PT", "PT", "hybrid PPT", "above"),
     ("PPT, Table 4", "hybrid PPT above hybrid PT", "hybrid PT", "hybrid PPT", "above"),
     ("PPT, Table 4", "hybrid PPT varies less than hybrid PT", "hybrid PT", "hybrid PPT", "steady"),
 )
@@ -77,5 +78,5 @@ CUT = """
   The AUC after each was 0.907, 0.926 and 0.927 (electra.csv). It is not good enough: DPT was not
   run.
 - Rows that are not in the table: ten hours of two cores were allowed.
-- K = 500, Subj and SQuAD. PPT on single texts and on choices.
+- K = 500 and SQuAD. PPT on single texts and on choices.
 """

@@ -165,6 +165,7 @@ ROWS: tuple[Row, ...] = (
     *minilm(MPQA_ROW, MPQA, 600, *COMPARED),
     *minilm("TREC, 100 texts", "task=trec setting=k_100", 400, *MAIN),
     *minilm("SST-2, 1,000 texts", "task=sst2 setting=k_1000", 600, *MAIN),
+    *minilm("Subj, 1,000 texts", "task=subj setting=k_1000", 600, *MAIN),
     *smollm(*CB)[3:],
     *averaged("TREC, 100 texts", "task=trec setting=k_100", 400),
     *averaged(TREC_ROW, TREC, 600),
