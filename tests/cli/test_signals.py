@@ -11,10 +11,17 @@ from safetensors.torch import load_file
 from ptrun.folder.state import state_of
 
 
+def heeded():
+    """Heed SIGINT, which a job in a shell's background ignores."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def started(ptrun, *overrides, lines):
     """Start a run, and return it with its folder once its journal has so many lines."""
     line = ptrun.line(*ptrun.small("train.max_steps=300", "train.eval_every=300"), *overrides)
-    running = subprocess.Popen(line, cwd=ptrun.folder, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        line, cwd=ptrun.folder, stderr=subprocess.PIPE, text=True, preexec_fn=heeded
+    )
     journal = []
     while running.poll() is None and not (journal and journal[0].read_text().count("\n") >= lines):
         time.sleep(0.01)
