@@ -78,5 +78,5 @@ CUT = """
   The AUC after each was 0.907, 0.926 and 0.927 (electra.csv). It is not good enough: DPT was not
   run.
 - Rows that are not in the table: ten hours of two cores were allowed.
-- K = 500 and SQuAD. PPT on single texts and on choices.
+- K = 500, Subj and SQuAD. PPT on single texts and on choices.
 """
