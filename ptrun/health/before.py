@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from ptrun.backbone.files import SHIPPED
+from ptrun.backbone.files import SHIPPED, trained_for_mean
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -23,7 +23,8 @@ def doubts(
 
     `usual` holds the learning rates of the backbone's file by what is trained.
     """
-    found = [toy(method.backbone, method.task), cut_texts(train, method.task, method.room())]
+    found = [toy(method.backbone, method.task), unread_mean(method)]
+    found.append(cut_texts(train, method.task, method.room()))
     if method.learned():
         found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in found if text]
@@ -38,6 +39,17 @@ def toy(backbone: PretrainedBackbone, task: Task) -> str | None:
         f"backbone={backbone.name} is a toy that knows a small generated world, so scores on "
         f"task={task.name} will be low; type backbone=NAME for a real model (ptrun list backbone), "
         "or backbone.path=FOLDER"
+    )
+
+
+def unread_mean(method: Method) -> str | None:
+    """Return a warning if a head reads one token of a model that was trained for their mean."""
+    backbone, pooler = method.backbone, getattr(method.readout, "pooler", "mean")
+    if pooler == "mean" or backbone.folder is None or not trained_for_mean(backbone.folder):
+        return None
+    return (
+        f"backbone={backbone.name} was trained for the mean of its tokens, and "
+        f"method.pooler={pooler} reads one; try method.pooler=mean"
     )
 
 

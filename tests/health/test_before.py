@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ptrun.backbone.files import SHIPPED
-from ptrun.health.before import cut_texts, far_rate, toy
+from ptrun.health.before import cut_texts, far_rate, toy, unread_mean
 from ptrun.readout.base import Features, Row
 
 USUAL = {"prompt": 1e-2, "encoder": 1e-4, "full": 5e-5}
@@ -24,6 +24,33 @@ def test_a_toy_on_real_text_is_told(tmp_path):
     assert toy(backbone(SHIPPED / "pocket_bert"), task("pocket_ner")) is None
     assert toy(backbone(tmp_path), task()) is None
     assert toy(backbone(None), task()) is None  # of the hub
+
+
+def reading(folder, **readout):
+    return SimpleNamespace(backbone=backbone(folder), readout=SimpleNamespace(**readout))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}', True),
+        ('{"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true}', False),
+        ('{"pooling_mode": "mean"', False),
+        ("[]", False),
+        ("[" * 100_000, False),
+        (None, False),
+    ],
+)
+def test_a_head_on_one_token_of_a_model_of_means_is_told(tmp_path, content, told):
+    if content is not None:
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling/config.json").write_text(content)
+    found = unread_mean(reading(tmp_path, pooler="auto"))
+    assert found is None or "method.pooler=auto reads one; try method.pooler=mean" in found
+    assert (found is not None) is told
+    assert unread_mean(reading(tmp_path, pooler="mean")) is None
+    assert unread_mean(reading(tmp_path)) is None  # no pooler: tags of words
+    assert unread_mean(reading(None, pooler="auto")) is None
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,15 @@ def offered(weights, monkeypatch):
 
 def test_a_packed_folder_is_taken_without_what_is_beside_it(weights, offered, tmp_path):
     tensors = b"tensors"
-    members = {"config.json": "{}", "model.safetensors": tensors, "1_Pooling/config.json": "no"}
-    offered("own", "own/model.zip", archive({**members, "run.py": "print()"}), tensors)
+    members = {"config.json": "{}", "model.safetensors": tensors, "1_Pooling/config.json": "[]"}
+    beside = {"run.py": "print()", "../config.json": "no", "onnx/config.json": "no"}
+    offered("own", "own/model.zip", archive({**members, **beside}), tensors)
     weights.make("own", tmp_path)
     folder = tmp_path / "own"
-    assert {f.name for f in folder.iterdir()} == {"config.json", "model.safetensors", "SOURCE.md"}
+    made = {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()}
+    assert made == {*members, "SOURCE.md"}
     assert (folder / "config.json").read_text() == "{}"
+    assert (folder / "1_Pooling/config.json").read_text() == "[]"
     assert sha(tensors) in (folder / "SOURCE.md").read_text()
     assert [file.name for file in tmp_path.iterdir()] == ["own"]
 
