@@ -61,7 +61,7 @@ def trained(name: str, steps: int) -> tuple[str, ...]:
 
 
 def averaged(claim: str, options: str, steps: int) -> list[Row]:
-    """Return rows of MiniLM whose head reads the mean of all tokens, which MiniLM was trained for."""
+    """Return rows of MiniLM whose head reads the mean of its tokens: what it was trained for."""
     rows = minilm(f"{claim}, mean of tokens", options, steps, *MAIN)
     return [replace(row, options=(*(o for o in row.options if o != HEAD), MEAN)) for row in rows]
 

@@ -133,9 +133,7 @@ def test_t5_is_read_at_the_decoder_s_first_token(tiny, tiny_folder, data_dir):
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
-def test_the_mean_is_that_of_the_library_s_states_under_the_mask(
-    tiny, tiny_folder, data_dir, kind
-):
+def test_the_mean_is_that_of_the_library_s_states_under_the_mask(tiny, tiny_folder, data_dir, kind):
     """As sentence-transformers: the sum of the states of tokens over their number."""
     data = sst2(data_dir)
     head = fresh(LabelHead(tiny(kind), data, pooler="mean"))
