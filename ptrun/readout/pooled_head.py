@@ -108,9 +108,9 @@ class PooledHead(Head):
         return rows
 
 
-def by_example(scores: Tensor, batch: Batch) -> Sequence[Tensor]:
+def by_example(scores: Tensor, batch: Batch) -> list[Tensor]:
     """Split `[R, ...]`, one entry for each row of the batch, by example."""
-    return torch.split(scores, [len(f.rows) for f in batch.features])
+    return list(torch.split(scores, [len(f.rows) for f in batch.features]))
 
 
 def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
