@@ -13,6 +13,7 @@ NOT_OF_A_RUN = ("tracking", "rerun", "keep", "sweep", "cluster", "expected")
 _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
+_ORDERED = ("labels", "pvps")  # mappings of a task whose order counts
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
 
 
@@ -32,8 +33,22 @@ def _keyed(content: Any) -> Any:
     return {k if isinstance(k, str) else f"\0{k!r}": _keyed(v) for k, v in content.items()}
 
 
-def _digest(content: Any) -> str:
-    return hashlib.sha256(canonical(content).encode()).hexdigest()[:8]
+def _digest(content: Mapping[str, Any]) -> str:
+    orders = _orders(content.get("task"))
+    whole = {**content, "orders": orders} if orders else content
+    return hashlib.sha256(canonical(whole).encode()).hexdigest()[:8]
+
+
+def _orders(task: Any) -> list[list[str]]:
+    """Return the keys of each `labels` and `pvps` of a task, unless they are in sorted order.
+
+    Heads number the labels in this order, and the first pattern that fits is the default.
+    """
+    if not isinstance(task, Mapping):
+        return []
+    own = [[*map(str, task[key])] for key in _ORDERED if isinstance(task.get(key), Mapping)]
+    inner = [one for value in task.values() for one in _orders(value)]
+    return [keys for keys in own if keys != sorted(keys)] + inner
 
 
 def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, Any]:

@@ -27,8 +27,8 @@ class RankError:
 
 
 def text_of(composed: Composed) -> str:
-    """Return a configuration as text."""
-    return yaml.dump(asdict(composed), Dumper=_DUMPER, allow_unicode=True)
+    """Return a configuration as text. Keys keep their order: that of labels and patterns counts."""
+    return yaml.dump(asdict(composed), Dumper=_DUMPER, allow_unicode=True, sort_keys=False)
 
 
 def read_text(text: str) -> Composed:

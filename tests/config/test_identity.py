@@ -69,6 +69,21 @@ def test_an_id_names_the_choices_the_seed_and_a_digest():
     assert group_id(KEPT) == group_id({**KEPT, "seed": 4}) != group_id({**KEPT, "data_seed": 4})
 
 
+def test_the_order_of_labels_and_patterns_is_in_the_id():
+    """Sorted ones are the rule; the order of other keys is free."""
+
+    def group(**task):
+        return group_id({**KEPT, "task": {"name": "t", **task}})
+
+    for key in ("labels", "pvps"):
+        ordered = [group(**{key: dict.fromkeys(keys, 1)}) for keys in ("abc", "bac", "cab")]
+        assert len(set(ordered)) == 3
+        inner = [group(tasks={"x": {key: dict.fromkeys(keys, 1)}}) for keys in ("abc", "bac")]
+        assert len(set(inner)) == 2
+    free = [group(descriptions=dict.fromkeys(keys, 1)) for keys in ("abc", "bac")]
+    assert free[0] == free[1]
+
+
 def test_canonical_text_orders_keys_and_tells_numbers_from_texts():
     assert canonical({"b": 1, "a": ["é", None]}) == '{"a": ["é", null], "b": 1}'
     assert len({canonical({key: 1}) for key in (0, "0", False, None, "None", 0.5)}) == 6

@@ -1,0 +1,26 @@
+"""A configuration goes to another process whole, and in its order."""
+
+import pytest
+
+from ptrun.config.compose import compose_run
+from ptrun.hardware import rank_files
+from ptrun.runs.plan import plan
+
+
+@pytest.mark.parametrize("task", ["pocket_topics", "cb", "lama"])
+def test_labels_and_patterns_keep_their_order(task):
+    """Heads number labels in this order, and the first pattern that fits is the default."""
+    own = compose_run([f"task={task}"])
+    there = rank_files.read_text(rank_files.text_of(own))
+    assert there == own
+    for key in ("labels", "pvps"):
+        before, after = (list(one.config["task"].get(key) or ()) for one in (own, there))
+        assert before == after
+    assert any(list(v) != sorted(v) for v in own.config["task"].values() if isinstance(v, dict))
+
+
+def test_a_run_of_another_process_is_the_same_run(tmp_path):
+    own = compose_run(["task=pocket_topics", "method=prompt_tuning", f"outputs={tmp_path}"])
+    here, there = plan(own), plan(rank_files.read_text(rank_files.text_of(own)))
+    assert there.task.labels == here.task.labels != sorted(here.task.labels)
+    assert there.folder == here.folder
