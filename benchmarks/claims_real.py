@@ -11,6 +11,7 @@ claims_real_rows.svg, and the claims that the page of `ptrun report --paper NAME
 """
 
 import argparse
+import hashlib
 import json
 import re
 import subprocess
@@ -41,8 +42,10 @@ def command(row: Row, given: argparse.Namespace) -> list[str]:
 
 
 def slug(row: Row) -> str:
-    """Return the name of a row's folder."""
-    return re.sub(r"\W+", "_", row.name).strip("_").lower()
+    """Return the name of a row's folder; other options have another."""
+    content = json.dumps([row.options, row.rates]).encode()
+    name = re.sub(r"\W+", "_", row.name).strip("_").lower()
+    return f"{name}_{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def record(row: Row, folder: Path, took: float) -> dict:
@@ -50,7 +53,7 @@ def record(row: Row, folder: Path, took: float) -> dict:
     report = folder / "search.json"
     search = json.loads(report.read_text()) if report.is_file() else {}
     files = sorted(folder.glob("*/result.json"))
-    if search:  # the folder may have runs of other options of this row
+    if search:  # the folder may have runs that another version of ptrun named
         files = [folder / run_id / "result.json" for run_id in search["runs"]]
     runs = sorted((json.loads(file.read_text()) for file in files), key=lambda run: run["seed"])
     runs *= 1 if row.rates else len(SEEDS)  # what trains nothing has one score for all seeds
@@ -60,6 +63,7 @@ def record(row: Row, folder: Path, took: float) -> dict:
         "row": row.row,
         "date": datetime.now(UTC).date().isoformat(),
         "metric": runs[0]["metric"],
+        "options": list(row.options),
         "rates": row.rates,
         "rate": search.get("winner", {}).get("train.lr") or row.rates or None,
         "seeds": list(SEEDS),
@@ -91,11 +95,11 @@ def do(row: Row, given: argparse.Namespace) -> bool:
 
 
 def load() -> list[dict]:
-    """Return the stored records of rows that still exist, with the same rates."""
+    """Return the stored records of rows that still exist, with the same options and rates."""
     file = RESULTS / "claims_real.json"
     stored = json.loads(file.read_text()) if file.is_file() else []
-    known = {(row.name, row.rates) for row in ROWS}
-    return [one for one in stored if (name_of(one), one["rates"]) in known]
+    known = {row.name: [list(row.options), row.rates] for row in ROWS}
+    return [one for one in stored if known.get(name_of(one)) == [one["options"], one["rates"]]]
 
 
 def name_of(one: dict) -> str:

@@ -17,8 +17,8 @@ _HEAD = """\
 Rows of {days}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
 `make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
-dev among two (three for fine-tuned SmolLM2), with one seed. Then five other seeds are scored on
-test, once each. All are shown.
+dev among two or three, with one seed. Then five other seeds are scored on test, once each. All are
+shown. Rows on length and on 2,000 steps have one rate.
 A manual prompt trains nothing: its one score stands for all seeds.
 
 {counts}
@@ -28,7 +28,11 @@ A manual prompt trains nothing: its one score stands for all seeds.
 A difference is the second row minus the first, seed by seed, with the 95 % interval of its mean
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
 from a two-sided sign-flip test; with five seeds it is at least 0.062.
-The interval is over seeds, not over test examples: CB has 56, one is 1.8 points.
+The interval is over seeds, not over test examples: CB has 56, one is 1.8 points. Seeds share their
+training texts, so it leaves out the choice of these too. The number of claims is not corrected for:
+of {total} claims without any effect, about {chance} would be decided by chance.
+
+The papers' statements are carried over to tasks and models that their tables do not have.
 
 Below: a dot for each seed's difference and a line for the interval. Green holds, red does not hold,
 grey is undecided.

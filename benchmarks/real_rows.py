@@ -66,16 +66,19 @@ def averaged(claim: str, options: str, steps: int) -> list[Row]:
     return [replace(row, options=(*(o for o in row.options if o != HEAD), MEAN)) for row in rows]
 
 
-def smollm(claim: str, options: str) -> list[Row]:
-    """Return rows of SmolLM2, which answers through its language-model head."""
+def smollm(claim: str, options: str, pattern: str) -> list[Row]:
+    """Return rows of SmolLM2, which answers in a pattern through its language-model head.
+
+    P-tuning has its own pattern, with learned vectors in it.
+    """
     common = (*SMOLLM, *options.split())
-    words = "method.readout=verbalizer"
+    words = "method.readout=verbalizer", f"method.pattern={pattern}"
     rows = {
-        "manual": (("method=manual_prompt",), ""),
+        "manual": (("method=manual_prompt", words[1]), ""),
         "P-tuning": (("method=ptuning",), SMALL_RATES),
-        "FT": (("method=fine_tuning", words), "1e-5,3e-5,1e-4"),
-        "PT": (("method=prompt_tuning", words), PROMPT_RATES),
-        "P-tuning v2": (("method=ptuning_v2", words), PROMPT_RATES),
+        "FT": (("method=fine_tuning", *words), "1e-5,3e-5,1e-4"),
+        "PT": (("method=prompt_tuning", *words), PROMPT_RATES),
+        "P-tuning v2": (("method=ptuning_v2", *words), PROMPT_RATES),
     }
     return [Row(claim, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
@@ -105,11 +108,15 @@ def facts() -> list[Row]:
     relations = "P17,P19,P20,P27,P30,P36,P37,P103,P159,P495"
     common = (*SMOLLM, "task=lama", f"task.relations=[{relations}]", "task.vocabulary=objects")
     short = ("train.batch_size=8", "train.max_steps=60", "train.eval_every=60")
+    patterns = {"manual": "original_gpt", "LPAQA": "lpaqa_gpt", "AutoPrompt": "autoprompt_gpt"}
+    written = {name: f"method.pattern={pattern}" for name, pattern in patterns.items()}
     rows = {
-        "manual": (("method=manual_prompt",), ""),
-        "LPAQA": (("method=manual_prompt", "method.pattern=lpaqa_gpt"), ""),
+        **{name: (("method=manual_prompt", own), "") for name, own in written.items()},
         "P-tuning": (("method=ptuning", *short), "1e-3,3e-3"),
-        "P-tuning v2": (("method=ptuning_v2", "method.readout=verbalizer", *short), PROMPT_RATES),
+        "P-tuning v2": (
+            ("method=ptuning_v2", "method.readout=verbalizer", written["manual"], *short),
+            PROMPT_RATES,
+        ),
     }
     return [Row(FACTS, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
@@ -160,12 +167,12 @@ ROWS: tuple[Row, ...] = (
     *names()[:3],
     *minilm(TREC_ROW, TREC, 600, *COMPARED),
     longer(TREC_ROW, *TREC.split(), *METHODS["P-tuning v2"][0]),
-    *smollm(*CB)[:3],
+    *smollm(*CB, "pet")[:3],
     *pretrained(*CB),
     *minilm(MPQA_ROW, MPQA, 600, *COMPARED),
     *minilm("TREC, 100 texts", "task=trec setting=k_100", 400, *MAIN),
     *minilm("SST-2, 1,000 texts", "task=sst2 setting=k_1000", 600, *MAIN),
-    *smollm(*CB)[3:],
+    *smollm(*CB, "pet")[3:],
     *averaged("TREC, 100 texts", "task=trec setting=k_100", 400),
     *averaged(TREC_ROW, TREC, 600),
     *averaged(MPQA_ROW, MPQA, 600),
@@ -173,8 +180,8 @@ ROWS: tuple[Row, ...] = (
     *parts(),
     *names()[3:],
     *facts(),
-    *smollm("SmolLM2, SST-2, 32 shots", f"task=sst2 setting=few_shot_32 {TINY}"),
-    *smollm("SmolLM2, RTE, 32 shots", f"task=rte setting=fewglue {TINY}"),
+    *smollm("SmolLM2, SST-2, 32 shots", f"task=sst2 setting=few_shot_32 {TINY}", "ppt_pt"),
+    *smollm("SmolLM2, RTE, 32 shots", f"task=rte setting=fewglue {TINY}", "pet_4"),
     *minilm("RTE, 1,000 pairs", "task=rte setting=sample_size setting.n=1000", 400, *MAIN),
     *minilm(TREC_ROW, TREC, 600, *OTHERS),
     *minilm(MPQA_ROW, MPQA, 600, *OTHERS),
