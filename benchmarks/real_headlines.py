@@ -67,8 +67,8 @@ CHECKED = """
 - P-tuning v2: the formula. In the tests the deep prompt equals PEFT's prefix tuning to 1e-5.
 - Depth: prompts in layers 1-2, 3-4 and 5-6 of six have 61.6, 61.8 and 57.2 on NER, at the one rate
   3e-2. The paper has 24 layers and the other order; other rates were not searched.
-- RTE with 32 shots: SmolLM2 is at chance with every method, so no order is seen. That P-tuning v2 is
-  close to fine-tuning (47.65 and 47.65) would say nothing, and is not counted.
+- RTE with 32 shots: SmolLM2 is at chance with every method, so no order is seen. That P-tuning v2
+  is close to fine-tuning (47.65 and 47.65) would say nothing, and is not counted.
 """
 CUT = """
 ## Left out, and why

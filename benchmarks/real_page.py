@@ -114,6 +114,8 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
         done=len(stored),
         rows=rows,
         name=name.name,
+        total=len(verdicts),
+        chance=round(0.05 * len(verdicts)),
         summary=_summary([here for _, here in verdicts]),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
