@@ -30,7 +30,7 @@ what SOURCE is, a folder or, for gguf, a file:
   glm       GLM-2B or GLM-10B: the authors' mp_rank files, or a snapshot of the hub's
             pytorch_model*.bin or *.safetensors
   gguf      one file of llama.cpp with a Llama, Mistral or Qwen and its tokenizer, of any
-            quantization; the weights are written in bf16
+            quantization; those with scaled positions (Llama 3.1) are refused
   megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
 _DATA = """\
 Convert a data set as its authors publish it into a folder for data_dir=.
@@ -119,7 +119,9 @@ def parser() -> Parser:
     made.add_argument("source", type=Path, help="the checkpoint")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     made.add_argument("--unscale", action="store_true", help="for PPT's T5 shards: undo the /100")
-    made.add_argument("--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved")
+    made.add_argument(
+        "--dtype", choices=["fp16", "bf16", "fp32"], help="default: as saved; bf16 if quantized"
+    )
     made.add_argument(
         "--tokenizer",
         type=Path,

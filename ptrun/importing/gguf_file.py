@@ -1,7 +1,7 @@
 """Import of a GGUF file, llama.cpp's format: `ptrun import gguf FILE --out DIR`.
 
-transformers reads the file, undoes its quantization and rebuilds the tokenizer that it holds. What
-transformers would read wrongly without a word, such as scaled rotary positions, is refused here.
+transformers reads the file, undoes its quantization and rebuilds the tokenizer that it holds.
+`gguf_check` refuses what it would read wrongly.
 """
 
 import logging
@@ -10,19 +10,20 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ptrun.errors import UserError
 from ptrun.importing.convert import DTYPES, Dtype, Imported
+from ptrun.importing.gguf_check import DIGITS, check, saved_dtype
 from ptrun.importing.staging import check_new, staging
 
 if TYPE_CHECKING:
-    from gguf import GGUFReader
     from transformers import PreTrainedModel
 
-KINDS = ("llama", "mistral", "qwen2", "qwen3")
-_MAGIC = b"GGUF"
-_SCALED = "its rotary positions are scaled, which transformers does not read from GGUF files"
+_NAME = "model.gguf"
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,18 @@ def import_gguf(source: Path, out: Path, *, dtype: Dtype | None = None) -> Impor
     Args:
         source: the file; its model is shaped like Llama.
         out: a new or empty folder.
-        dtype: dtype of the tensors; defaults to bf16, which holds 4- and 8-bit weights closely.
+        dtype: dtype of the tensors; defaults to that of the file, and to bf16 for quantized ones,
+            which holds 4- and 8-bit weights closely.
 
     Raises:
         UserError: the file is damaged or not a model shaped like Llama, has no tokenizer, `gguf` is
             not installed, or `out` is not empty. Nothing is written to `out` then.
     """
     check_new(out)
-    _check(source)
-    model = _model(source, dtype or "bf16")
-    tokenizer = _tokenizer(source)
+    fields = check(source)
+    with _read(source) as place:
+        model = _model(source, place, fields, DTYPES[dtype or saved_dtype(source)])
+        tokenizer = _tokenizer(place, fields)
     count = sum(tensor.numel() for tensor in model.parameters())
     nbytes = sum(tensor.nbytes for tensor in model.parameters())
     with staging(out, nbytes) as folder, _quiet():
@@ -60,74 +63,72 @@ def import_gguf(source: Path, out: Path, *, dtype: Dtype | None = None) -> Impor
     return Imported(out, Sizes(sizes.num_hidden_layers, sizes.vocab_size), count, nbytes)
 
 
-def _check(source: Path) -> None:
-    """Raise a UserError if transformers cannot read the file as it is."""
-    fields, tensors = _content(source)
-    kind = fields.get("general.architecture")
-    reason = None
-    if fields.get("general.type", "model") != "model":
-        reason = f"it holds a part of a model ({fields['general.type']})"
-    elif kind not in KINDS:
-        reason = f"its architecture is {kind}; ptrun reads {', '.join(KINDS)}"
-    elif fields.get("split.count", 1) > 1:
-        reason = "it is one of several files; join them with llama-gguf-split --merge"
-    elif fields.get(f"{kind}.expert_count", 0):
-        reason = "it is a mixture of experts"
-    elif "rope_freqs.weight" in tensors or f"{kind}.rope.scaling.factor" in fields:
-        reason = _SCALED
-    elif "tokenizer.ggml.tokens" not in fields:
-        reason = "it has no tokenizer"
-    if reason:
-        raise UserError(f"{source}: cannot be imported: {reason}.")
+@contextmanager
+def _read(source: Path) -> Iterator[str]:
+    """Yield a folder that has the file alone: transformers would use a tokenizer beside it.
+
+    Raises:
+        UserError: the library cannot read the file; it fails in many ways.
+    """
+    with TemporaryDirectory() as place, _quiet():
+        (Path(place) / _NAME).symlink_to(source.resolve())
+        try:
+            yield place
+        except UserError:
+            raise
+        except Exception as error:
+            why = str(error).strip().partition("\n")[0][:120] or type(error).__name__
+            raise UserError(f"{source}: transformers cannot read it: {why}") from error
 
 
-def _content(source: Path) -> tuple[dict[str, Any], set[str]]:
-    """Return the fields of a file by name, None for lists, and the names of its tensors."""
-    if not source.is_file():
-        raise UserError(f"{source}: no such file; expected a model in one GGUF file.")
-    with source.open("rb") as opened:
-        if opened.read(len(_MAGIC)) != _MAGIC:
-            raise UserError(f"{source}: not a GGUF file.")
-    reader = _reader(source)
-    single = {name: field for name, field in reader.fields.items() if len(field.data) == 1}
-    fields = dict.fromkeys(reader.fields) | {name: f.contents() for name, f in single.items()}
-    return fields, {tensor.name for tensor in reader.tensors}
-
-
-def _reader(source: Path) -> "GGUFReader":
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        raise UserError("GGUF files need gguf; type pip install 'ptrun[gguf]'.") from error
-    try:
-        return GGUFReader(source)
-    except (ValueError, LookupError, OverflowError, OSError, MemoryError) as error:
-        raise UserError(f"{source}: damaged or cut short; download it again.") from error
-
-
-def _model(source: Path, dtype: Dtype) -> "PreTrainedModel":
+def _model(
+    source: Path, place: str, fields: dict[str, Any], dtype: torch.dtype
+) -> "PreTrainedModel":
     """Return the model without the mark of its quantization, with which it cannot be saved."""
     from transformers import AutoModelForCausalLM
 
-    with _quiet():
-        loaded, info = AutoModelForCausalLM.from_pretrained(
-            source.parent, gguf_file=source.name, dtype=DTYPES[dtype], output_loading_info=True
-        )
+    loaded, info = AutoModelForCausalLM.from_pretrained(
+        place, gguf_file=_NAME, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
+    )
     tied = {"lm_head.weight"} if loaded.config.tie_word_embeddings else set()
-    if absent := sorted({*info["missing_keys"], *info["mismatched_keys"]} - tied):
-        raise UserError(f"{source}: tensors are missing or have another size: {absent[0]}, ...")
+    sizes = {name for name, *_ in info["mismatched_keys"]}
+    if wrong := sorted({*info["missing_keys"], *sizes} - tied):
+        raise UserError(f"{source}: tensors are missing or have another size: {wrong[0]}, ...")
+    _check_heads(source, loaded.config, fields)
     settings = loaded.config.to_dict()
     settings.pop("quantization_config", None)
-    model: PreTrainedModel = type(loaded)(type(loaded.config).from_dict(settings)).to(DTYPES[dtype])
-    model.load_state_dict(loaded.state_dict())
+    with torch.device("meta"):
+        model: PreTrainedModel = type(loaded)(type(loaded.config).from_dict(settings))
+    model.load_state_dict(loaded.state_dict(), assign=True)
+    model.tie_weights()
     return model
 
 
-def _tokenizer(source: Path) -> Any:
+def _check_heads(source: Path, config: Any, fields: dict[str, Any]) -> None:
+    """Refuse a size of heads, or a part of them that is rotated, that the library does not read."""
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    for name in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        key = f"{fields['general.architecture']}.{name}"
+        if fields.get(key, size) != size:
+            raise UserError(
+                f"{source}: cannot be imported: {key} is {fields[key]}, and transformers reads "
+                f"heads of {size}."
+            )
+
+
+def _tokenizer(place: str, fields: dict[str, Any]) -> Any:
+    from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer
 
-    with _quiet():
-        return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    made = AutoTokenizer.from_pretrained(place, gguf_file=_NAME)
+    if fields.get("tokenizer.ggml.pre") == DIGITS:
+        made.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
+        )
+    return made
 
 
 @contextmanager

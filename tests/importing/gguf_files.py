@@ -1,4 +1,4 @@
-"""A tiny Llama and its GGUF file, written as llama.cpp's converter writes it."""
+"""A tiny Llama or Qwen and its GGUF file, written as llama.cpp's converter writes it."""
 
 import json
 
@@ -6,21 +6,35 @@ import gguf
 import numpy
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 TEXTS = ["The film was good.", "The film was bad, and 12 people left."] * 20
 HEADS, GROUPS = 4, 2
 
 
-def model():
-    """Return a Llama with random weights, two query heads a key head."""
+ARCHS = {
+    "llama": (LlamaConfig, gguf.MODEL_ARCH.LLAMA),
+    "qwen2": (Qwen2Config, gguf.MODEL_ARCH.QWEN2),
+    "qwen3": (Qwen3Config, gguf.MODEL_ARCH.QWEN3),
+}
+
+
+def model(kind="llama"):
+    """Return a model with random weights, two query heads a key head."""
     torch.manual_seed(3)
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    config = LlamaConfig(
+    if kind == "qwen3":
+        sizes["head_dim"] = 128  # all that transformers reads
+    config = ARCHS[kind][0](
         vocab_size=320, num_attention_heads=HEADS, num_key_value_heads=GROUPS,
         max_position_embeddings=128, rms_norm_eps=1e-5, tie_word_embeddings=True, **sizes,
     )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    made = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for name, tensor in made.named_parameters():
+            if name.endswith((".bias", "_norm.weight")):  # they start as zeros and ones
+                tensor.add_(0.1 * torch.randn(tensor.shape))
+    return made
 
 
 def byte_pairs():
@@ -36,10 +50,16 @@ def byte_pairs():
     return tokenizer
 
 
-def write(file, held, *, quantized=None, arch="llama", more=None, without=()):
-    """Write a GGUF file; `more` are further number fields, `without` are tensors to leave out."""
-    writer = gguf.GGUFWriter(file, arch)
+def write(
+    file, held, *, quantized=None, arch=None, more=None, without=(), extra=(), split="gpt-2"
+):  # fmt: skip
+    """Write a GGUF file.
+
+    `more` are further fields and `without` tensors to leave out, `extra` tensors of zeros to add;
+    `split` is the rule that splits text.
+    """
     config = held.config
+    writer = gguf.GGUFWriter(file, arch or config.model_type)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -47,18 +67,24 @@ def write(file, held, *, quantized=None, arch="llama", more=None, without=()):
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(GROUPS)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.hidden_size // HEADS)
+    size = getattr(config, "head_dim", None) or config.hidden_size // HEADS
+    writer.add_rope_dimension_count(size)
+    writer.add_key_length(size)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(config.vocab_size)
     for key, value in (more or {}).items():
-        writer.add_uint32(key, value)
+        add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}
+        add.get(type(value), writer.add_float32)(key, value)
     if "tokenizer" not in without:
-        _tokenizer(writer, config.vocab_size)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+        _tokenizer(writer, config.vocab_size, split)
+    names = gguf.get_tensor_name_map(ARCHS[config.model_type][1], config.num_hidden_layers)
     for name, tensor in held.state_dict().items():
-        ours = names.get_name(name, try_suffixes=(".weight",))
+        ours = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if name != "lm_head.weight" and ours not in without:
-            _add(writer, ours, _paired(name, tensor).numpy(), quantized)
+            paired = _paired(name, tensor) if config.model_type == "llama" else tensor
+            _add(writer, ours, paired.numpy(), quantized)
+    for name in extra:
+        writer.add_tensor(name, numpy.zeros(4, dtype=numpy.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -66,13 +92,13 @@ def write(file, held, *, quantized=None, arch="llama", more=None, without=()):
     return file
 
 
-def _tokenizer(writer, rows):
+def _tokenizer(writer, rows, split):
     held = byte_pairs()
     entries = sorted(held.get_vocab(), key=held.token_to_id)
     entries += [f"<unused{i}>" for i in range(rows - len(entries))]
     merges = [" ".join(pair) for pair in json.loads(held.to_str())["model"]["merges"]]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(split)
     writer.add_token_list(entries)
     writer.add_token_types(
         [3 if entry.startswith("<") and len(entry) > 1 else 1 for entry in entries]
