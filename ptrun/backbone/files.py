@@ -111,18 +111,6 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def trained_for_mean(folder: Path) -> bool:
-    """Return whether a model was trained for the mean of its tokens, as sentence embeddings are.
-
-    Such a folder has `1_Pooling/config.json`, which the sentence-transformers library writes.
-    """
-    try:
-        content = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
-        return content["pooling_mode_mean_tokens"] is True
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return False
-
-
 def tensor_table(file: Path) -> dict[str, Any]:
     """Return the header of a safetensors file: dtype, shape and byte range by tensor name.
 

@@ -1,9 +1,11 @@
 """Signs before training that a run will not learn what was meant, each with a remedy."""
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
-from ptrun.backbone.files import SHIPPED, trained_for_mean
+from ptrun.backbone.files import SHIPPED
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
@@ -51,6 +53,18 @@ def unread_mean(method: Method) -> str | None:
         f"backbone={backbone.name} was trained for the mean of its tokens, and "
         f"method.pooler={pooler} reads one; try method.pooler=mean"
     )
+
+
+def trained_for_mean(folder: Path) -> bool:
+    """Return whether a model was trained for the mean of its tokens, as sentence embeddings are.
+
+    Such a folder has `1_Pooling/config.json`, which the sentence-transformers library writes.
+    """
+    try:
+        content = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+        return content["pooling_mode_mean_tokens"] is True
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return False
 
 
 def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | None:
