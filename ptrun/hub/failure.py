@@ -1,5 +1,6 @@
 """What happened when the hub failed, and what the user can type: two lines."""
 
+import os
 from textwrap import shorten
 
 from ptrun.hub import reach
@@ -49,9 +50,12 @@ def _told(repository: Repository, error: BaseException) -> tuple[str, str]:
             f"the hub refuses access ({status}).",
             f"Type {_LOGIN}, with a token that may read this {kind}.",
         )
-    if isinstance(error, hub.HTTPError) or type(error) is OSError:
+    wrong_address = status == 404 or type(error).__name__ == "UnsupportedProtocol"
+    if not wrong_address and (isinstance(error, hub.HTTPError) or type(error) is OSError):
         return _broken(error, status), _AGAIN
-    return f"it cannot be read ({_text(error)}).", f"Check {group}.hub and {group}.revision."
+    mirror = f" HF_ENDPOINT is {constants.ENDPOINT}." if "HF_ENDPOINT" in os.environ else ""
+    remedy = f"Check {group}.hub and {group}.revision.{mirror}"
+    return f"it cannot be read ({_text(error)}).", remedy
 
 
 def _broken(error: BaseException, status: int | None) -> str:

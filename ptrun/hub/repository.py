@@ -20,6 +20,7 @@ from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 
 _LOG = logging.getLogger(__name__)
 _PAUSES = (1.0, 2.0)  # seconds before the second and the third request
+_NO_HUB = (AttributeError, LookupError, TypeError)  # the library read an answer that is no hub's
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -77,9 +78,11 @@ class Repository:
         for pause in (*_PAUSES, None):
             try:
                 info = HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
+                if not COMMIT.fullmatch(info.sha or ""):
+                    return ValueError("the answer names no commit")
                 self.current = info.sha
                 break
-            except (HTTPError, OSError, ValueError) as error:
+            except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
                 if pause is None or not _passing(error):
                     return error
                 time.sleep(pause)

@@ -37,8 +37,8 @@ class Repo:
 class Fault:
     """What goes wrong with requests whose `METHOD path` matches, at most `times` times.
 
-    `status` with `code` (the hub's X-Error-Code); `action` is "close", "stall", or "cut", which
-    sends `bytes` bytes of the body.
+    `status` with `code` (the hub's X-Error-Code); `action` is "close", "stall", "cut", which sends
+    `bytes` bytes of the body, or "answer", which sends the JSON in `code`.
     """
 
     match: str
@@ -136,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append(Request(line, token=token))
         if fault and fault.status:
             return self._send_error(fault.status, fault.code)
+        if fault and fault.action == "answer":
+            return self._send_json(json.loads(fault.code))
         if fault and fault.action == "stall":
             self.server.stopped.wait(60)
         if fault and fault.action in ("stall", "close"):

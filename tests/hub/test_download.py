@@ -88,6 +88,20 @@ def test_a_failing_hub_is_one_sentence(hub, name):
     check(refused(model()), MODEL, happened, remedy, "backbone.path=FOLDER")
 
 
+@pytest.mark.parametrize("answer", ["[]", "{}", '"text"', '{"id": "a/b", "sha": null}', "404"])
+def test_an_answer_that_is_no_hub_s_names_the_address(hub, monkeypatch, answer):
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+    fault = Fault(".", status=404) if answer == "404" else Fault(".", action="answer", code=answer)
+    hub.faults = [fault]
+    check(refused(model()), MODEL, "cannot be read", f"HF_ENDPOINT is {hub.endpoint}.")
+
+
+def test_an_address_without_a_protocol_is_named(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "mirror.example")
+    monkeypatch.setattr(constants, "ENDPOINT", "mirror.example")
+    check(refused(model()), MODEL, "cannot be read", "HF_ENDPOINT is mirror.example.")
+
+
 @pytest.mark.parametrize("name", ["500", "closed", "silent", "403"])
 def test_a_downloaded_model_is_used_if_the_hub_fails_later(hub, name, caplog):
     commit = fetch(model()).name
