@@ -75,6 +75,7 @@ def check(
             f"{_hint(task.kind, offered)}."
         )
     _check_dropout(chosen, reading.get("head_dropout"))
+    _check_mean(task, chosen, reading)
     if chosen not in _PATTERNED and reading.get("pattern") is not None:
         raise UserError(
             f"method.pattern={reading['pattern']}: method.readout={chosen} has no pattern; "
@@ -109,7 +110,10 @@ def readout_for(
 
 def _made(backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool) -> Readout:
     if isinstance(task, Multi):
-        heads = {n: readout_for(backbone, t, reading, soft=soft) for n, t in task.tasks.items()}
+        heads = {
+            name: readout_for(backbone, own, _own(own, reading), soft=soft)
+            for name, own in task.tasks.items()
+        }
         return MultiHead(heads)
     if reading.get("readout", "head") == "verbalizer":
         pvp = choose(task, backbone.family, soft=soft, name=reading.get("pattern"))
@@ -135,6 +139,16 @@ def _check_dropout(chosen: str, dropout: float | None) -> None:
         raise UserError(f"method.head_dropout is {dropout}; use 0 or more, and less than 1.")
 
 
+def _check_mean(task: Task, chosen: str, reading: Reading) -> None:
+    """Refuse the mean where no vector of a text is read."""
+    pooled = chosen == "entailment" or (chosen == "head" and task.kind in _POOLED)
+    if reading.get("pooler") == "mean" and not pooled:
+        raise UserError(
+            f"method.pooler=mean: method.readout={chosen} on task={task.name}, which is "
+            f"{task.kind}, reads no vector of the whole text; leave it out."
+        )
+
+
 def _hint(kind: str, offered: Sequence[str]) -> str:
     """Return the overrides to type for a read-out that supports a kind of task."""
     fit = [name for name, kinds in KINDS.items() if kind in kinds]
@@ -145,7 +159,7 @@ def _hint(kind: str, offered: Sequence[str]) -> str:
 def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) -> None:
     """Refuse read-outs that need different states for different data sets."""
     for own in task.tasks.values():
-        check(backbone, own, reading, soft=False)
+        check(backbone, own, _own(own, reading), soft=False)
     pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
     if reading.get("readout", "head") != "head":
         raise UserError(f"task={task.name} is several tasks in one; use method.readout=head.")
@@ -160,6 +174,11 @@ def _check_multi(backbone: PretrainedBackbone, task: Multi, reading: Reading) ->
             f"task={task.name} is several tasks in one, and {', '.join(pooled)} would use a "
             "pooler; use method.pooler=none, trainable or mean."
         )
+
+
+def _own(task: Task, reading: Reading) -> Reading:
+    """Return the keys for one of several tasks: `pooler` is for those that have one."""
+    return reading if task.kind in _POOLED else {**reading, "pooler": "none"}
 
 
 def _verbalizer(backbone: PretrainedBackbone, task: Task, reading: Reading, pvp: PVP) -> Readout:

@@ -48,6 +48,15 @@ def test_what_no_read_out_answers_is_said(tiny):
     assert told.endswith("which is facts; type method.readout=verbalizer.")
 
 
+@pytest.mark.parametrize(
+    ("name", "readout"), [("conll03", "head"), ("squad", "head"), ("sst2", "verbalizer")]
+)
+def test_the_mean_is_refused_where_no_text_is_read_as_one_vector(tiny, name, readout):
+    told = refused(tiny(), task(name, "none"), readout=readout, pooler="mean")
+    assert told.startswith(f"method.pooler=mean: method.readout={readout} on task={name}, which is")
+    choose.check(tiny(), task(name, "none"), {"readout": readout, "pooler": "auto"}, soft=False)
+
+
 @pytest.mark.parametrize(("dropout", "kept"), [(None, 0.9), (0.5, 0.5), (0.0, 1.0)])
 @torch.no_grad()
 def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):

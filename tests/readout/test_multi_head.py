@@ -47,7 +47,7 @@ def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir, kind, poo
     total = whole.loss(backbone.forward(whole.inputs(batch)), batch)
     losses, answers = [], {}
     for name, make in (("sst2", sst2), ("conll03", conll03)):
-        alone = joint(backbone, make(data_dir), pooler)
+        alone = joint(backbone, make(data_dir), pooler if name == "sst2" else "none")
         state = whole.state_dict()
         head = f"readout.heads.{name}."
         own = {k.replace(head, "readout."): v for k, v in state.items() if k.startswith(head)}
