@@ -37,6 +37,22 @@ def test_a_run_leaves_everything_that_makes_it_checkable(ptrun):
     assert f"test f1 {result['metrics']['test']['f1']:.2f}" in done.stdout
 
 
+@pytest.mark.slow
+def test_a_run_of_a_sweep_is_the_run_alone_to_the_bit(ptrun):
+    """A task whose labels are in no alphabetical order, which the head's rows follow."""
+    line = ["task=pocket_topics", "method=prompt_tuning", "setting=few_shot_32"]
+    line += ["train.max_steps=3", "train.batch_size=4"]
+    alone, swept = (
+        ptrun(*line, f"outputs={name}", *more) for name, more in (("a", ()), ("b", ("-m",)))
+    )
+    assert alone.returncode == swept.returncode == 0, alone.stderr + swept.stderr
+    one, other = (file.parent for file in ptrun.results())
+    assert one.name == other.name and one != other
+    assert rows(one, "step") == rows(other, "step")
+    first, second = (load_file(folder / "prompt.safetensors") for folder in (one, other))
+    assert all(bool((first[key] == second[key]).all()) for key in first)
+
+
 def test_a_finished_run_is_skipped_and_rerun_sets_it_aside(ptrun):
     first = ptrun(*ptrun.small())
     (file,) = ptrun.results()
