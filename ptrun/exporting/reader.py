@@ -135,7 +135,7 @@ def _other_head(kind: str) -> str:
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
     """Return the layer before tanh: the head's own or the backbone's; empty without one."""
     layer = head.dense
-    if head.pooler == "frozen" or (head.pooler == "auto" and method.backbone.has_pooler):
+    if head.reads_pooler:
         layer = method.backbone.model.pooler
     return {} if layer is None else {n: p.detach() for n, p in layer.named_parameters()}
 

@@ -27,6 +27,8 @@ class FineTuning(Method):
         self._tunes_head = reading.get("readout", self.readouts[0]) in _PRETRAINED_HEAD
 
     def learned(self) -> dict[str, nn.Parameter]:
-        """Return the head's and the backbone's parameters."""
+        """Return the head's and the backbone's parameters; a pooler only if it is read."""
         body = self.backbone.body(decoder=self.readout.reads_decoder, head=self._tunes_head)
-        return super().learned() | {f"backbone.{name}": p for name, p in body.items()}
+        unread = () if getattr(self.readout, "reads_pooler", False) else ("pooler.",)
+        own = {name: p for name, p in body.items() if not name.startswith(unread)}
+        return super().learned() | {f"backbone.{name}": p for name, p in own.items()}

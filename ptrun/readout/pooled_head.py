@@ -68,9 +68,14 @@ class PooledHead(Head):
         size = backbone.shape.hidden_size
         self.dense = drawn(nn.Linear(size, size)) if pooler in _LEARNED else None
 
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the backbone's pooler is read."""
+        return self.pooler == "frozen" or (self.pooler == "auto" and self.backbone.has_pooler)
+
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
         """Request pooled or plain hidden states."""
-        if self.pooler == "frozen" or (self.pooler == "auto" and self.backbone.has_pooler):
+        if self.reads_pooler:
             return replace(inputs, pooled_at=at)
         return super().request(inputs, at)
 

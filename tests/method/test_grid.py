@@ -58,7 +58,7 @@ KINDS += ["megatron", "blocklm", "t5"]
 
 # what 3 steps may leave: unused rows, key biases (softmax ignores them), and the self-attention of
 # a decoder that reads one token
-UNMOVED = ("position", "pooler", "token_type", ".key.bias", "k_proj.bias", "decoder.block")
+UNMOVED = ("position", "token_type", ".key.bias", "k_proj.bias", "decoder.block")
 UNMOVED += ("lora.decoder_",)
 
 WITHOUT_POOLER = ("gpt2", "llama", "megatron", "blocklm", "t5")
