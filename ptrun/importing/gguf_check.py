@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 KINDS = ("llama", "qwen2", "qwen3")  # Mistral's files say llama
 _MAGIC = b"GGUF"
-_LIST: list[Any] = []  # stands for a field with several values
+_LIST = "a list"  # stands for a field with several values
 _SCALED = "its rotary positions are scaled, which transformers does not read from GGUF files"
 _SIZES = (
     *("context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size"),
@@ -35,7 +35,7 @@ DIGITS = "smollm"  # GPT-2's rule after each digit was split off; transformers d
 
 
 def check(source: Path) -> dict[str, Any]:
-    """Return the fields of a file by name; lists are empty.
+    """Return the fields of a file by name; a list is the text `_LIST`.
 
     Raises:
         UserError: the file is damaged, or transformers cannot read all that it says.
@@ -60,9 +60,9 @@ def _reason(fields: dict[str, Any], tensors: set[str]) -> str | None:
         return f"it holds a part of a model ({fields['general.type']})"
     if kind not in KINDS:
         return f"its architecture is {kind}; ptrun reads {', '.join(KINDS)}"
-    if fields.get("split.count", 1) > 1:
+    if fields.get("split.count", 1) not in (0, 1):
         return "it is one of several files; join them with llama-gguf-split --merge"
-    if fields.get(f"{kind}.expert_count", 0):
+    if fields.get(f"{kind}.expert_count", 0) != 0:
         return "it is a mixture of experts"
     scaled = any(name.startswith(f"{kind}.rope.scal") for name in fields)
     if scaled or any(name.startswith("rope_f") for name in tensors):
@@ -74,9 +74,10 @@ def _reason(fields: dict[str, Any], tensors: set[str]) -> str | None:
 
 
 def _of_tensors(fields: dict[str, Any], kind: str, tensors: set[str]) -> str | None:
-    layers = range(int(fields.get(f"{kind}.block_count") or 0))
-    own = (*_LAYER, *_OWN.get(kind, ()))
-    places = {*_WHOLE, *(f"blk.{layer}.{name}" for layer in layers for name in own)}
+    layers, own = fields.get(f"{kind}.block_count"), (*_LAYER, *_OWN.get(kind, ()))
+    if not isinstance(layers, int) or not 0 < layers <= len(tensors):
+        return f"{kind}.block_count is {layers}, and it has {len(tensors)} tensors"
+    places = {*_WHOLE, *(f"blk.{layer}.{name}" for layer in range(layers) for name in own)}
     if missing := sorted(places - tensors - {"output.weight"}):
         return f"tensors are missing: {', '.join(missing[:2])}"
     if extra := sorted(tensors - places):
@@ -115,11 +116,11 @@ def _reader(source: Path) -> "GGUFReader":
     try:
         return GGUFReader(source)
     except (ValueError, LookupError, OverflowError, OSError, MemoryError) as error:
-        raise _damaged(source) from error
+        raise UserError(f"{source}: damaged or cut short; download it again.") from error
 
 
 def _fields(reader: "GGUFReader") -> dict[str, Any]:
-    """Return the fields by name; a list is `_LIST`, and text that is no UTF-8 has marks in it."""
+    """Return the fields by name; text that is no UTF-8 has marks in it."""
     single = {name: field for name, field in reader.fields.items() if len(field.data) == 1}
     return dict.fromkeys(reader.fields, _LIST) | {n: _value(field) for n, field in single.items()}
 
@@ -129,7 +130,3 @@ def _value(field: Any) -> Any:
         return field.contents()
     except UnicodeDecodeError:
         return bytes(field.parts[field.data[0]]).decode(errors="replace")
-
-
-def _damaged(source: Path) -> UserError:
-    return UserError(f"{source}: damaged or cut short; download it again.")

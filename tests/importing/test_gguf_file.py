@@ -128,6 +128,8 @@ LAYERS, GATES = b"llama.block_count", b"llama.feed_forward_length"
         (GATES, 80, "missing or have another size"),
         (LAYERS, 3, "tensors are missing: blk.2"),
         (LAYERS, 1, "the tensor blk.1"),
+        (LAYERS, 0, "block_count is 0"),
+        (LAYERS, 2**32 - 1, "block_count is 4294967295, and it has 20 tensors"),
     ],
 )
 def test_sizes_that_are_not_those_of_the_tensors_are_refused(field, number, reason, held, tmp_path):
