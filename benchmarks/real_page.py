@@ -48,9 +48,9 @@ _ROWS = """
 ![]({name}_rows.svg)
 
 Minutes are of the whole row with its search. Other work shared the cores. The rows on the mean of
-tokens, lengths 5 and 50, and depth had one core each, the others two. Tokens/s are those of a run in
-training. A row that trains and has none was interrupted and continued: its minutes are those of the
-last part.
+tokens, lengths 5 and 50, and depth had one core each, the others two. Tokens/s are those of a run
+in training. A row that trains and has none was interrupted and continued: its minutes are those of
+the last part.
 
 | task | method | metric | test | seeds | rate | learned | tokens/s | minutes |
 |---|---|---|---|---|---|---|---|---|"""
