@@ -34,21 +34,24 @@ def _keyed(content: Any) -> Any:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    orders = _orders(content.get("task"))
+    orders = _orders(content["task"]) if isinstance(content.get("task"), Mapping) else {}
     whole = {**content, "orders": orders} if orders else content
     return hashlib.sha256(canonical(whole).encode()).hexdigest()[:8]
 
 
-def _orders(task: Any) -> list[list[str]]:
-    """Return the keys of each `labels` and `pvps` of a task, unless they are in sorted order.
+def _orders(task: Mapping[Any, Any], at: str = "") -> dict[str, list[str]]:
+    """Return the keys of each `labels` and `pvps` of a task that are in no alphabetical order.
 
     Heads number the labels in this order, and the first pattern that fits is the default.
     """
-    if not isinstance(task, Mapping):
-        return []
-    own = [[*map(str, task[key])] for key in _ORDERED if isinstance(task.get(key), Mapping)]
-    inner = [one for value in task.values() for one in _orders(value)]
-    return [keys for keys in own if keys != sorted(keys)] + inner
+    found: dict[str, list[str]] = {}
+    for key, value in task.items():
+        if isinstance(value, Mapping):
+            keys = [*map(str, value)]
+            if key in _ORDERED and keys != sorted(keys):
+                found[f"{at}{key}"] = keys
+            found |= _orders(value, f"{at}{key}.")
+    return found
 
 
 def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, Any]:

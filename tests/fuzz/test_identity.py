@@ -28,12 +28,13 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
-def shuffled(content, draw):
-    """Return equal content with the keys of every mapping in another order."""
+def shuffled(content, draw, *, kept=False):
+    """Return equal content with the keys of mappings in another order, not of labels and pvps."""
     if isinstance(content, dict):
         keys = list(content)
-        draw.shuffle(keys)
-        return {key: shuffled(content[key], draw) for key in keys}
+        if not kept:
+            draw.shuffle(keys)
+        return {k: shuffled(content[k], draw, kept=k in ("labels", "pvps")) for k in keys}
     return [shuffled(one, draw) for one in content] if isinstance(content, list) else content
 
 
@@ -51,12 +52,31 @@ def identity(config):
 
 @given(CONFIGS, st.randoms(use_true_random=False))
 @example(
-    {"seed": 1, "method": {}, "backbone": {}, "task": {"labels": {0: "no", "yes": 1, True: 2}}},
+    {"seed": 1, "method": {}, "backbone": {}, "task": {"words": {0: "no", "yes": 1, True: 2}}},
+    random.Random(1),
+)
+@example(
+    {
+        "seed": 1,
+        "method": {},
+        "backbone": {},
+        "task": {k: {"labels": {"b": 0, k: 1}} for k in "ac"},
+    },
     random.Random(1),
 )
 def test_the_order_of_keys_changes_no_id(config, draw):
     assert identity(config) == identity(shuffled(config, draw))
     assert group_id(config) == group_id(shuffled(config, draw))
+
+
+@given(CONFIGS, st.lists(TEXTS, min_size=2, max_size=4, unique=True), st.permutations(range(4)))
+def test_the_order_of_labels_is_in_the_id(config, labels, places):
+    moved = [labels[i] for i in places if i < len(labels)]
+    own, other = (
+        identity({**config, "task": {**config["task"], "labels": dict.fromkeys(names, 1)}})
+        for names in (labels, moved)
+    )
+    assert (own == other) == (labels == moved)
 
 
 @given(CONFIGS, st.data())
