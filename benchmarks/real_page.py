@@ -29,8 +29,9 @@ A difference is the second row minus the first, seed by seed, with the 95 % inte
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
 from a two-sided sign-flip test; with five seeds it is at least 0.062.
 The interval is over seeds, not over test examples: CB has 56, one is 1.8 points. Seeds share their
-training texts, so it leaves out the choice of these too. The number of claims is not corrected for:
-of {total} claims without any effect, about {chance} would be decided by chance.
+training texts, so it leaves out the choice of these too. Undecided: five seeds vary more than the
+rows differ. The number of claims is not corrected for: of {total} claims without any effect, about
+{chance} would be decided by chance.
 
 The papers' statements are carried over to tasks and models that their tables do not have.
 
@@ -109,14 +110,15 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     """Write NAME.md, NAME.svg and NAME_rows.svg."""
     verdicts = [line(headline, by_name(stored)) for headline in HEADLINES]
     counts = Counter(here for _, here in verdicts)
+    tested = len(verdicts) - counts["not run"]
     days = sorted({one["date"] for one in stored}) or ["no day"]
     head = _HEAD.format(
         days=days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         done=len(stored),
         rows=rows,
         name=name.name,
-        total=len(verdicts),
-        chance=round(0.05 * len(verdicts)),
+        total=tested,
+        chance=round(0.05 * tested),
         summary=_summary([here for _, here in verdicts]),
         counts=f"{len(verdicts)} claims. {', '.join(f'{w}: {n}' for w, n in counts.items())}.",
     )
