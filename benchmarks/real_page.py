@@ -29,9 +29,9 @@ A difference is the second row minus the first, seed by seed, with the 95 % inte
 (Student's t). A claim holds if the interval is above 0, or above -2 points for `close to`. p is
 from a two-sided sign-flip test; with five seeds it is at least 0.062.
 The interval is over seeds, not over test examples: CB has 56, one is 1.8 points. Seeds share their
-training texts, so it leaves out the choice of these too. Undecided: five seeds vary more than the
-rows differ. The number of claims is not corrected for: of {total} claims without any effect, about
-{chance} would be decided by chance.
+training texts, so it leaves out the choice of these too. Undecided: the interval holds 0, or -2 for
+`close to`; more seeds or larger test sets are needed. The number of claims is not corrected for: of
+{total} claims without any effect, about {chance} would be decided by chance.
 
 The papers' statements are carried over to tasks and models that their tables do not have.
 
