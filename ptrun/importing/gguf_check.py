@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptrun.errors import UserError
+from ptrun.importing.convert import Dtype
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
 
 KINDS = ("llama", "qwen2", "qwen3")  # Mistral's files say llama
 _MAGIC = b"GGUF"
+_SAVED: dict[str, Dtype] = {"F32": "fp32", "F16": "fp16"}
 _LIST = "a list"  # stands for a field with several values
 _SCALED = "its rotary positions are scaled, which transformers does not read from GGUF files"
 _SIZES = (
@@ -34,8 +36,10 @@ _OWN = {
 DIGITS = "smollm"  # GPT-2's rule after each digit was split off; transformers does not know it
 
 
-def check(source: Path) -> dict[str, Any]:
-    """Return the fields of a file by name; a list is the text `_LIST`.
+def check(source: Path) -> tuple[dict[str, Any], Dtype]:
+    """Return the fields of a file by name, and the dtype of its matrices; bf16 if quantized.
+
+    A list is the text `_LIST`.
 
     Raises:
         UserError: the file is damaged, or transformers cannot read all that it says.
@@ -44,13 +48,8 @@ def check(source: Path) -> dict[str, Any]:
     fields = _fields(reader)
     if reason := _reason(fields, {tensor.name for tensor in reader.tensors}):
         raise UserError(f"{source}: cannot be imported: {reason}.")
-    return fields
-
-
-def saved_dtype(source: Path) -> str:
-    """Return the dtype of a file's matrices; bf16 if they are quantized."""
-    kinds = {t.tensor_type.name for t in _reader(source).tensors if len(t.shape) > 1}
-    return {"F32": "fp32", "F16": "fp16"}.get(kinds.pop(), "bf16") if len(kinds) == 1 else "bf16"
+    kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}
+    return fields, _SAVED.get(kinds.pop(), "bf16") if len(kinds) == 1 else "bf16"
 
 
 def _reason(fields: dict[str, Any], tensors: set[str]) -> str | None:

@@ -17,7 +17,7 @@ import torch
 
 from ptrun.errors import UserError
 from ptrun.importing.convert import DTYPES, Dtype, Imported
-from ptrun.importing.gguf_check import DIGITS, check, saved_dtype
+from ptrun.importing.gguf_check import DIGITS, check
 from ptrun.importing.staging import check_new, staging
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def import_gguf(source: Path, out: Path, *, dtype: Dtype | None = None) -> Impor
             not installed, or `out` is not empty. Nothing is written to `out` then.
     """
     check_new(out)
-    fields = check(source)
+    fields, saved = check(source)
     with _read(source) as place:
-        model = _model(source, place, fields, DTYPES[dtype or saved_dtype(source)])
+        model = _model(source, place, fields, DTYPES[dtype or saved])
         tokenizer = _tokenizer(place, fields)
     count = sum(tensor.numel() for tensor in model.parameters())
     nbytes = sum(tensor.nbytes for tensor in model.parameters())

@@ -97,6 +97,10 @@ class Batch:
         sizes = [sum(len(row.reads) for row in f.rows) for f in self.features]
         return list(torch.split(values, sizes))
 
+    def rows_by_example(self, values: Tensor) -> list[Tensor]:
+        """Split `[B, ...]`, one entry for each row, by example."""
+        return list(torch.split(values, [len(f.rows) for f in self.features]))
+
     def pairs(self, values: Tensor) -> list[tuple[Features, Tensor]]:
         """Return each example with its part of `[K, ...]`."""
         return list(zip(self.features, self.by_example(values), strict=True))

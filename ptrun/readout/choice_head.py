@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ptrun.backbone.base import BackboneOutput
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.head import labelled, likeliest
-from ptrun.readout.pooled_head import PooledHead, by_example
+from ptrun.readout.pooled_head import PooledHead
 from ptrun.task.entity_choice import GAP
 from ptrun.types import Example, Prediction
 
@@ -53,13 +53,13 @@ class ChoiceHead(PooledHead):
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy over each example's options, summed, `[]`."""
-        scores = by_example(self.scores(output, batch)[:, 0], batch)
+        scores = batch.rows_by_example(self.scores(output, batch)[:, 0])
         padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
         return functional.cross_entropy(padded, batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest option of each example."""
-        scores = by_example(self.scores(output, batch)[:, -1], batch)
+        scores = batch.rows_by_example(self.scores(output, batch)[:, -1])
         return [self._chosen(f, own) for f, own in zip(batch.features, scores, strict=True)]
 
     def _chosen(self, features: Features, scores: Tensor) -> Prediction:

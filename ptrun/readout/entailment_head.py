@@ -11,7 +11,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.tuned import classifier_of
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
-from ptrun.readout.pooled_head import PooledHead, Pooler, by_example
+from ptrun.readout.pooled_head import PooledHead, Pooler
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -53,7 +53,7 @@ class EntailmentHead(PooledHead):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""
         scores = self.scores(output, batch)
-        odds = by_example(scores[:, 1] - scores[:, 0], batch)
+        odds = batch.rows_by_example(scores[:, 1] - scores[:, 0])
         pairs = zip(batch.features, odds, strict=True)
         return [Prediction(f.id, self._label(own)) for f, own in pairs]
 

@@ -113,11 +113,6 @@ class PooledHead(Head):
         return rows
 
 
-def by_example(scores: Tensor, batch: Batch) -> list[Tensor]:
-    """Split `[R, ...]`, one entry for each row of the batch, by example."""
-    return list(torch.split(scores, [len(f.rows) for f in batch.features]))
-
-
 def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
     """Return the mean state of each row, `[R, H]` in fp32; it is read at the row's first token.
 
