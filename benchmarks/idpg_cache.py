@@ -88,8 +88,7 @@ class Trial:
         one, began, wall = self.member, time.process_time(), time.perf_counter()
         self.engine._prepare([one.method], [one.reads()], training=True)
         for _ in range(one.per_epoch):
-            losses, tokens = self.engine._accumulate([one])
-            one.update(losses[0], tokens[0])
+            self.engine._step([one])
         trained = time.process_time()
         self.answers += [a.value for a in self.engine.predict([one.method], [one.dev])[0]]
         ended = time.process_time()

@@ -7,7 +7,7 @@ sweep and the ranks of a run turn an error of the system or of a file format int
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,79 @@ _ADVICE = {
 }
 _LIBRARIES = ("safetensors", "safetensors_rust", "pyarrow", "yaml", "json")
 _OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
+_CPU = "or type hardware=cpu."
+_AGAIN = "The state is saved at each evaluation; the same command resumes from the last save."
+_OF_DEVICE: Sequence[tuple[str, str, str]] = (
+    (
+        "out of memory|ALLOC_FAILED",
+        "the GPU is out of memory",
+        "Close what else uses it (nvidia-smi lists it), lower hardware.token_budget or "
+        "train.batch_size, or see what fits: ptrun plan with the same options.",
+    ),
+    (
+        "no kernel image is available|not compatible with the current PyTorch",
+        "this torch is not built for this GPU",
+        "Install a build of torch that supports the GPU's compute capability (older cards need an "
+        f"older CUDA version), {_CPU}",
+    ),
+    (
+        "driver on your system is too old|driver version is insufficient|Error 803",
+        "the NVIDIA driver is too old for this torch",
+        f"Update the driver, or install a build of torch for an older CUDA version, {_CPU}",
+    ),
+    (
+        "Error 804|forward compatibility",
+        "the CUDA libraries and the NVIDIA driver do not fit each other",
+        f"Restart the machine after a driver update, or install a torch for the driver, {_CPU}",
+    ),
+    (
+        "Error 802|system not yet initialized",
+        "the GPUs' fabric manager does not run",
+        f"Start nvidia-fabricmanager, {_CPU}",
+    ),
+    (
+        "no NVIDIA driver|no CUDA-capable device|not compiled with CUDA",
+        "torch finds no GPU that it can use",
+        f"Run `ptrun doctor` to see why, {_CPU}",
+    ),
+    (
+        "invalid device ordinal",
+        "a GPU of this number is not visible",
+        "Start no more ranks than there are GPUs, and check CUDA_VISIBLE_DEVICES.",
+    ),
+    (
+        "busy or unavailable",
+        "another process has the GPU for itself, or it is divided (MIG) without a slice",
+        "Wait for the process, set CUDA_VISIBLE_DEVICES to a free GPU or to a MIG slice's UUID, "
+        f"{_CPU}",
+    ),
+    (
+        "[Dd]uplicate GPU",
+        "two ranks use one GPU",
+        "Start one rank a GPU: srun --gpus-per-task=1, or hardware.ranks=NUMBER_OF_GPUS.",
+    ),
+    (
+        "ECC error|fallen off the bus|GPU is lost|unspecified launch failure|misaligned address",
+        "the GPU has failed",
+        f"Check it (nvidia-smi, dmesg) and use another one. {_AGAIN}",
+    ),
+    (
+        "device-side assert|illegal memory access",
+        "the GPU stopped at a wrong index or address, which is a mistake in the program",
+        "Please report it with the command; hardware=cpu names the line.",
+    ),
+    (
+        "NCCL (error|WARN)|ncclUnhandled|ncclSystem|ncclRemote|ncclInternal",
+        "the GPUs cannot exchange data",
+        f"Set NCCL_DEBUG=INFO to see why; a rank or the network between them failed. {_AGAIN}",
+    ),
+    (
+        "CUDA (driver )?error|CUDA unknown error|cuDNN error|CUBLAS_STATUS|cudaGetDeviceCount",
+        "CUDA reports an error",
+        f"Check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES, {_CPU}",
+    ),
+)
+"""Errors of a GPU: how a library tells them, what it means, and what to type."""
 _DAMAGED = "A file is damaged, or not of this format. Write it again, or name another one."
 
 
@@ -44,6 +117,10 @@ class UserError(Exception):
 
     The message names the value, the allowed values and what to type.
     """
+
+
+class MemoryRanOut(UserError):
+    """A device has too little memory for a run."""
 
 
 class RunFailed(Exception):
@@ -87,6 +164,8 @@ def explained(error: BaseException) -> UserError | None:
     """Return what the user can do about an error; None if it is a mistake in the program."""
     if isinstance(error, MemoryError):
         return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]}")
+    if (told := of_device(error)) is not None:
+        return told
     if isinstance(error, OSError):
         return UserError(_of_system(error))
     if (system := system_error(error)) is not None:
@@ -100,6 +179,21 @@ def explained(error: BaseException) -> UserError | None:
     if library in _LIBRARIES:
         return UserError(f"{library}: not readable{_text(error)}. {_DAMAGED}")
     return None
+
+
+def of_device(error: BaseException) -> UserError | None:
+    """Return what the user can do about an error of a GPU; None if it is another error."""
+    if not isinstance(error, RuntimeError | AssertionError):
+        return None
+    for pattern, meaning, advice in _OF_DEVICE:
+        if re.search(pattern, str(error)) and _is_of_device(str(error)):
+            return UserError(f"{meaning}{_text(error)}. {advice}")
+    return None
+
+
+def _is_of_device(text: str) -> bool:
+    """Return whether a message is of a GPU: a CPU runs out of memory too."""
+    return re.search("CUDA|cuda|NVIDIA|NCCL|nccl|CUBLAS|GPU|device", text) is not None
 
 
 def _of_system(error: OSError) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 
 from ptrun.backbone import files
 from ptrun.backbone.family import Family
-from ptrun.errors import UserError, explained
+from ptrun.errors import UserError, explained, of_device
 
 
 def model_class(family: Family) -> Any:
@@ -73,7 +73,7 @@ def reading(name: str, place: object) -> Iterator[None]:
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and explained(error):
+        if of_device(error) or (isinstance(error, OSError) and explained(error)):
             raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         raise UserError(

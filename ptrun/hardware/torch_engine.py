@@ -6,7 +6,8 @@ ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 import logging
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,20 +17,22 @@ from torch import Tensor
 from ptrun.backbone.peft.layers import detach
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.config.schema import Select
-from ptrun.errors import UserError
+from ptrun.errors import MemoryRanOut, UserError
 from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
-from ptrun.hardware.free_memory import forget, together
+from ptrun.hardware.free_memory import forget, free, together
 from ptrun.hardware.precision import check_bf16, resolved
 from ptrun.hardware.quantization import check_frozen, check_quantization
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
+from ptrun.readout.base import Features
 from ptrun.training import stopping
 from ptrun.training.loss_scale import ScaledStepper
 from ptrun.training.member import Member, save
-from ptrun.training.out_of_memory import Guard
+from ptrun.training.out_of_memory import Guard, is_out_of_memory
 from ptrun.training.passes import HALVES, Item, Passes, by_owner, items_of
 from ptrun.training.progress import meter
+from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,7 +96,7 @@ class TorchEngine(Passes):
             check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
             self.backbone.quantize(self.quantization)
         self._compilation = Compilation(self.compile, self.device)
-        self._guard = Guard(self, lambda members: self._accumulate(members))
+        self._guard = Guard(self)
 
     def connect(self) -> Ranks:
         """Join the other processes of the run, if there are any."""
@@ -108,7 +111,8 @@ class TorchEngine(Passes):
         check_frozen(self.quantization, tuned=tuned)
         if self.device == "cuda":
             forget()
-        self.backbone.load(self.weight_type(tuned=tuned), self.device)
+        with self._holding(self.weight_type(tuned=tuned)):
+            self.backbone.load(self.weight_type(tuned=tuned), self.device)
 
     def whole(self, method: Method) -> dict[str, Tensor]:
         """Return a method's exported tensors, on the rank that writes them."""
@@ -136,12 +140,33 @@ class TorchEngine(Passes):
         detach(self.backbone.model)
         if self.fp16_scaling:
             scale(self.backbone, methods)
-        self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
+        with self._holding(self.weight_type(tuned=tuned)):
+            self.backbone.model.to(self.device, self.weight_type(tuned=tuned))
         self.backbone.kept.clear()
         self.backbone.checkpoint(self.checkpointing)
         for method in methods:
             method.to(self.device)
             method.placed()
+
+    @contextmanager
+    def _holding(self, dtype: torch.dtype) -> Iterator[None]:
+        """Say how much memory the weights need if the device has too little.
+
+        Raises:
+            MemoryRanOut: it has.
+        """
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                raise
+            count, unused = self.backbone.size(), free(self.device)
+            raise MemoryRanOut(
+                f"backbone={self.backbone.name}: out of memory for its weights: {count:,} "
+                f"parameters need {count * dtype.itemsize / 2**30:.1f} GiB in {self.precision}, "
+                f"and {unused / 2**30:.1f} GiB are free on {self.device}.\n`ptrun plan` with the "
+                "same options shows what fits, such as hardware.quantization=int8 or nf4."
+            ) from None
 
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights; a tuned one keeps fp32."""
@@ -157,6 +182,7 @@ class TorchEngine(Passes):
             _LOG.warning("%d of %d runs at a time: more do not fit in memory", size, len(members))
         for start in range(0, len(members), size):
             self._fit(members[start : start + size])
+        self._guard.members = ()
 
     def _fit(self, members: Sequence[Member]) -> None:
         for member in members:
@@ -173,9 +199,7 @@ class TorchEngine(Passes):
         with meter(total, done, quiet=not self.world.main) as bar, stopping.training():
             while active := [member for member in members if member.active]:
                 started = time.monotonic()
-                losses, tokens = self._guard.accumulate(active)
-                for member, loss, count in zip(active, losses, tokens, strict=True):
-                    member.update(loss, count)
+                losses, tokens = self._step(active)
                 self.speed.seconds += time.monotonic() - started
                 self.speed.tokens += sum(tokens)
                 self.speed.steps += len(active)
@@ -185,6 +209,21 @@ class TorchEngine(Passes):
                 done, first = sum(member.step for member in members), active[0]
                 best = first.best_value if first.best else None
                 bar.show(done, losses[0], first.metric, best, sum(tokens))
+
+    def _step(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
+        """Take one step of each member; return its mean loss and real tokens.
+
+        The host waits for the device once, for all losses and norms.
+        """
+        self._guard.members = members
+        sums, tokens = self._guard.passes(lambda: self._accumulate(members))
+        norms = [member.stepper.clip(member.train.clip) for member in members]
+        numbers = [tensor.to(self.device, torch.float64) for tensor in (*sums, *norms)]
+        figures: list[float] = torch.stack(numbers).tolist()
+        losses = self.world.total(figures[: len(members)])
+        for each in zip(members, losses, figures[len(members) :], tokens, strict=True):
+            self._guard.step(*each)
+        return losses, tokens
 
     def _judge(self, active: Sequence[Member]) -> None:
         """Evaluate the members that are due. Save all if one is due; after a signal stop, too.
@@ -200,6 +239,35 @@ class TorchEngine(Passes):
         if signal is not None:
             raise stopping.Stopped(signal, max(member.step for member in active))
 
+    def evaluate(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        losses: bool = False,
+    ) -> tuple[list[list[Prediction]], list[float]]:
+        """Return predictions and losses, as `Passes.evaluate`.
+
+        Raises:
+            MemoryRanOut: one example does not fit in memory.
+        """
+        evaluate = super().evaluate
+        return self._guard.passes(
+            lambda: evaluate(methods, features, losses=losses), "an evaluation"
+        )
+
+    def _prepare(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        training: bool = False,
+    ) -> None:
+        prepare = super()._prepare
+        self._guard.passes(
+            lambda: prepare(methods, features, training=training), "the passes before training"
+        )
+
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:
             return
@@ -209,8 +277,8 @@ class TorchEngine(Passes):
         for index, member in enumerate(due):
             member.judge(predictions[index], means[index] if losses else None)
 
-    def _accumulate(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
-        """Add up the gradients of one step; return each member's mean loss and real tokens.
+    def _accumulate(self, members: Sequence[Member]) -> tuple[list[Tensor], list[int]]:
+        """Add up the gradients of one step; return each member's mean loss `[]` and real tokens.
 
         A member's loss is divided by its own number of targets. So the gradient does not depend on
         micro-batches or on other members.
@@ -238,7 +306,7 @@ class TorchEngine(Passes):
             torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
             for owner, loss in parts.items():
                 losses[owner] += loss.detach()
-        return self.world.total([float(loss) for loss in losses]), tokens
+        return losses, tokens
 
     def _parts(self, members: Sequence[Member], items: list[Item]) -> list[list[Item]]:
         """Return the micro-batches of a step: one if a loss needs all rows of a member at once."""

@@ -1,6 +1,5 @@
 """ZeRO-1 by DeepSpeed: gradients are averaged over ranks, which divide the optimizer state."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ptrun.hardware.ranks import Ranks, imported
-from ptrun.training.stepper import MOMENTS, TorchStepper
+from ptrun.training.stepper import MOMENTS, TorchStepper, counted
 
 _HEAD = "readout."
 _TORCH_EPS = 1e-6  # as in `torch.nn.utils.clip_grad_norm_`
@@ -86,13 +85,14 @@ class ZeroStepper(TorchStepper):
         """Factor of a loss before its backward pass: DeepSpeed averages over the shares."""
         return float(self.ranks.data_parallel)
 
-    def clip(self, limit: float | None) -> float:
-        """Sum the gradients over the ranks, clip them to a norm, and return their norm."""
+    def clip(self, limit: float | None) -> Tensor:
+        """Sum the gradients over the ranks, clip them to a norm, and return their norm, `[]`."""
         self._reduce()
         norm = self._norm()
         if limit is not None and norm > limit:
+            factor = limit / (float(norm) + _TORCH_EPS)
             for gradient, _ in self._gradients():
-                gradient.mul_(limit / (norm + _TORCH_EPS))
+                gradient.mul_(factor)
         return norm
 
     def _reduce(self) -> None:
@@ -123,8 +123,8 @@ class ZeroStepper(TorchStepper):
             real = (g for g in gradients if not getattr(g, "_zero_padding", False))
             yield from ((g, self.names[id(p)]) for g, p in zip(real, parameters, strict=False))
 
-    def _norm(self) -> float:
-        """Return the norm over all ranks.
+    def _norm(self) -> Tensor:
+        """Return the norm over all ranks, `[]`, in fp64.
 
         A parameter that is whole on every rank of a tensor-parallel group counts on the first.
         """
@@ -134,7 +134,7 @@ class ZeroStepper(TorchStepper):
         total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
         total = total.to(self.zero.device)
         dist.all_reduce(total)
-        return math.sqrt(float(total))
+        return total.sqrt()
 
     def drop(self) -> None:
         """Drop the gradients."""
@@ -150,7 +150,8 @@ class ZeroStepper(TorchStepper):
             for key, values in flat.items():
                 tensors |= self._saved(key, group, values)
         states = [self.zero.optimizer.state.get(part, {}) for part in self._parts()]
-        return tensors, {"zero_updates": [int(state.get("step", 0)) for state in states]}
+        updates = counted({str(i): s["step"] for i, s in enumerate(states) if "step" in s})
+        return tensors, {"zero_updates": [updates.get(str(i), 0) for i in range(len(states))]}
 
     def _saved(self, key: str, group: int, values: Tensor) -> dict[str, Tensor]:
         if self.divided:
@@ -167,7 +168,8 @@ class ZeroStepper(TorchStepper):
             part.data.copy_(self._own("master", group, tensors))
             if updates := plain["zero_updates"][group]:
                 moments = {k: self._own(k, group, tensors).to(part) for k in MOMENTS}
-                self.zero.optimizer.state[part] = {"step": torch.tensor(float(updates)), **moments}
+                step = torch.tensor(float(updates), device=part.device)
+                self.zero.optimizer.state[part] = {"step": step, **moments}
 
     def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return this rank's part of a saved state."""

@@ -80,7 +80,8 @@ def tensor_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     hashed = hashlib.sha256()
     for name, tensor in tensors:
         hashed.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        hashed.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        bits = tensor.cpu().contiguous().flatten().view(torch.uint8)
+        hashed.update(bits.numpy().tobytes())
     return hashed.hexdigest()[:16]
 
 

@@ -75,7 +75,7 @@ class ScaledStepper(TorchStepper):
         """Number of steps that overflowed."""
         return self.loss_scale.skipped
 
-    def clip(self, limit: float | None) -> float:
+    def clip(self, limit: float | None) -> Tensor:
         """Undo the scale, then clip; return the norm, which is not finite after an overflow."""
         for parameter in self.learned.values():
             if parameter.grad is not None:

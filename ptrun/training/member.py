@@ -163,15 +163,14 @@ class Member:
         """Return dropout keys for rows of the next step's batch."""
         return row_keys(self.seed, self.step, slots)
 
-    def update(self, loss: float, tokens: int) -> None:
-        """Take one optimizer step, or fail if the gradients are not finite.
+    def update(self, loss: float, norm: float, tokens: int) -> None:
+        """Take one optimizer step with clipped gradients, or fail if they are not finite.
 
         In fp16 such a step is skipped first. As in DeepSpeed and PPT a skipped step counts, with
         its batch and its evaluation, but does not advance the learning rate.
         """
         taken = self.step - self.stepper.skipped
         rate = learning_rate(self.train, taken, self.total, self.per_epoch)
-        norm = self.stepper.clip(self.train.clip)
         event, figures = "step", {"loss": loss, "norm": norm, "lr": rate}
         if math.isfinite(loss) and math.isfinite(norm):
             self.stepper.step(rate)

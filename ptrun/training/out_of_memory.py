@@ -1,4 +1,4 @@
-"""What happens when a step does not fit in memory: one retry with half the tokens, then an error.
+"""What happens when memory runs out: passes are run again with half the tokens, then an error.
 
 A step's batches, dropout keys and learning rate are functions of (seed, step). A retry in smaller
 micro-batches therefore gets the gradient of a run with the smaller token budget.
@@ -7,11 +7,12 @@ micro-batches therefore gets the gradient of a run with the smaller token budget
 import gc
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
-from ptrun.errors import UserError
+from ptrun.errors import MemoryRanOut
 from ptrun.training.member import Member, save
 from ptrun.training.passes import Passes
 
@@ -21,86 +22,124 @@ _TEXTS = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-Sums = tuple[list[float], list[int]]
-"""Each member's mean loss and real tokens in a step."""
+_RESUMES = "With more free memory, the same command resumes from the last save."
+T = TypeVar("T")
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Return whether a device had no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in _TEXTS)
 
 
 @dataclass
 class Guard:
-    """Calls `run` for the passes of each step; halves the token budget once a process."""
+    """Calls what may run out of memory; halves the token budget once a process.
+
+    `members` are those in training, which an error saves.
+    """
 
     engine: Passes
-    run: Callable[[Sequence[Member]], Sums]
-    halved: bool = False
+    members: Sequence[Member] = ()
+    halved: bool = field(default=False, init=False)
 
     def resume(self, members: Sequence[Member]) -> None:
         """Restore the token budget to which the members were halved before."""
         budgets = [member.token_budget for member in members if member.token_budget]
         self.engine.token_budget = min([self.engine.token_budget, *budgets])
 
-    def accumulate(self, members: Sequence[Member]) -> Sums:
-        """Add up the gradients of one step; return each member's mean loss and real tokens.
+    def passes(self, run: Callable[[], T], doing: str = "") -> T:
+        """Return the value of passes: of a training step, or of what `doing` names.
 
         Raises:
-            UserError: memory ran out with the halved budget too; the members are saved.
+            MemoryRanOut: memory ran out with the halved budget too. A step's members are saved.
         """
-        sums = self._attempt(members)
-        if sums is None:
-            self._halve(members)
-            sums = self._attempt(members)
-        if sums is None:
-            raise self._out_of_memory(members)
-        return sums
+        found = self._attempt(run)
+        if not found:
+            self._halve(doing)
+            found = self._attempt(run)
+        if not found:
+            raise self._refused(doing)
+        return found[0]
 
-    def _attempt(self, members: Sequence[Member]) -> Sums | None:
-        """Run a step's passes; return None if memory ran out.
+    def step(self, member: Member, loss: float, norm: float, tokens: int) -> None:
+        """Take a member's optimizer step; the first one allocates the optimizer's moments.
+
+        Raises:
+            MemoryRanOut: there is no memory for them; the members are saved.
+        """
+        if not self._attempt(lambda: member.update(loss, norm, tokens)):
+            raise self._no_moments(member)
+
+    def _attempt(self, run: Callable[[], T]) -> tuple[T] | None:
+        """Return the value in a tuple; None if memory ran out.
 
         The exception must end here: it holds frames, and they hold the activations.
         """
         try:
-            return self.run(members)
+            return (run(),)
         except RuntimeError as error:
-            text = str(error)
-            if not isinstance(error, torch.OutOfMemoryError) and all(t not in text for t in _TEXTS):
+            if not is_out_of_memory(error):
                 raise
         return None
 
-    def _halve(self, members: Sequence[Member]) -> None:
+    def _halve(self, doing: str) -> None:
         if self.halved or self.engine.world.size > 1:  # ranks must cut the same rows alike
-            raise self._out_of_memory(members)
-        self._free(members)
+            raise self._refused(doing)
+        self._free()
         old = self.engine.token_budget
         self.engine.token_budget = max(1, min(old, self.engine.largest) // 2)
         self.halved = True
-        for member in members:
+        for member in self.members:
             member.token_budget = self.engine.token_budget
         _LOG.warning(
-            "out of memory at step %d: from here on micro-batches have %d tokens at most, not %d; "
+            "out of memory %s: from here on micro-batches have %d tokens at most, not %d; "
             "a step still uses the same examples",
-            *(members[0].step + 1, self.engine.token_budget, old),
+            *(self._place(doing), self.engine.token_budget, old),
         )
 
-    def _out_of_memory(self, members: Sequence[Member]) -> UserError:
-        """Save the members as they were before the step, and return the error to raise.
+    def _refused(self, doing: str) -> MemoryRanOut:
+        """Return the error for passes that do not fit.
+
+        An evaluation belongs to the step before it, so only a step saves what was before.
+        """
+        self._free()
+        kept = _RESUMES if doing else self._saved()
+        largest = min(self.engine.token_budget, self.engine.largest)
+        ways = [] if self.engine.checkpointing else ["hardware.checkpointing=true"]
+        count = len(self.members)
+        ways += [f"hardware.population={count // 2}"] if count > 1 else []
+        ways += [f"hardware.token_budget={max(1, largest // 2)}", "a shorter task.max_tokens"]
+        return MemoryRanOut(
+            f"out of memory {self._place(doing)}, with micro-batches of {largest} tokens;"
+            f"\ntype {', '.join(ways)} or a shorter method.length.\n{kept}"
+        )
+
+    def _no_moments(self, member: Member) -> MemoryRanOut:
+        self._free()
+        kept, count = self._saved(), sum(p.numel() for p in member.learned.values())
+        fewer = f"hardware.population={len(self.members) // 2}, " if len(self.members) > 1 else ""
+        return MemoryRanOut(
+            f"out of memory at step {member.step + 1}, in the optimizer: the moments of "
+            f"{count:,} learned numbers need {8 * count / 2**30:.2f} GiB;"
+            f"\ntype {fewer}hardware=zero1 on several GPUs, or a method that learns less.\n{kept}"
+        )
+
+    def _place(self, doing: str) -> str:
+        return f"in {doing}" if doing else f"at step {self.members[0].step + 1}"
+
+    def _saved(self) -> str:
+        """Save the members as they were before the step, and say so.
 
         Ranks save together, so one that is out of memory keeps its last save.
         """
-        self._free(members)
-        if self.engine.world.size == 1:
-            save(members)
-        largest = min(self.engine.token_budget, self.engine.largest)
-        ways = [] if self.engine.checkpointing else ["hardware.checkpointing=true"]
-        ways += [f"hardware.population={len(members) // 2}"] if len(members) > 1 else []
-        ways += [f"hardware.token_budget={max(1, largest // 2)}", "a shorter task.max_tokens"]
-        return UserError(
-            f"out of memory at step {members[0].step + 1}, with micro-batches of {largest} tokens;"
-            f"\ntype {', '.join(ways)} or a shorter method.length.\nThe state is saved: with more "
-            f"free memory, the same command resumes from it."
-        )
+        if self.engine.world.size > 1:
+            return _RESUMES
+        save(self.members)
+        return "The state is saved: with more free memory, the same command resumes from it."
 
-    def _free(self, members: Sequence[Member]) -> None:
+    def _free(self) -> None:
         """Drop the gradients of an unfinished step, and empty the allocator's cache."""
-        for member in members:
+        for member in self.members:
             member.stepper.drop()
         gc.collect()
         if self.engine.device == "cuda":

@@ -30,10 +30,10 @@ class TorchStepper:
         """Skip a step whose gradients are not finite. Return None, or text for the error."""
         return ""
 
-    def clip(self, limit: float | None) -> float:
-        """Clip the gradients to a norm, unless `limit` is None, and return their norm."""
+    def clip(self, limit: float | None) -> Tensor:
+        """Clip the gradients to a norm, unless `limit` is None, and return their norm, `[]`."""
         bound = math.inf if limit is None else limit
-        return float(nn.utils.clip_grad_norm_(self.learned.values(), bound))
+        return nn.utils.clip_grad_norm_(self.learned.values(), bound)
 
     def step(self, rate: float) -> None:
         """Take a step at a learning rate, times each group's share, and drop the gradients."""
@@ -53,8 +53,7 @@ class TorchStepper:
         """
         states = {name: self.optimizer.state.get(p, {}) for name, p in self.learned.items()}
         tensors = {f"{k}.{n}": s[k] for n, s in states.items() for k in MOMENTS if k in s}
-        updates = {name: int(s["step"]) for name, s in states.items() if "step" in s}
-        return tensors, {"updates": updates}
+        return tensors, {"updates": counted({n: s["step"] for n, s in states.items() if s})}
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
         """Restore a state; the learned parameters are already restored."""
@@ -62,5 +61,12 @@ class TorchStepper:
             if f"{MOMENTS[0]}.{name}" in tensors:
                 updates = plain.get("updates", {}).get(name, plain["step"])
                 moments = {k: tensors[f"{k}.{name}"].to(parameter.device) for k in MOMENTS}
-                step = torch.tensor(float(updates))
+                step = torch.tensor(float(updates), device=parameter.device)
                 self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def counted(steps: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return numbers of updates by name, read from their device at once."""
+    if not steps:
+        return {}
+    return {n: int(k) for n, k in zip(steps, torch.stack([*steps.values()]).tolist(), strict=True)}

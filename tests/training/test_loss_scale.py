@@ -98,7 +98,7 @@ def test_gradients_are_unscaled_before_the_norm_and_the_clip(tiny, data_dir):
         one.stepper = ScaledStepper(one.optimizer, one.learned)
         one.stepper.loss_scale.value = scale
         fit._accumulate([one])
-        norm = one.stepper.clip(0.01)
+        norm = float(one.stepper.clip(0.01))
         found.append((norm, torch.cat([p.grad.flatten() for p in one.learned.values()])))
         one.stepper.drop()
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-2)

@@ -32,9 +32,14 @@ def member(journal=None, rows=10, **train):
     return made
 
 
+def take(one, loss, tokens):
+    """Take a step as the engine does: it clips the gradients of all members first."""
+    one.update(loss, float(one.stepper.clip(one.train.clip)), tokens)
+
+
 def test_the_journal_has_every_step_and_evaluation():
     one = member()
-    one.update(0.5, 7)
+    take(one, 0.5, 7)
     one.judge([50.0, 40.0])
     step, dev = one.journal.rows
     assert step == {"event": "step", "step": 1, "loss": 0.5, "norm": 5.0, "lr": 0.1}
@@ -45,10 +50,10 @@ def test_the_journal_has_every_step_and_evaluation():
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_fails_at_its_own_step(loss):
     one = member()
-    one.update(0.5, 7)
+    take(one, 0.5, 7)
     before = one.learned["w"].detach().clone()
     one.learned["w"].grad = torch.tensor([3.0, 4.0])
-    one.update(loss, 7)
+    take(one, loss, 7)
     assert one.failed.startswith(f"loss {loss} and gradient norm 5.0 at step 2")
     assert one.journal.rows[-1] == {"event": "failed", "step": 2, "reason": one.failed}
     assert not one.active and one.step == 1 and torch.equal(one.learned["w"], before)
@@ -57,7 +62,7 @@ def test_a_loss_that_is_not_finite_fails_at_its_own_step(loss):
 def test_less_than_an_epoch_reads_the_examples_of_its_steps_alone():
     one = member(max_steps=2)
     first = one.batch()
-    one.update(0.5, 1)
+    take(one, 0.5, 1)
     assert one.reads() == [*first, *one.batch()]
     assert len({row.id for row in one.reads()}) == 4
     assert [row.id for row in member(max_steps=50).reads()] == [str(row) for row in range(10)]
@@ -68,7 +73,7 @@ def test_a_saved_member_comes_back_and_one_without_a_state_starts():
     one = member(journal)
     assert not one.resume()
     for loss in (0.5, 0.4):
-        one.update(loss, 3)
+        take(one, loss, 3)
     one.judge([50.0, 40.0])
     one.save()
     other = member(journal)
@@ -76,7 +81,7 @@ def test_a_saved_member_comes_back_and_one_without_a_state_starts():
     assert (other.step, other.tokens, other.history) == (2, 6, one.history)
     for own in (one, other):
         own.learned["w"].grad = torch.tensor([1.0, -2.0])
-        own.update(0.3, 3)
+        take(own, 0.3, 3)
     assert torch.equal(one.learned["w"], other.learned["w"])
 
 

@@ -1,0 +1,72 @@
+"""One process with the disguised device: patches in place, parts of a run told apart."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cuda import device
+
+
+def start(kernel: str = "emulate") -> None:
+    """Load the device and patch torch; call it before torch is imported."""
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # a dispatch mode holds in one thread
+    if kernel == "interpret":
+        os.environ["TRITON_INTERPRET"] = "1"
+    device.load()
+    import torch
+
+    from tests.cuda import driver, kernels
+
+    torch.set_num_threads(1)  # the ops are tiny, and tests share the cores
+    torch.autograd.set_multithreading_enabled(False)
+    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda") becomes a copy
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    driver.install()
+    kernels.install(kernel)
+    _tell_parts_apart()
+
+
+@contextmanager
+def on_device() -> Iterator[None]:
+    """Let `device="cuda"` make disguised tensors."""
+    from tests.cuda.disguise import Device
+
+    with Device():
+        yield
+
+
+def _tell_parts_apart() -> None:
+    """Count events by the part of a run that they happen in."""
+    from ptrun.hardware.torch_engine import TorchEngine
+    from ptrun.training.member import Member
+
+    for owner, method, part in (
+        (TorchEngine, "load", "load"),
+        (TorchEngine, "place", "place"),
+        (TorchEngine, "_prepare", "prepare"),
+        (TorchEngine, "evaluate", "evaluate"),
+        (TorchEngine, "_accumulate", "passes"),
+        (Member, "update", "update"),
+    ):
+        _within(owner, method, part)
+    _keep_learned_in_place()
+
+
+def _within(owner: Any, method: str, part: str) -> None:
+    from tests.cuda.events import EVENTS
+
+    first = getattr(owner, method)
+
+    def outer(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with EVENTS.within(part):
+            return first(self, *args, **kwargs)
+
+    setattr(owner, method, outer)
+
+
+def _keep_learned_in_place() -> None:
+    """DeepSpeed moves parameters that are there already, which a disguise cannot."""
+    from ptrun.hardware.zero import Learned
+
+    Learned.to = lambda self, *_, **__: self  # type: ignore[method-assign,assignment]
