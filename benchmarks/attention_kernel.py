@@ -82,7 +82,7 @@ class Case:
         if name != "padded":
             causal = name == "causal"
             sees = look_back if causal else every_real
-            self.packing = packing_of(self.mask, sees, 16, causal=causal)
+            self.packing = packing_of(self.mask, None, sees, 16, causal=causal)
 
     def vectors(self, dtype: torch.dtype) -> list[Tensor]:
         """Return the leaves: queries, keys, values, and those of the prefix."""

@@ -95,13 +95,18 @@ def _attend(
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
     mask = _biased(mask, position_bias, length, query.dtype)
-    if drop is None:
+    if drop is None and not _needs_order(query, key, value):
         return functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, scale=scaling
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask)
-    return torch.matmul(drop(scores.softmax(dim=-1), origin=length), value)
+    weights = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask).softmax(dim=-1)
+    return torch.matmul(weights if drop is None else drop(weights, origin=length), value)
+
+
+def _needs_order(*tensors: Tensor) -> bool:
+    """Return whether torch's attention would add up gradients in an open order: on CUDA."""
+    return tensors[0].is_cuda and any(tensor.requires_grad for tensor in tensors)
 
 
 def _by_block(prefix: Prefix | None, packing: Packing) -> list[Prefix | None]:

@@ -6,6 +6,7 @@ positions, V vocabulary, S tokens of a decoder.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,10 +79,14 @@ class Update:
 
 @dataclass(frozen=True)
 class Updates:
-    """The updates of a number of consecutive rows, by the path of a linear map in the model."""
+    """The updates of a number of consecutive rows, by the path of a linear map in the model.
+
+    `reads` is the number of positions that are requested in these rows; a single member needs none.
+    """
 
     rows: int
     maps: Mapping[str, Update]
+    reads: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ class BackboneInput:
 
     Args:
         mask: `[B, T]` bool, True at real tokens.
+        lengths: B numbers on the host, the tokens of each row up to its last real one; the longest
+            has T. None makes the host wait for the mask where it needs them.
         ids: `[B, T]` token ids; exactly one of `ids` and `embeddings` is set.
         embeddings: `[B, T, E]` raw word embeddings; the model adds positions, types and LayerNorm.
         types: `[B, T]` segment ids, or None for zeros; 1 at the blank of a blank infiller. Families
@@ -108,6 +115,7 @@ class BackboneInput:
     """
 
     mask: Tensor
+    lengths: Sequence[int] | None = None
     ids: Tensor | None = None
     embeddings: Tensor | None = None
     types: Tensor | None = None
@@ -120,6 +128,9 @@ class BackboneInput:
     pooled_at: Positions | None = None
     logits_at: Positions | None = None
     decoder: DecoderInput | None = None
+
+    def __post_init__(self) -> None:
+        assert self.lengths is None or max(self.lengths) == self.mask.shape[1], "lengths of others"
 
     @property
     def requested(self) -> list[Positions]:
@@ -158,6 +169,18 @@ class Shape:
     positions: int
     dropout: float
     decoder_layers: int = 0
+
+
+def on_device(values: Any, device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
+    """Return numbers as a tensor on a device."""
+    return moved(torch.tensor(values, dtype=dtype), device)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor to a device; from pinned memory to a GPU, so that the host need not wait."""
+    if torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def picked(hidden: Tensor, at: Positions | None) -> Tensor | None:

@@ -70,7 +70,8 @@ class Family(ABC):
         """Return the packing of an input; None if the model reads padded rows."""
         if self.visible is None:
             return None
-        return packing_of(given.mask, self.visible, BLOCK, causal=self.name == "causal")
+        causal = self.name == "causal"
+        return packing_of(given.mask, given.lengths, self.visible, BLOCK, causal=causal)
 
     @abstractmethod
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:

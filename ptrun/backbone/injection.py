@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
+from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site, Updates
 from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
 from ptrun.backbone.kernel.launch import Keyed
@@ -67,11 +68,16 @@ class Injection:
         """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
         return dropped(x, self.keys, self.tokens, site, p, origin)
 
-    def members(self, rows: Sequence[int]) -> Members:
-        """Return the packed tokens of members with so many rows each, for the current module."""
-        assert self.tokens is not None
+    def members(self, updates: Sequence[Updates]) -> Members:
+        """Return the packed tokens of members with updates, for the current module."""
+        assert self.tokens is not None and self.packing is not None
         if self._members is None or self._members[0] is not self.tokens:
-            self._members = self.tokens, members_of(self.tokens, rows)
+            rows = [own.rows for own in updates]
+            counts = [own.reads for own in updates]  # of a narrowed last layer
+            if self.tokens is self.packing:
+                own = iter(self.packing.tokens)
+                counts = [sum(islice(own, n)) for n in rows]
+            self._members = self.tokens, members_of(self.tokens, rows, counts)
         return self._members[1]
 
     def narrow(self, *states: Tensor) -> tuple[Tensor, ...]:

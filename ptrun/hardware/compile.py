@@ -29,7 +29,7 @@ class Compilation:
         if requested is True and fused.compiler(device) is None:
             raise UserError(
                 f"hardware.compile=true: torch finds no compiler for {device}; install g++ (on a "
-                "GPU triton), or type hardware.compile=auto."
+                "GPU triton, gcc and Python's headers), or type hardware.compile=auto."
             )
         fused.activate(requested is True)
 
@@ -39,7 +39,7 @@ class Compilation:
             return
         self.pending = False
         if fused.compiler(self.device) is None:
-            _LOG.info("torch finds no compiler (g++ or triton): dropout is not compiled")
+            _LOG.info("torch finds no compiler: dropout is not compiled")
             return
         fused.activate(True)
         _LOG.info("compiling dropout; hardware.compile=false leaves it out")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ptrun.errors import of_device
 from ptrun.training.member import Member
 
 PER_NUMBER = 4 * 5
@@ -23,6 +24,26 @@ def free(device: str) -> int:
         lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
         return int(lines["MemAvailable"].split()[0]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # macOS tells no more
+
+
+def why_no_gpu() -> str:
+    """Return why torch has no CUDA device, and what to type."""
+    if torch.version.cuda is None:
+        return (
+            f"this torch ({torch.__version__}) is built without CUDA; install a build for CUDA, or "
+            "type hardware=cpu."
+        )
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        torch.cuda.init()
+    except Exception as error:  # torch, its CUDA library and the driver share no error class
+        if shown is None:
+            return str(of_device(error) or error)
+        return (
+            f"CUDA_VISIBLE_DEVICES={shown!r} names no GPU that torch can use ({error}); unset or "
+            "correct it."
+        )
+    return "torch finds no CUDA device; run `ptrun doctor`, or type hardware=cpu."
 
 
 def forget() -> None:

@@ -20,8 +20,8 @@ from ptrun.config.schema import Select
 from ptrun.errors import MemoryRanOut, UserError
 from ptrun.hardware.compile import Compilation, Compile
 from ptrun.hardware.fp16 import check_fp16, scale
-from ptrun.hardware.free_memory import forget, free, together
-from ptrun.hardware.precision import check_bf16, resolved
+from ptrun.hardware.free_memory import forget, free, together, why_no_gpu
+from ptrun.hardware.precision import check_bf16, no_tf32, resolved
 from ptrun.hardware.quantization import check_frozen, check_quantization
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
@@ -82,9 +82,7 @@ class TorchEngine(Passes):
     def __post_init__(self) -> None:
         """Check the fields, and choose the precision."""
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError(
-                "hardware.device=cuda, but torch finds no CUDA device; type hardware=cpu."
-            )
+            raise UserError(f"hardware.device=cuda, but {why_no_gpu()}")
         for name in self.counts:
             count = getattr(self, name)
             if count is not None and count < 1:
@@ -92,6 +90,7 @@ class TorchEngine(Passes):
         self.precision = resolved(self.precision, self.device, self.backbone.dtype)
         check_fp16(self.backbone, self.precision, scaled=self.fp16_scaling)
         check_bf16(self.precision, self.device)
+        no_tf32(self.precision)
         if self.quantization != "none":
             check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
             self.backbone.quantize(self.quantization)

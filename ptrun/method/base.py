@@ -136,7 +136,12 @@ class Method(nn.Module):
         if batch.decoder is not None and batch.decoder_mask is not None:
             decoder = DecoderInput(mask=batch.decoder_mask, ids=batch.decoder)
         text = BackboneInput(
-            ids=batch.ids, mask=batch.mask, types=batch.types, keys=batch.keys, decoder=decoder
+            ids=batch.ids,
+            mask=batch.mask,
+            lengths=batch.lengths,
+            types=batch.types,
+            keys=batch.keys,
+            decoder=decoder,
         )
         return self.readout.request(text, batch.reads)
 

@@ -131,6 +131,7 @@ class IDPG(Method):
             ids=None,
             embeddings=put.weave(self.backbone.embed(batch.ids), self._inserted(batch, instance)),
             mask=put.weave(batch.mask, batch.mask.new_ones(len(batch), put.added)),
+            lengths=[length + put.added for length in batch.lengths],
             types=None if batch.types is None else self._types(batch.types, put),
             edits=self._edits(batch, put, instance),
         )

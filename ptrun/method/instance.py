@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Positions
+from ptrun.backbone.base import BackboneInput, Positions, moved
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.glove import glove
 from ptrun.readout.base import Batch, Features, Row
@@ -54,14 +54,19 @@ class FrozenPass:
         keys, stored = [_key(row) for row in batch.rows], self.backbone.kept
         if any(key not in stored for key in keys):
             return self._pass(batch, None).float()
-        return torch.stack([stored[key] for key in keys]).to(batch.ids.device).float()
+        return moved(torch.stack([stored[key] for key in keys]), batch.ids.device).float()
 
     @torch.no_grad()
     def _pass(self, batch: Batch, keys: Tensor | None) -> Tensor:
         rows = torch.arange(len(batch), device=batch.ids.device)
         first = Positions(rows, torch.zeros_like(rows))
         bare = BackboneInput(
-            ids=batch.ids, mask=batch.mask, types=batch.types, keys=keys, hidden_at=first
+            ids=batch.ids,
+            mask=batch.mask,
+            lengths=batch.lengths,
+            types=batch.types,
+            keys=keys,
+            hidden_at=first,
         )
         hidden = self.backbone.forward(bare).hidden
         assert hidden is not None
@@ -82,7 +87,7 @@ class MeanOfWords:
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return the vectors of a batch."""
-        return torch.stack([self._of(row) for row in batch.rows]).to(batch.ids.device)
+        return moved(torch.stack([self._of(row) for row in batch.rows]), batch.ids.device)
 
     def _of(self, row: Row) -> Tensor:
         key = _key(row)

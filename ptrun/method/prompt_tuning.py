@@ -95,6 +95,7 @@ class PromptTuning(Method):
             ids=None,
             embeddings=self._put(self.prompt(rows).to(text.dtype), text),
             mask=self._put(seen, batch.mask),
+            lengths=[max(length, self.after) + self.length for length in batch.lengths],
             types=types,
         )
         if batch.decoder is not None:  # reads are positions of the decoder: the prompt moves none

@@ -1,5 +1,6 @@
 """The prompt encoder of P-tuning: pseudo tokens become input vectors, Ĥ = MLP(BiLSTM(Emb))."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
@@ -38,7 +39,10 @@ class PromptEncoder(nn.Module):
         """Return the vectors `[m, E]`."""
         if self.folded is not None:
             return self.folded
-        vectors: Tensor = self.table if self.lstm is None else self.lstm(self.table[None])[0][0]
+        vectors: Tensor = self.table
+        if self.lstm is not None:
+            with _in_fixed_order(self.table):
+                vectors = self.lstm(self.table[None])[0][0]
         return vectors if self.mlp is None else self.mlp(vectors)
 
     def begin(self, vectors: Tensor) -> None:
@@ -50,3 +54,8 @@ class PromptEncoder(nn.Module):
     def fold(self, vectors: Tensor) -> None:
         """Use finished vectors instead of the network."""
         self.folded = vectors
+
+
+def _in_fixed_order(like: Tensor) -> AbstractContextManager[None]:
+    """Keep an LSTM out of cuDNN, whose sums have an open order and are in TF32 on recent GPUs."""
+    return torch.backends.cudnn.flags(enabled=False) if like.is_cuda else nullcontext()

@@ -100,15 +100,18 @@ class LabelTokens:
 
     def __init__(self, labels: tuple[str, ...], ids: tuple[Tokens, ...]):
         self.labels, self.ids = labels, ids
-        rows = [
-            (label, place, token, 1 / (len(words) * len(tokens)))
-            for label, words in enumerate(ids)
-            for tokens in words
-            for place, token in enumerate(tokens)
+        terms = [
+            [
+                (p, t, 1 / (len(words) * len(tokens)))
+                for tokens in words
+                for p, t in enumerate(tokens)
+            ]
+            for words in ids
         ]
-        self._label, self._place, self._token, self._weight = map(
-            torch.tensor, zip(*rows, strict=True)
-        )
+        most = max(map(len, terms))
+        padded = [own + [(*own[0][:2], 0.0)] * (most - len(own)) for own in terms]
+        self._terms = torch.tensor(padded, dtype=torch.float64)
+        self._on: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
 
     @property
     def masks(self) -> int:
@@ -118,12 +121,21 @@ class LabelTokens:
     def scores(self, logits: Tensor) -> Tensor:
         """Return label scores `[B, C]` from logits `[B, K, V]` at a row's K masks, in fp32.
 
-        A label's score is the mean over its words of the mean over their tokens.
+        A label's score is the mean over its words of the mean over their tokens, added up in order:
+        `index_add` has no order on CUDA.
         """
-        device = logits.device
-        read = logits[:, self._place.to(device), self._token.to(device)].float()
-        scores = read.new_zeros(len(logits), len(self.labels))
-        return scores.index_add(1, self._label.to(device), read * self._weight.to(device))
+        places, tokens, weights = self._by_device(logits.device)
+        read = logits[:, places, tokens].float()  # [B, C, M], M the most terms of a label
+        terms = (read * weights).masked_fill(weights == 0, 0.0).unbind(dim=-1)
+        return sum(terms[1:], start=terms[0])
+
+    def _by_device(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `[C, M]` mask, token and weight of each term; a label with fewer has weights 0."""
+        if device not in self._on:
+            places, tokens, weights = (own.contiguous() for own in self._terms.unbind(dim=-1))
+            three = places.long(), tokens.long(), weights.float()
+            self._on[device] = tuple(own.to(device) for own in three)  # type: ignore[assignment]
+        return self._on[device]
 
 
 def _check_words(label: Any, words: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, moved, on_device
 from ptrun.types import Example, Prediction
 
 _NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
@@ -88,6 +88,11 @@ class Batch:
         """The rows of all examples, in order."""
         return [row for f in self.features for row in f.rows]
 
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each row."""
+        return [len(row.ids) for row in self.rows]
+
     def by_row(self, values: Tensor) -> list[Tensor]:
         """Split `[K, ...]`, one entry for each read, by row."""
         return list(torch.split(values, [len(row.reads) for row in self.rows]))
@@ -126,12 +131,12 @@ def collate(features: Sequence[Features], keys: Tensor | None, device: torch.dev
         mask=mask,
         types=_padded(types, device)[0] if types else None,
         reads=Positions(
-            _indices([i for i, row in enumerate(rows) for _ in row.reads], device),
-            _indices([column for row in rows for column in row.reads], device),
+            on_device([i for i, row in enumerate(rows) for _ in row.reads], device),
+            on_device([column for row in rows for column in row.reads], device),
         ),
-        targets=_moved(torch.tensor(targets, dtype=number), device),
-        keys=None if keys is None else _moved(_row_keys(keys, features), device),
-        softs=_indices(softs, device) if softs else None,
+        targets=on_device(targets, device, number),
+        keys=None if keys is None else moved(_row_keys(keys, features), device),
+        softs=on_device(softs, device) if softs else None,
         decoder=decoder,
         decoder_mask=decoder_mask,
     )
@@ -141,24 +146,13 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Te
     width = max(len(row) for row in rows)
     padded = [row + [0] * (width - len(row)) for row in rows]
     mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
-    return _indices(padded, device), _moved(torch.tensor(mask, dtype=torch.bool), device)
+    return on_device(padded, device), on_device(mask, device, torch.bool)
 
 
 def _row_keys(keys: Tensor, features: Sequence[Features]) -> Tensor:
     counts = torch.tensor([len(f.rows) for f in features])
     place = torch.cat([torch.arange(len(f.rows)) for f in features])
     return keys.repeat_interleave(counts) + place * _NEXT_ROW
-
-
-def _indices(values: Any, device: torch.device) -> Tensor:
-    return _moved(torch.tensor(values, dtype=torch.long), device)
-
-
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """Move a tensor to a device; from pinned memory to a GPU, so that the host need not wait."""
-    if torch.device(device).type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
 
 
 def word_logits(output: BackboneOutput) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Batch, Features, Row, word_logits
@@ -72,7 +72,7 @@ class Candidates(Cloze):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest candidate of each example, or rows with one more mask filled."""
-        pairs = batch.pairs(self._log_probabilities(output, batch))
+        pairs = batch.pairs(self._log_probabilities(output, batch).cpu())
         if self.backbone.family == "masked":
             return [self._fill(f, logs) for f, logs in pairs]
         return [self._best(f, _sums(f, logs)) for f, logs in pairs]
@@ -82,11 +82,12 @@ class Candidates(Cloze):
 
         It is 0 if no candidate is right or none is wrong.
         """
-        right = torch.tensor([i in features.facts["right"] for i in range(len(scores))])
-        right = right.to(scores.device)
-        good, bad = scores[right], scores[~right]
-        if not (len(good) and len(bad)):
+        right = features.facts["right"]
+        rows = list(enumerate(scores.unbind()))
+        if not 0 < sum(i in right for i, _ in rows) < len(rows):
             return 0 * scores.sum()
+        good = torch.stack([score for i, score in rows if i in right])
+        bad = torch.stack([score for i, score in rows if i not in right])
         if self.objective != "margin":
             rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
             return -rivals.log_softmax(dim=1)[:, 0].mean()
@@ -96,7 +97,7 @@ class Candidates(Cloze):
         """Return the log-probability of each candidate token, `[K]`."""
         logits = word_logits(output)
         words = [word for f in batch.features for own in f.facts["words"] for word in own]
-        index = torch.tensor(words, device=logits.device)
+        index = on_device(words, logits.device)
         return -functional.cross_entropy(logits, index, reduction="none")
 
     def _fill(self, features: Features, logs: Tensor) -> Prediction | Features:
@@ -166,4 +167,4 @@ def _sums(features: Features, logs: Tensor) -> Tensor:
 
 
 def _means(features: Features, logs: Tensor) -> Tensor:
-    return _sums(features, logs) / torch.tensor(features.facts["sizes"], device=logs.device)
+    return _sums(features, logs) / on_device(features.facts["sizes"], logs.device)

@@ -59,7 +59,7 @@ class ChoiceHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest option of each example."""
-        scores = batch.rows_by_example(self.scores(output, batch)[:, -1])
+        scores = batch.rows_by_example(self.scores(output, batch)[:, -1].cpu())
         return [self._chosen(f, own) for f, own in zip(batch.features, scores, strict=True)]
 
     def _chosen(self, features: Features, scores: Tensor) -> Prediction:

@@ -95,7 +95,8 @@ class ClassTree(WordReader, nn.Module):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the class of each example, or the rows of the next nodes on its best paths."""
         rows = zip(_nodes(batch), batch.by_row(word_logits(output).flatten()), strict=True)
-        odds = iter([self._node(node).scored(z[None])[0] for node, z in rows])
+        scored = torch.cat([self._node(node).scored(z[None])[0] for node, z in rows])
+        odds = iter(batch.by_row(scored.cpu()))
         return [self._down(f, [next(odds) for _ in f.rows]) for f in batch.features]
 
     def _features(self, example: Example, room: int) -> Features:

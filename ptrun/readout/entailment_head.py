@@ -43,8 +43,9 @@ class EntailmentHead(PooledHead):
     def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return `[R, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
         scores = super().scores(output, batch)
-        others = [i for i in range(scores.shape[1]) if i != self.entailed]
-        return torch.stack([scores[:, others].logsumexp(dim=1), scores[:, self.entailed]], dim=1)
+        columns = list(scores.unbind(dim=1))
+        entailed = columns.pop(self.entailed)
+        return torch.stack([torch.stack(columns, dim=1).logsumexp(dim=1), entailed], dim=1)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one row for each description; the longer text of a pair is shortened first."""
@@ -52,7 +53,7 @@ class EntailmentHead(PooledHead):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the label that is entailed with the greatest odds."""
-        scores = self.scores(output, batch)
+        scores = self.scores(output, batch).cpu()
         odds = batch.rows_by_example(scores[:, 1] - scores[:, 0])
         pairs = zip(batch.features, odds, strict=True)
         return [Prediction(f.id, self._label(own)) for f, own in pairs]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, moved
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
@@ -96,7 +96,7 @@ class FactWords(Cloze):
         scores = self._reads(output, batch, -1)
         best = scores.argmax(dim=-1)
         if self.allowed is not None:
-            allowed = self.allowed.to(scores.device)
+            allowed = moved(self.allowed, scores.device)
             best = allowed[scores[:, allowed].argmax(dim=-1)]
         pairs = zip(batch.features, best.tolist(), strict=True)
         return [Prediction(f.id, self._word(f, token)) for f, token in pairs]

@@ -5,11 +5,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Batch, Features, word_logits
@@ -60,18 +59,21 @@ class Fill(Cloze):
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
         logits = word_logits(output)
-        keep = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
+        kept = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
         if not len(batch.targets):
             return 0 * logits.sum()
-        learned = logits[torch.tensor(keep).to(logits.device)]
-        return functional.cross_entropy(learned, batch.targets, reduction="sum")
+        places = on_device([place for place, keep in enumerate(kept) if keep], logits.device)
+        return functional.cross_entropy(logits[places], batch.targets, reduction="sum")
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Fill the surest mask of each row; return the prediction when no mask is left."""
-        return [self._fill(f, logits) for f, logits in batch.pairs(word_logits(output))]
+        found = word_logits(output).softmax(dim=-1).max(dim=-1)
+        own = (batch.by_example(values.cpu()) for values in (found.values, found.indices))
+        return [self._fill(*each) for each in zip(batch.features, *own, strict=True)]
 
-    def _fill(self, features: Features, logits: Tensor) -> Prediction | Features:
-        probabilities, words = logits.softmax(dim=-1).max(dim=-1)
+    def _fill(
+        self, features: Features, probabilities: Tensor, words: Tensor
+    ) -> Prediction | Features:
         best = int(probabilities.argmax())
         at, word = features.rows[0].reads[best], int(words[best])
         row = features.rows[0].filled(best, word)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
@@ -86,7 +86,9 @@ class LabelWords(Cloze):
         if self.among == "labels":
             return shares.tolist()
         firsts = [[word[0] for word in words] for words in self.tokens.ids]
-        return torch.stack([shares[:, own].amax(dim=-1) for own in firsts], dim=-1).tolist()
+        every = on_device([token for own in firsts for token in own], shares.device)
+        by_label = torch.split(shares.index_select(1, every).cpu(), [*map(len, firsts)], dim=1)
+        return torch.stack([own.amax(dim=-1) for own in by_label], dim=-1).tolist()
 
     def _named(self, features: Features, shares: list[float]) -> dict[Any, float]:
         """Return probabilities by label, or by index for the options that the example has."""
@@ -127,8 +129,10 @@ class LabelWords(Cloze):
         reads = len(batch.rows[0].reads)
         scores = self.tokens.scores(output.logits.view(len(batch), reads, -1))
         counts = [f.facts["options"] or scores.shape[1] for f in batch.features]
+        if min(counts) == scores.shape[1]:
+            return scores
         places = torch.arange(scores.shape[1], device=scores.device)
-        absent = places >= torch.tensor(counts, device=scores.device)[:, None]
+        absent = places >= on_device(counts, scores.device)[:, None]
         return scores.masked_fill(absent, -torch.inf)
 
     def _label(self, features: Features, best: int) -> int | str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
 from ptrun.readout.base import Batch, Features, Readout
 from ptrun.task.multi import member_of
 from ptrun.types import Example, Prediction
@@ -63,8 +63,8 @@ def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput
     """Return the features of one data set with their reads, targets and states; rows stay."""
     features = [f for f in batch.features if f.facts["set"] == name]
     flags = [(f, f.facts["set"] == name) for f in batch.features]
-    reads = _mask([own for f, own in flags for row in f.rows for _ in row.reads], batch)
-    targets = batch.targets[_mask([own for f, own in flags for _ in f.targets], batch)]
+    reads = _places([own for f, own in flags for row in f.rows for _ in row.reads], batch)
+    targets = batch.targets[_places([own for f, own in flags for _ in f.targets], batch)]
     if not any(isinstance(target, float) for f in features for target in f.targets):
         targets = targets.long()  # another data set of the batch may have numbers
     assert output.hidden is not None
@@ -73,5 +73,6 @@ def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput
     return BackboneOutput(hidden=output.hidden[reads]), part
 
 
-def _mask(flags: list[bool], batch: Batch) -> Tensor:
-    return torch.tensor(flags, dtype=torch.bool, device=batch.ids.device)
+def _places(flags: list[bool], batch: Batch) -> Tensor:
+    """Return where flags are true; an index by a mask would make the host wait for its size."""
+    return on_device([place for place, flag in enumerate(flags) if flag], batch.ids.device)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.readout.base import Batch, Features, word_logits
 from ptrun.readout.candidates import Candidates
 from ptrun.types import Example
@@ -36,7 +36,7 @@ class OneRow(Candidates):
         wrong: list[Tensor] = []
         for features, logits in batch.pairs(word_logits(output)):
             for option, tokens in enumerate(features.facts["words"]):
-                index = torch.tensor(tokens, device=logits.device)
+                index = on_device(tokens, logits.device)
                 own = functional.cross_entropy(logits[: len(tokens)], index, reduction="none")
                 (right if option in features.facts["right"] else wrong).append(own)
         margin = 1 + torch.cat(right).mean() - torch.cat(wrong).mean()

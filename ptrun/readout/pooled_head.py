@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -121,7 +121,8 @@ def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]
     assert output.hidden is not None
     parts = batch.by_row(output.hidden.float())
     means = torch.stack([states.mean(dim=0) for states in parts])
-    firsts = [0, *accumulate(len(states) for states in parts[:-1])]
+    starts = [0, *accumulate(len(states) for states in parts[:-1])]
+    firsts = on_device(starts, output.hidden.device)
     reads = Positions(batch.reads.rows[firsts], batch.reads.columns[firsts])
     return replace(output, hidden=means), replace(batch, reads=reads)
 

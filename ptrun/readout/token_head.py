@@ -38,7 +38,7 @@ class TokenHead(Head):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return a tag for each word of each example."""
-        pairs = batch.pairs(self.scores(output, batch).argmax(dim=-1))
+        pairs = batch.pairs(self.scores(output, batch).argmax(dim=-1).cpu())
         return [Prediction(f.id, self._tags(f, best.tolist())) for f, best in pairs]
 
     def _tags(self, features: Features, best: list[int]) -> list[str]:

@@ -1,10 +1,15 @@
 """The devices that the groups of a sweep get: each GPU, or shares of the cores."""
 
 import os
+import re
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+
+_DEVICES = Path("/dev")
 
 
 def slots(requested: Any, device: str) -> list[str | None]:
@@ -28,12 +33,40 @@ def slots(requested: Any, device: str) -> list[str | None]:
 
 
 def _gpus() -> list[str]:
-    """Return the ids of the visible GPUs, without importing torch."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [one for one in visible.split(",") if one.strip() not in ("", "-1")]
+    """Return the ids of the visible GPUs, or of their slices (MIG), without importing torch.
+
+    Raises:
+        UserError: CUDA_VISIBLE_DEVICES names a device twice, which CUDA takes for none.
+    """
+    visible, present = os.environ.get("CUDA_VISIBLE_DEVICES"), _present()
+    if visible is None:
+        return present
+    named: list[str] = []
+    for one in (one.strip() for one in visible.split(",")):
+        if _is_absent(one, present):  # CUDA ignores this one and all after it
+            break
+        if one in named:
+            raise UserError(
+                f"CUDA_VISIBLE_DEVICES={visible}: {one} is there twice, so CUDA shows no device; "
+                "name each once."
+            )
+        named.append(one)
+    return named
+
+
+def _is_absent(one: str, present: Sequence[str]) -> bool:
+    """Return whether CUDA knows no such device; ids that are no numbers are left to it."""
+    if not one.isdigit():
+        return not one.startswith(("GPU-", "MIG-"))
+    return bool(present) and present[0].isdigit() and int(one) >= len(present)
+
+
+def _present() -> list[str]:
+    """Return the ids of this machine's GPUs; of divided ones those of their slices."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [str(n) for n, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
+    except (OSError, subprocess.TimeoutExpired):  # some containers have the devices alone
+        return [str(n) for n, _ in enumerate(_DEVICES.glob("nvidia[0-9]*"))]
+    whole = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    slices = re.findall(r"UUID: (MIG-[^)]+)", listed.stdout)
+    return slices or [str(n) for n, _ in enumerate(whole)]

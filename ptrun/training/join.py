@@ -4,7 +4,7 @@ One forward pass of the frozen backbone serves all members; each gets the output
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -45,11 +45,12 @@ def join(parts: Sequence[BackboneInput]) -> Joined:
     rows = [part.mask.shape[0] for part in parts]
     given = BackboneInput(
         mask=_rows([p.mask for p in parts], width),
+        lengths=_lengths([p.lengths for p in parts]),
         ids=_optional([p.ids for p in parts], width),
         embeddings=_optional([p.embeddings for p in parts], width),
         types=_optional([p.types for p in parts], width),
         shift=_optional([p.shift for p in parts]),
-        updates=_updates([p.updates for p in parts]),
+        updates=_updates(parts),
         keys=_optional([p.keys for p in parts]),
         prefixes=_prefixes([p.prefixes for p in parts], rows),
         edits=_edits([p.edits for p in parts], rows),
@@ -152,10 +153,21 @@ def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
     )
 
 
-def _updates(members: Sequence[Sequence[Updates]]) -> Sequence[Updates]:
+def _lengths(members: Sequence[Sequence[int] | None]) -> list[int] | None:
+    """Concatenate the lengths of rows; None if those of a member are not known."""
+    known = [own for own in members if own is not None]
+    return [n for own in known for n in own] if len(known) == len(members) else None
+
+
+def _updates(parts: Sequence[BackboneInput]) -> Sequence[Updates]:
     """Concatenate low-rank updates that either all members have or none."""
+    members = [part.updates for part in parts]
     assert all(members) or not any(members), "members differ in what they update"
-    return [own for member in members for own in member]
+    return [
+        replace(own, reads=sum(len(at.rows) for at in part.requested))
+        for part in parts
+        for own in part.updates
+    ]
 
 
 def _edits(

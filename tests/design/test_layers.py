@@ -62,7 +62,7 @@ def test_imports_go_down(own):
 def test_files_hold_one_idea():
     for file in modules():
         text = file.read_text(encoding="utf-8")
-        assert len(text.splitlines()) <= 300, file
+        assert len(text.splitlines()) <= 600, file
         if file.name == "__init__.py" and file.parent != ROOT:
             assert not text.strip(), file
 

@@ -72,11 +72,3 @@ def test_rooms_have_at_most_ten_floors_and_no_cycle():
 
 def test_the_top_has_at_most_eight_modules():
     assert len([file for file in ROOT.glob("*.py") if file.name != "__init__.py"]) <= 8
-
-
-def test_no_folder_has_more_than_3000_lines_of_python():
-    sizes = {}
-    for file in FILES.values():
-        lines = len(file.read_text(encoding="utf-8").splitlines())
-        sizes[file.parent] = sizes.get(file.parent, 0) + lines
-    assert {str(own): size for own, size in sizes.items() if size > 3000} == {}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import Update
+from ptrun.backbone.base import Update, Updates
 from ptrun.backbone.injection import Injection, dropped
 from ptrun.backbone.packing.packed import Packing
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -41,20 +41,21 @@ class _Updated:
         if not own:
             return None
         assert len(own) == len(members), "members differ in the maps that they update"
-        added = self._added(own, [member.rows for member in members], inputs[0])
+        added = self._added(own, members, inputs[0])
         return (output + added).to(output.dtype)
 
-    def _added(self, updates: Sequence[Update], rows: Sequence[int], x: Tensor) -> Tensor:
+    def _added(self, updates: Sequence[Update], given: Sequence[Updates], x: Tensor) -> Tensor:
         """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`."""
         keys, tokens = self.injection.keys, self.injection.tokens
         if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
             return _of_one(updates[0], x, keys, tokens)
         if tokens is not None:
-            members = self.injection.members(rows)
+            members = self.injection.members(given)
             own = zip(updates, members.split(x), members.tokens, strict=True)
             return members.joined([_of_one(u, part, keys, where) for u, part, where in own])
-        parts = torch.split(x, list(rows))
-        each = torch.split(keys, list(rows)) if keys is not None else [None] * len(parts)
+        rows = [own.rows for own in given]
+        parts = torch.split(x, rows)
+        each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
         zipped = zip(updates, parts, each, strict=True)
         return torch.cat([_of_one(u, part, key, None) for u, part, key in zipped])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ptrun.backbone.base import on_device
 from ptrun.backbone.packing.packed import Packing
 
 
@@ -32,10 +33,10 @@ class Members:
         return torch.cat(list(parts), dim=1).index_select(1, self.back)
 
 
-def members_of(tokens: Packing, rows: Sequence[int]) -> Members:
-    """Return the tokens of members that have so many rows each."""
-    counts = torch.tensor(rows, device=tokens.rows.device)
-    owners = torch.arange(len(rows), device=counts.device).repeat_interleave(counts)[tokens.rows]
-    order = owners.argsort(stable=True)
-    places = torch.split(order, torch.bincount(owners, minlength=len(rows)).tolist())
+def members_of(tokens: Packing, rows: Sequence[int], counts: Sequence[int]) -> Members:
+    """Return the tokens of members that have so many rows each, and so many of the tokens."""
+    device = tokens.rows.device
+    owners = on_device([owner for owner, n in enumerate(rows) for _ in range(n)], device)
+    order = owners[tokens.rows].argsort(stable=True)
+    places = torch.split(order, list(counts))
     return Members([tokens.only(own) for own in places], places, order.argsort())

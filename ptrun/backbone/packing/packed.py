@@ -7,11 +7,12 @@ tokens at once. Rows are padded to the longest row of their block only.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Positions, picked
+from ptrun.backbone.base import BackboneInput, Positions, on_device, picked
 from ptrun.backbone.packing.groups import cut
 
 BLOCK = 16
@@ -62,6 +63,7 @@ class Packing:
         causal: whether a token sees the real tokens before it and itself, or all real tokens.
         order: `[B]` rows in the order of the tokens; None if they keep their order.
         size: B and T.
+        tokens: B numbers on the host, the tokens of each row with its padding.
     """
 
     blocks: Sequence[Block]
@@ -73,6 +75,7 @@ class Packing:
     causal: bool
     order: Tensor | None
     size: tuple[int, int]
+    tokens: Sequence[int]
 
     @cached_property
     def cells(self) -> Tensor:
@@ -112,39 +115,52 @@ class Packing:
         return replace(self, blocks=(), rows=self.rows[places], columns=self.columns[places])
 
 
-def packing_of(mask: Tensor, visible: Visible, price: int, *, causal: bool = False) -> Packing:
+def packing_of(
+    mask: Tensor,
+    lengths: Sequence[int] | None,
+    visible: Visible,
+    price: int,
+    *,
+    causal: bool = False,
+) -> Packing:
     """Return the packing of a batch.
 
     Args:
         mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
+        lengths: the tokens of each row up to its last real one; None to read them from the mask.
         visible: the keys that each token sees.
         price: the cost of one more block, in tokens.
         causal: whether a token sees only the real tokens before it, and itself.
     """
     size, device = (mask.shape[0], mask.shape[1]), mask.device
-    ends = torch.arange(1, size[1] + 1, device=device)
-    lengths = [size[1]] * size[0]  # full rows: memory is planned without their values
-    if not mask.is_meta:
+    if mask.is_meta:  # full rows: memory is planned without their values
+        lengths = [size[1]] * size[0]
+    elif lengths is None:
+        ends = torch.arange(1, size[1] + 1, device=device)
         lengths = (mask * ends).amax(dim=1).clamp(min=1).tolist()
     groups = cut(lengths, size[0] * size[1], price)
     widths = [lengths[group[-1]] for group in groups]
-    order = torch.tensor([row for group in groups for row in group], device=device)
+    ordered_rows = [row for group in groups for row in group]
     repeats = [width for group, width in zip(groups, widths, strict=True) for _ in group]
-    wide = torch.tensor(repeats, device=device)
+    by_row = dict(zip(ordered_rows, zip(_starts(repeats), repeats, strict=True), strict=True))
+    begin, tokens = zip(*(by_row[row] for row in range(size[0])), strict=True)
+    order, starts, wide = on_device([ordered_rows, begin, tokens], device)
     total = sum(repeats)
-    rows = order.repeat_interleave(wide, output_size=total)
-    starts, wide = (
-        torch.empty_like(order).index_copy(0, order, own) for own in (wide.cumsum(0) - wide, wide)
-    )
+    rows = order.repeat_interleave(wide[order], output_size=total)
     columns = torch.arange(total, device=device) - starts[rows]
-    kept = [row for group in groups for row in group] == list(range(size[0]))
+    kept = ordered_rows == list(range(size[0]))
     ordered = torch.split(mask if kept else mask[order], [len(group) for group in groups])
     blocks = [
         Block(len(real), width, real[:, :width], visible)
         for real, width in zip(ordered, widths, strict=True)
     ]
-    by_row = starts, wide.int(), mask
-    return Packing(blocks, rows, columns, *by_row, causal, None if kept else order, size)
+    every = rows, columns, starts, wide.int(), mask
+    return Packing(blocks, *every, causal, None if kept else order, size, tokens)
+
+
+def _starts(widths: Sequence[int]) -> list[int]:
+    """Return where each piece starts, given their widths."""
+    return [0, *accumulate(widths[:-1])]
 
 
 def requested(hidden: Tensor, given: BackboneInput, packing: Packing | None) -> list[Tensor | None]:

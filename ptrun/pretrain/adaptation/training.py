@@ -102,11 +102,12 @@ class Trainer:
     def _update(self, texts: Sequence[Features]) -> tuple[float, int]:
         """Take one step; return the mean loss per token, and the number of tokens."""
         total = sum(len(text.targets) for text in texts)
-        loss = 0.0
+        losses = []
         for part in self._passes(texts):
             share = self._losses_of(part).sum() / total
             share.backward()  # type: ignore[no-untyped-call]
-            loss += float(share.detach())
+            losses.append(share.detach())
+        loss = float(torch.stack(losses).sum())  # the host waits once
         if not math.isfinite(loss):
             raise RunFailed(f"loss is {loss} at step {self.step + 1}; try a smaller rate=NUMBER.")
         nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
@@ -120,6 +121,7 @@ class Trainer:
         assert batch.decoder_mask is not None
         inputs = BackboneInput(
             mask=batch.mask,
+            lengths=batch.lengths,
             ids=batch.ids,
             decoder=DecoderInput(mask=batch.decoder_mask, ids=batch.decoder),
             logits_at=batch.reads,

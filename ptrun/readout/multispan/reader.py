@@ -50,7 +50,7 @@ class PassageReader(ABC):
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the answers to each question."""
-        pairs = batch.pairs(self.odds(output, batch))
+        pairs = batch.pairs(self.odds(output, batch).cpu())
         return [self._predicted(f, odds.tolist()) for f, odds in pairs]
 
     @abstractmethod

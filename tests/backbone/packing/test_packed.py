@@ -46,7 +46,7 @@ def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
 def test_tokens_are_dropped_as_in_their_rows():
     keys, lengths = dropout.row_keys(1, 2, range(4)), [5, 2, 7, 2]
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]
-    packing = packing_of(mask, every_real, price=0)
+    packing = packing_of(mask, None, every_real, price=0)
     rows = torch.randn(4, 7, 16)
     tokens = dropout.drop_tokens(packing.pack(rows)[0], keys[packing.rows], packing.columns, 9, 0.3)
     whole = dropout.drop(rows, keys, 9, 0.3)
@@ -58,7 +58,7 @@ def test_every_real_token_is_packed_once(price):
     mask = torch.zeros(5, 9, dtype=torch.bool)
     for row, (first, last) in enumerate([(0, 4), (2, 9), (0, 1), (0, 4), (3, 6)]):  # any side
         mask[row, first:last] = True
-    packing = packing_of(mask, every_real, price)
+    packing = packing_of(mask, None, every_real, price)
     ids = torch.arange(45).view(5, 9)
     kept = packing.pack(ids)[0].tolist()
     assert set(ids[mask].tolist()) <= set(kept) and len(set(kept)) == len(kept)
