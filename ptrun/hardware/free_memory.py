@@ -35,7 +35,7 @@ def why_no_gpu() -> str:
         )
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
     except Exception as error:  # torch, its CUDA library and the driver share no error class
         if shown is None:
             return str(of_device(error) or error)

@@ -36,8 +36,29 @@ def _of_launcher(env: Mapping[str, str]) -> dict[str, str]:
             f"RANK={env['RANK']} and WORLD_SIZE={env['WORLD_SIZE']} are set, but not "
             f"{', '.join(missing)}; start with torchrun, deepspeed or srun, or unset RANK."
         )
+    _check_numbers(env)
     local = env.get("LOCAL_WORLD_SIZE") or env.get("LOCAL_SIZE")  # the second is deepspeed's
     return {key: env[key] for key in _NEEDED} | ({"LOCAL_WORLD_SIZE": local} if local else {})
+
+
+def _check_numbers(env: Mapping[str, str]) -> None:
+    """Refuse ranks and ports that are none.
+
+    Raises:
+        UserError: a variable is no number, or out of range.
+    """
+    size = int(env["WORLD_SIZE"]) if env["WORLD_SIZE"].isdigit() else 0
+    most = {"WORLD_SIZE": None, "RANK": size - 1, "LOCAL_RANK": size - 1, "MASTER_PORT": 65_535}
+    for key, last in most.items():
+        least = int(key == "WORLD_SIZE")
+        if not env[key].isdigit() or not least <= int(env[key]) <= (last or int(env[key])):
+            range_ = f"{least} or more" if last is None else f"{least} to {last}"
+            raise UserError(
+                f"{key}={env[key]} is set; expected a number, {range_}. Start with torchrun, "
+                "deepspeed or srun, or unset RANK."
+            )
+    if not env["MASTER_ADDR"].strip():
+        raise UserError("MASTER_ADDR is empty; set it to the address of rank 0's machine.")
 
 
 def _is_step(env: Mapping[str, str]) -> bool:

@@ -6,11 +6,16 @@ Groups of neighbours divide the rows of a batch.
 
 import logging
 import os
+import socket
+import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
+from io import StringIO
+from itertools import count
+from threading import Thread
 from typing import Any, TypeVar
 
 import torch
@@ -20,8 +25,14 @@ from torch import Tensor
 from ptrun.backbone.division import Division
 from ptrun.errors import RunFailed, UserError
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-_PATIENCE = timedelta(hours=24)  # the others wait while rank 0 labels a corpus
+_MEETING = timedelta(minutes=10)  # for all ranks to start and to find each other
+_TOGETHER = timedelta(hours=1)  # for a message of training; ranks load at different speeds
+_NAMING = 60.0  # seconds for the name of rank 0's machine to be known
+_SILENT = 5.0  # seconds of waiting without a word
+_PAUSE = 0.1  # seconds between two looks at what rank 0 has done
+_blocks = count()  # of `main_first`; all ranks enter the same ones
 
 
 @dataclass(frozen=True)
@@ -81,12 +92,17 @@ class Ranks:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Run a block on rank 0 first, so that the others find the files it wrote."""
-        if not self.main:
-            self.wait()
+        """Run a block on rank 0 first, so that the others find the files it wrote.
+
+        It may take hours, so they wait outside of any collective, and hear signals.
+        """
+        key = f"ptrun/first/{next(_blocks)}"
+        store = dist.distributed_c10d._get_default_store() if self.size > 1 else None
+        while store is not None and not self.main and not store.check([key]):
+            time.sleep(_PAUSE)
         yield
-        if self.main:
-            self.wait()
+        if store is not None and self.main:
+            store.set(key, "done")
 
     def total(self, values: list[float]) -> list[float]:
         """Return sums over the shares."""
@@ -168,15 +184,113 @@ def connect(device: str) -> None:
     """Join the process group by RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
     A process that no launcher started is its own group.
+
+    Raises:
+        UserError: the ranks do not find each other, or there is no GPU for this one.
     """
     if "WORLD_SIZE" not in os.environ:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
         os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", **address})
-    deepspeed = imported(device)
     if device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(own_gpu(os.environ, torch.cuda.device_count()))
+    deepspeed = imported(device)
     backend = "nccl" if device == "cuda" else "gloo"
-    deepspeed.init_distributed(backend, auto_mpi_discovery=False, timeout=_PATIENCE, verbose=False)
+    if not dist.is_initialized():
+        _meet(backend)
+    deepspeed.init_distributed(backend, auto_mpi_discovery=False, verbose=False)
+
+
+def own_gpu(env: MutableMapping[str, str], visible: int) -> int:
+    """Return the index of this rank's GPU, and set LOCAL_RANK, by which DeepSpeed chooses it.
+
+    `srun --gpus-per-task=1` shows each rank its own GPU alone, as index 0.
+
+    Raises:
+        UserError: this machine has more ranks than visible GPUs.
+    """
+    local = int(env["LOCAL_RANK"])
+    if visible == 1 and env.get("SLURM_LOCALID") == env["LOCAL_RANK"]:
+        env["LOCAL_RANK"], local = "0", 0
+    if local >= visible:
+        raise UserError(
+            f"LOCAL_RANK={local}, but {visible} GPUs are visible to this rank; start one rank for "
+            "each GPU of a machine, and check CUDA_VISIBLE_DEVICES."
+        )
+    return local
+
+
+def _meet(backend: str) -> None:
+    """Join the process group; signals work meanwhile, and long waiting is told.
+
+    Raises:
+        UserError: the ranks do not find each other.
+    """
+    _find_host(os.environ["MASTER_ADDR"])
+    raised: list[BaseException] = []
+
+    def join() -> None:
+        try:
+            dist.init_process_group(backend, timeout=_MEETING)
+        except BaseException as error:
+            raised.append(error)
+
+    joining = Thread(target=join, daemon=True)  # C++ code would not hear signals
+    joining.start()
+    joining.join(_SILENT)
+    if joining.is_alive():
+        _LOG.warning("%s", _waiting(os.environ))
+    while joining.is_alive():
+        joining.join(1.0)
+    if raised:
+        raise _not_met(raised[0], os.environ)
+    dist.distributed_c10d._set_pg_timeout(_TOGETHER)
+
+
+def _find_host(address: str) -> None:
+    """Wait until the name of rank 0's machine is known: containers get theirs when they start.
+
+    Raises:
+        UserError: it is unknown after a minute.
+    """
+    until = time.monotonic() + _NAMING
+    while True:
+        try:
+            socket.getaddrinfo(address, None)
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise UserError(
+                    f"MASTER_ADDR={address}: no machine of this name is known here; set it to the "
+                    "name or the address of rank 0's machine."
+                ) from error
+        time.sleep(1.0)
+
+
+def _waiting(env: Mapping[str, str]) -> str:
+    place = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    minutes = int(_MEETING.total_seconds() // 60)
+    return (
+        f"rank {env['RANK']} waits for all {env['WORLD_SIZE']} ranks to meet at {place}, at most "
+        f"{minutes} minutes"
+    )
+
+
+def _not_met(error: BaseException, env: Mapping[str, str]) -> BaseException:
+    """Return what went wrong in a meeting of ranks, in words if it is known."""
+    text, rank = str(error), env["RANK"]
+    place = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    if "EADDRINUSE" in text or "address already in use" in text:
+        return UserError(
+            f"MASTER_PORT={env['MASTER_PORT']}: another program uses this port of rank {rank}'s "
+            "machine; set MASTER_PORT to a free one."
+        )
+    if "imed out" in text or "timeout" in text or isinstance(error, dist.DistNetworkError):
+        return UserError(
+            f"rank {rank}: the {env['WORLD_SIZE']} ranks did not meet at {place} within "
+            f"{int(_MEETING.total_seconds() // 60)} minutes. One of them did not start, or cannot "
+            "reach that address; look at the output of the others."
+        )
+    return error
 
 
 def imported(device: str) -> Any:
@@ -187,13 +301,15 @@ def imported(device: str) -> Any:
     """
     os.environ["DS_ACCELERATOR"] = device
     try:
-        import deepspeed
+        with redirect_stdout(StringIO()):
+            import deepspeed
     except ImportError as error:
         raise UserError(
             "hardware=zero1 needs a package; type pip install 'ptrun[deepspeed]'."
         ) from error
-    from deepspeed.ops import __compatible_ops__
-    from deepspeed.utils import logger
+    with redirect_stdout(StringIO()):  # it prints which of its own kernels cannot be compiled
+        from deepspeed.ops import __compatible_ops__
+        from deepspeed.utils import logger
 
     logger.setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".*all_gather_into_tensor", FutureWarning)  # DeepSpeed's call
