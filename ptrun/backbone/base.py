@@ -194,10 +194,14 @@ def checksum(model: nn.Module) -> int:
     It is a sum of bytes, weighted by tensor. Changes that cancel within one tensor go unnoticed.
     The `weight` of a quantized map has no numbers; its codes and scales are buffers.
     """
-    total = 0
     tensors = [t for t in (*model.parameters(), *model.buffers()) if not t.is_meta]
-    for index, tensor in enumerate(tensors, start=1):
-        bits = tensor.detach().contiguous().view(torch.uint8).flatten()
-        sums = [int(chunk.sum(dtype=torch.int64)) for chunk in torch.split(bits, _CHUNK)]
-        total += (2 * index + 1) * sum(sums) + index * bits.numel()
-    return total
+    bits = [tensor.detach().contiguous().view(torch.uint8).flatten() for tensor in tensors]
+    sums = [
+        torch.stack([chunk.sum(dtype=torch.int64) for chunk in torch.split(own, _CHUNK)]).sum()
+        for own in bits
+    ]
+    found: list[int] = torch.stack(sums).tolist() if sums else []  # the host waits once
+    return sum(
+        (2 * index + 1) * total + index * own.numel()
+        for index, (own, total) in enumerate(zip(bits, found, strict=True), start=1)
+    )

@@ -46,6 +46,7 @@ def _tell_parts_apart() -> None:
         (TorchEngine, "place", "place"),
         (TorchEngine, "_prepare", "prepare"),
         (TorchEngine, "evaluate", "evaluate"),
+        (TorchEngine, "_step", "step"),
         (TorchEngine, "_accumulate", "passes"),
         (Member, "update", "update"),
     ):

@@ -1,0 +1,111 @@
+"""What is tried on the disguised device: combinations of method, read-out, backbone and task.
+
+`cells.txt` has combinations that cover every pair of them; `every` yields all.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from itertools import combinations
+from pathlib import Path
+
+LISTED = Path(__file__).with_name("cells.txt")
+DATA = Path(__file__).parents[1] / "data"
+TINY = ("roberta", "albert", "deberta", "llama", "mt5")
+"""Families without a model in the package; random ones of a few thousand numbers stand for them."""
+_FILES = {"entity_choice": "record", "span_check": "wsc"}  # kinds without a pocket task
+_ROWS = {"train": 8, "validation": 4, "test": 3}
+_PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """A combination: a method with its read-out (as `ptrun grid` names both), and so on."""
+
+    method: str
+    backbone: str
+    kind: str
+
+    def __str__(self) -> str:
+        return " | ".join(astuple(self))
+
+    def overrides(self, folder: Path) -> list[str]:
+        """Return the command line of a run of a few steps on a few rows; files go to `folder`."""
+        from ptrun.planning.grid import TASKS
+
+        name, _, readout = self.method.partition(", ")
+        line = [f"method={name}", f"task={TASKS[self.kind]}", "hardware=gpu"]
+        line += [f"method.readout={readout}"] if readout else []
+        line += ["method.pooler=none"] if self.kind == "multi" and _pools(name) else []
+        line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
+        line += ["train.max_steps=3", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
+        return [*line, *_backbone(self.backbone, folder), *_data(self.kind, folder)]
+
+    @property
+    def precision(self) -> str:
+        """One of three, by the place of the method's letters; a T5 has no fp16."""
+        allowed = _PRECISIONS[:2] if "t5" in self.backbone else _PRECISIONS
+        return allowed[sum(map(ord, str(self))) % len(allowed)]
+
+
+def _pools(method: str) -> bool:
+    from ptrun.planning.grid import methods
+
+    return "pooler" in methods()[method]
+
+
+def _backbone(name: str, folder: Path) -> list[str]:
+    if not name.startswith("tiny_"):
+        return [f"backbone={name}"]
+    from tests.conftest import write_tiny
+
+    own = folder / name
+    if not own.exists():
+        write_tiny(own, name.removeprefix("tiny_"))
+    return ["backbone=pocket_bert", f"backbone.path={own}"]
+
+
+def _data(kind: str, folder: Path) -> list[str]:
+    if kind not in _FILES:
+        rows = ",".join(f"{split}:{count}" for split, count in _ROWS.items())
+        return [] if kind == "multi" else [f"+task.source.rows={{{rows}}}"]
+    own = folder / "data" / _FILES[kind]
+    own.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "validation", "test"):
+        (own / f"{split}.jsonl").write_bytes((DATA / f"{own.name}.jsonl").read_bytes())
+    return [f"data_dir={own.parent}", "protocol=paper"]
+
+
+def every(folder: Path) -> Iterator[tuple[Cell, str | None]]:
+    """Yield all combinations, each with the reason why it is refused, or None."""
+    from ptrun.planning import grid
+
+    for kind in _FILES:
+        _data(kind, folder)
+    data = folder / "data"
+    for name in (*grid.BACKBONES, *(f"tiny_{kind}" for kind in TINY)):
+        option, *path = _backbone(name, folder)
+        given = (option.removeprefix("backbone="),)
+        for cell in grid.cells(0, given, grid.TASKS, [*path, f"data_dir={data}"]):
+            yield Cell(cell.method, name, cell.kind), cell.refused
+
+
+def listed() -> list[Cell]:
+    """Return the combinations of `cells.txt`."""
+    lines = LISTED.read_text(encoding="utf-8").splitlines()
+    return [Cell(*line.split(" | ")) for line in lines if not line.startswith("#")]
+
+
+def covering(cells: Sequence[Cell]) -> list[Cell]:
+    """Return combinations that hold every pair of method, backbone and kind, found greedily."""
+    missing = {pair for cell in cells for pair in pairs(cell)}
+    chosen = []
+    while missing:
+        best = max(sorted(cells), key=lambda cell: len(missing & pairs(cell)))
+        chosen.append(best)
+        missing -= pairs(best)
+    return sorted(chosen)
+
+
+def pairs(cell: Cell) -> set[tuple[tuple[int, str], ...]]:
+    """Return the pairs of a combination."""
+    return set(combinations(enumerate(astuple(cell)), 2))

@@ -1,0 +1,143 @@
+"""Try combinations on the disguised device: train, stop, resume to the result, predict.
+
+python -m tests.cuda.grid                      those of cells.txt
+python -m tests.cuda.grid --all --part 1/4     a quarter of all
+python -m tests.cuda.grid --write FILE         write a new cells.txt, from a JSON file of --all
+"""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.cuda import session
+
+_STEPS_LEFT = 2  # of three, after the first was saved
+
+
+def main() -> int:
+    """Try the combinations, print a line each, and fail if one fails."""
+    given = _parsed()
+    if given.write:
+        return _write(Path(given.write))
+    session.start(given.kernel)
+    from tests.cuda import cells
+
+    failed = 0
+    with tempfile.TemporaryDirectory() as name, _file(given.json) as file:
+        folder = Path(name)
+        chosen = cells.every(folder) if given.all else ((cell, None) for cell in cells.listed())
+        index, parts = (int(n) for n in given.part.split("/"))
+        for number, (cell, refused) in enumerate(chosen):
+            if number % parts != index - 1 or given.only not in str(cell):
+                continue
+            row = {"outcome": f"refused: {refused}"} if refused else tried(cell, folder)
+            failed += row["outcome"] == "FAILED"
+            print(json.dumps({"cell": str(cell), **row}), file=file, flush=True)
+    return int(failed > 0)
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only", default="", help="a part of the names of combinations")
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--json", help="a file for the lines; else they are printed")
+    parser.add_argument("--write")
+    parser.add_argument("--kernel", default="emulate", choices=["emulate", "interpret", "plain"])
+    return parser.parse_args()
+
+
+@contextmanager
+def _file(name: str | None) -> Iterator[Any]:
+    if name is None:
+        yield sys.stdout
+        return
+    with open(name, "w", encoding="utf-8") as opened:
+        yield opened
+
+
+def tried(cell: Any, folder: Path) -> dict[str, Any]:
+    """Return what became of a combination."""
+    from ptrun.errors import UserError
+
+    began = time.perf_counter()
+    try:
+        row = _done(cell.overrides(folder))
+    except UserError as error:  # refused for what only the built method knows
+        row = {"outcome": f"refused: {str(error).splitlines()[0]}"}
+    except Exception as error:
+        row = {"outcome": "FAILED", "error": _told(error)}
+    return {**row, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def _done(line: list[str]) -> dict[str, Any]:
+    """Do a run in two processes' worth of steps, then predict; return what was counted."""
+    from ptrun.api.running import load
+    from ptrun.config.explain import composed
+    from ptrun.runs.launch import launch
+    from ptrun.training import stopping
+    from tests.cuda.events import EVENTS, LIBRARY, ORDER, UPLOAD, WAIT
+
+    with session.on_device():
+        try:
+            with patch.object(stopping, "received", lambda: signal.SIGTERM):
+                done = launch(composed(line))
+        except stopping.Stopped:
+            EVENTS.clear()
+            done = launch(composed(line))
+    assert done.status == "finished", done.reason
+    learns = done.learned_parameters["total"] > 0
+    steps = EVENTS.entered["passes"]
+    assert not learns or steps == _STEPS_LEFT, f"{steps} steps after the first was saved"
+    one = composed(line)
+    own = one.outputs / one.name / done.run_id
+    waits = EVENTS.count(WAIT, "passes", "update", "step")
+    row = {
+        "outcome": "pass",
+        "waits": waits / max(1, steps),
+        "uploads": EVENTS.count(UPLOAD, "passes", "update", "step") / max(1, steps),
+        "open": sorted({e.what for e in EVENTS.seen if e.kind in (ORDER, LIBRARY)}),
+    }
+    with session.on_device():
+        rows = _questions(one)
+        answers = load(own, hardware="gpu").predict(rows)
+    assert len(answers) == len(rows), f"{len(answers)} answers to {len(rows)} rows"
+    return row
+
+
+def _questions(one: Any) -> list[dict[str, Any]]:
+    """Return the fields of two test examples."""
+    task = one.components()["task"].build(one.data_dir, None)
+    return [dict(example.fields) for example in task.load("test")[:2]]
+
+
+def _told(error: Exception) -> str:
+    """Return an error with the innermost lines of ptrun."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/ptrun/" in f.filename]
+    places = [f"{f.filename.split('/ptrun/')[-1]}:{f.lineno}" for f in frames[-3:]]
+    return f"{type(error).__name__}: {str(error).splitlines()[:1]} at {' '.join(places)}"
+
+
+def _write(file: Path) -> int:
+    """Write the covering combinations among those that pass."""
+    from tests.cuda import cells
+
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    passed = [cells.Cell(*row["cell"].split(" | ")) for row in rows if row["outcome"] == "pass"]
+    lines = ["# method, read-out | backbone | kind of task; python -m tests.cuda.grid --write"]
+    lines += map(str, cells.covering(passed))
+    cells.LISTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
