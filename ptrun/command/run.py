@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
-from ptrun.errors import UserError
+from ptrun.errors import MemoryRanOut, UserError
 from ptrun.hardware.messages import is_main_rank
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def _one(overrides: Sequence[str]) -> None:
     """Do one run."""
     from ptrun.config.explain import composed
 
-    _do(composed(overrides))
+    _do(composed(overrides), overrides)
 
 
-def _do(composed: "Composed") -> None:
+def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
     from ptrun.folder.recognition import finished
     from ptrun.folder.summary import summary
@@ -108,7 +108,12 @@ def _do(composed: "Composed") -> None:
     if done is None:  # only now import torch
         from ptrun.runs.launch import launch
 
-        done = launch(composed)
+        try:
+            done = launch(composed)
+        except MemoryRanOut as error:
+            from ptrun.planning.overview import fitting
+
+            raise UserError("\n".join([str(error), *fitting(overrides)])) from None
     else:
         print("already finished; rerun=true repeats it", file=sys.stderr)
     if is_main_rank():

@@ -163,17 +163,25 @@ class ZeroStepper(TorchStepper):
         return {f"{key}.{name}": piece for name, piece in zip(names, pieces, strict=True)}
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Restore a state; the learned parameters are already restored."""
+        """Restore a state, also one of plain torch; the learned parameters are already restored."""
+        if "zero_updates" not in plain:
+            tensors = {n.replace("learned.", "master.", 1): t for n, t in tensors.items()}
         for group, part in enumerate(self._parts()):
             part.data.copy_(self._own("master", group, tensors))
-            if updates := plain["zero_updates"][group]:
+            if updates := self._updates(group, plain):
                 moments = {k: self._own(k, group, tensors).to(part) for k in MOMENTS}
                 step = torch.tensor(float(updates), device=part.device)
                 self.zero.optimizer.state[part] = {"step": step, **moments}
 
+    def _updates(self, group: int, plain: Mapping[str, Any]) -> int:
+        """Return how often a group was updated; plain torch counts by name."""
+        if "zero_updates" in plain:
+            return int(plain["zero_updates"][group])
+        return max(plain["updates"].get(name, 0) for name in self._order(group)[0])
+
     def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return this rank's part of a saved state."""
-        if self.divided:
+        """Return this rank's part of a saved state, by group or by name."""
+        if f"{key}.{group}" in tensors:
             return tensors[f"{key}.{group}"]
         names, _ = self._order(group)
         width = self._parts()[group].numel()

@@ -13,6 +13,7 @@ from ptrun.config.explain import composed
 from ptrun.config.paths import options
 from ptrun.errors import UserError
 from ptrun.planning import table
+from ptrun.planning.advice import advice
 from ptrun.planning.arithmetic import seconds
 from ptrun.planning.costs import Costs, costs
 from ptrun.planning.devices import visible
@@ -58,6 +59,24 @@ def overview(overrides: Sequence[str], asked: Asked) -> Group:
     if asked.probe or asked.tflops:
         head.append(f"All that is left to do: {table.duration(sum(left))}, one after another.")
     return Group(*head, *(line for lines, _ in parts for line in lines))
+
+
+def fitting(overrides: Sequence[str]) -> list[str]:
+    """Return changes with which a run that ran out of memory fits this machine, as lines.
+
+    They are computed as `ptrun plan` does; empty if none is known.
+    """
+    own = composed(overrides)
+    first = job("", tuple(overrides), own, lambda: own_layout(own, Asked()))
+    layout = own_layout(own, Asked())
+    here = [device for device in visible(None) if device.kind == layout.device]
+    if first.planned is None or not here:
+        return []
+    needs = costs(first.planned, texts(first.planned, None).length)
+    found = advice(needs, layout, list(_others(first, Asked())), here[0])
+    return (
+        ["By `ptrun plan` it fits with one of:", *(f"  {line}" for line in found)] if found else []
+    )
 
 
 def _job(overrides: tuple[str, ...], title: str, asked: Asked) -> Job:

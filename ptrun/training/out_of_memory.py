@@ -104,7 +104,7 @@ class Guard:
         """
         self._free()
         kept = _RESUMES if doing else self._saved()
-        largest = min(self.engine.token_budget, self.engine.largest)
+        largest = max(1, min(self.engine.token_budget, self.engine.largest))
         ways = [] if self.engine.checkpointing else ["hardware.checkpointing=true"]
         count = len(self.members)
         ways += [f"hardware.population={count // 2}"] if count > 1 else []

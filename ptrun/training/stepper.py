@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptrun.errors import UserError
+
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -56,7 +58,17 @@ class TorchStepper:
         return tensors, {"updates": counted({n: s["step"] for n, s in states.items() if s})}
 
     def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-        """Restore a state; the learned parameters are already restored."""
+        """Restore a state; the learned parameters are already restored.
+
+        Raises:
+            UserError: ranks saved it, each its own part of a tuned backbone.
+        """
+        names = {f"{MOMENTS[0]}.{name}" for name in self.learned}
+        if any(key.startswith(f"{MOMENTS[0]}.") and key not in names for key in tensors):
+            raise UserError(
+                "the saved state is divided over ranks, and a single process cannot resume it; "
+                "type hardware=zero1 (or zero1_mp4) again, or rerun=true to start anew."
+            )
         for name, parameter in self.learned.items():
             if f"{MOMENTS[0]}.{name}" in tensors:
                 updates = plain.get("updates", {}).get(name, plain["step"])

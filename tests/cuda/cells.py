@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class Cell:
         line += [f"method.readout={readout}"] if readout else []
         line += ["method.pooler=none"] if self.kind == "multi" and _pools(name) else []
         line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
-        line += ["train.max_steps=3", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
+        line += ["train.max_steps=2", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
         return [*line, *_backbone(self.backbone, folder), *_data(self.kind, folder)]
 
     @property
@@ -47,6 +48,7 @@ class Cell:
         return allowed[sum(map(ord, str(self))) % len(allowed)]
 
 
+@cache
 def _pools(method: str) -> bool:
     from ptrun.planning.grid import methods
 

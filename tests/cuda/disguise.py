@@ -4,11 +4,11 @@ An op on them runs on the CPU after `tests.cuda.rules` has checked that CUDA wou
 a whole run computes what it computes on a CPU, and breaks where it would break on a GPU.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.cuda import rules
 from tests.cuda.events import EVENTS, WAIT
@@ -75,7 +75,8 @@ def real(value: Any) -> Any:
 
 def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an op of torch on tensors of which some may be disguised."""
-    tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    tensors = list(_tensors(args))
+    tensors += _tensors(kwargs.values())
     own = [x for x in tensors if isinstance(x, Disguised)]
     asked = None if kwargs.get("device") is None else torch.device(kwargs["device"])
     there = asked.type == "cuda" if asked is not None else bool(own)
@@ -86,11 +87,27 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if asked is not None and asked.type == "cuda":
         kwargs = {**kwargs, "device": torch.device("cpu")}
     call = rules.ON_CPU.get(func, func) if own else func
-    result = call(*tree_map(real, args), **tree_map(real, kwargs))
+    result = call(*_each(real, args), **{key: _each(real, v) for key, v in kwargs.items()})
     if not there or func is aten._local_scalar_dense.default:
         return result
     known = {id(x.held): x for x in own}
-    return tree_map(lambda x: _dressed(x, known, func), result)
+    return _each(lambda x: _dressed(x, known, func), result)
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors among arguments; lists of them are the only nesting of an op."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return a value with a function called on what it holds; pytrees of torch are slower."""
+    if isinstance(value, list | tuple):
+        return type(value)([_each(function, one) for one in value])
+    return function(value)
 
 
 def _dressed(value: Any, known: dict[int, Disguised], func: Any) -> Any:

@@ -1,11 +1,52 @@
 """One process with the disguised device: patches in place, parts of a run told apart."""
 
+import atexit
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tests.cuda import device
+
+SITE = Path(__file__).parent / "site"
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which every Python process has the device."""
+    before = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
+    paths = [str(SITE), str(SITE.parents[2]), *before]
+    return {**env, "PTRUN_TEST_CUDA": "1", "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def begin() -> None:
+    """Give this process the device from its start to its end.
+
+    PTRUN_TEST_KERNEL says how the attention kernel is computed; PTRUN_TEST_FAIL has errors by part
+    of a run, `PART=TEXT|PART=TEXT`; PTRUN_TEST_EVENTS names a file for what was counted.
+    """
+    start(os.environ.get("PTRUN_TEST_KERNEL", "emulate"))
+    from tests.cuda.disguise import Device
+    from tests.cuda.events import EVENTS
+
+    for entry in filter(None, os.environ.get("PTRUN_TEST_FAIL", "").split("|")):
+        part, _, text = entry.partition("=")
+        EVENTS.fail[part] = text
+    if file := os.environ.get("PTRUN_TEST_EVENTS"):
+        atexit.register(_write, Path(file))
+    Device().__enter__()
+
+
+def _write(file: Path) -> None:
+    """Append what was counted, a line for each kind of event."""
+    from tests.cuda.events import EVENTS
+
+    with file.open("a", encoding="utf-8") as opened:
+        for event, count in EVENTS.seen.most_common():
+            print(json.dumps({**asdict(event), "count": count}), file=opened)
+        print(json.dumps({"entered": dict(EVENTS.entered)}), file=opened)
 
 
 def start(kernel: str = "emulate") -> None:
