@@ -193,7 +193,7 @@ def of_device(error: BaseException) -> UserError | None:
 
 def _is_of_device(text: str) -> bool:
     """Return whether a message is of a GPU: a CPU runs out of memory too."""
-    return re.search("CUDA|cuda|NVIDIA|NCCL|nccl|CUBLAS|GPU|device", text) is not None
+    return re.search("CUDA|cuda|cuDNN|NVIDIA|NCCL|nccl|CUBLAS|GPU|device", text) is not None
 
 
 def _of_system(error: OSError) -> str:

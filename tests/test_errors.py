@@ -3,13 +3,14 @@
 import errno
 import json
 import os
+import re
 
 import pyarrow
 import pytest
 import yaml
 from safetensors import SafetensorError
 
-from ptrun.errors import explained, named
+from ptrun.errors import UserError, explained, named
 
 
 def told(error):
@@ -85,3 +86,43 @@ def test_formats_that_cannot_be_read_are_told():
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), RuntimeError("x"), TypeError()])
 def test_a_mistake_of_the_program_keeps_its_traceback(error):
     assert explained(error) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "the GPU is out of memory"),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "the GPU is out of memory"),
+        (
+            "CUDA error: no kernel image is available for execution on the device",
+            "is not built for",
+        ),
+        ("The NVIDIA driver on your system is too old (found version 11040)", "driver is too old"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "driver is too old"),
+        ("Unexpected error from cudaGetDeviceCount(). Error 803: system has", "driver is too old"),
+        ("cudaGetDeviceCount(). Error 804: forward compatibility was attempted", "do not fit each"),
+        ("cudaGetDeviceCount(). Error 802: system not yet initialized", "fabric manager"),
+        ("Found no NVIDIA driver on your system. Please check", "torch finds no GPU"),
+        ("Torch not compiled with CUDA enabled", "torch finds no GPU"),
+        ("CUDA error: no CUDA-capable device is detected", "torch finds no GPU"),
+        ("CUDA error: invalid device ordinal", "of this number is not visible"),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", "another process has the"),
+        ("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on", "two ranks use one GPU"),
+        ("CUDA error: uncorrectable ECC error encountered", "the GPU has failed"),
+        ("CUDA error: unspecified launch failure", "the GPU has failed"),
+        ("CUDA error: device-side assert triggered", "a mistake in the program"),
+        ("CUDA error: an illegal memory access was encountered", "a mistake in the program"),
+        ("NCCL error in: ProcessGroupNCCL.cpp, unhandled system error", "cannot exchange data"),
+        ("CUDA unknown error - this may be due to an incorrectly set up", "CUDA reports an error"),
+        ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "CUDA reports an error"),
+    ],
+)
+def test_an_error_of_a_gpu_says_what_it_means_and_what_to_type(text, meaning):
+    error = explained(RuntimeError(text))
+    assert isinstance(error, UserError) and meaning in str(error)
+    assert text[:20] in str(error) and re.search(r"\). [A-Z][^()]+( \(.*\))?[^()]*\.$", str(error))
+
+
+@pytest.mark.parametrize("text", ["out of memory", "shapes do not fit", "index 3 is out of bounds"])
+def test_an_error_of_another_device_is_no_gpu_s(text):
+    assert explained(RuntimeError(text)) is None

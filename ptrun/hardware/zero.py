@@ -177,7 +177,7 @@ class ZeroStepper(TorchStepper):
         """Return how often a group was updated; plain torch counts by name."""
         if "zero_updates" in plain:
             return int(plain["zero_updates"][group])
-        return max(plain["updates"].get(name, 0) for name in self._order(group)[0])
+        return max(int(plain["updates"].get(name, 0)) for name in self._order(group)[0])
 
     def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return this rank's part of a saved state, by group or by name."""

@@ -134,7 +134,10 @@ class LabelTokens:
         if device not in self._on:
             places, tokens, weights = (own.contiguous() for own in self._terms.unbind(dim=-1))
             three = places.long(), tokens.long(), weights.float()
-            self._on[device] = tuple(own.to(device) for own in three)  # type: ignore[assignment]
+            if device.type == "cuda":  # the host need not wait for pinned memory
+                three = tuple(own.pin_memory() for own in three)  # type: ignore[assignment]
+            on = (own.to(device, non_blocking=True) for own in three)
+            self._on[device] = tuple(on)  # type: ignore[assignment]
         return self._on[device]
 
 

@@ -75,3 +75,47 @@ def test_true_compiles_at_once_and_needs_a_compiler(compiler):
     compiler(None)
     with pytest.raises(UserError, match=r"install g\+\+"):
         Compilation(True, "cpu")
+
+
+def test_a_failing_compiler_is_told_and_not_asked_again(monkeypatch, caplog):
+    calls = []
+
+    def broken(function, **_):
+        def compiled(*_):
+            calls.append(function)
+            raise RuntimeError("Python.h: No such file or directory")
+
+        return compiled
+
+    monkeypatch.setattr(fused, "_compiled", {})
+    monkeypatch.setattr(torch, "compile", broken)
+    fused.activate(True)
+    for _ in range(2):
+        assert fused.call(torch.neg, torch.tensor(2.0)) == -2
+    assert calls == [torch.neg] and not fused._active
+    (line,) = caplog.messages
+    assert "dropout is not compiled" in line and "Python.h" in line
+
+
+def test_memory_that_runs_out_is_no_failure_of_the_compiler(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(fused, "_compiled", {torch.neg: full})
+    fused.activate(True)
+    with pytest.raises(torch.OutOfMemoryError):
+        fused.call(torch.neg, torch.tensor(2.0))
+
+
+@pytest.mark.parametrize("missing", ["gcc", "Python.h"])
+def test_triton_needs_a_c_compiler_and_the_headers_of_python(monkeypatch, tmp_path, missing):
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(fused.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(fused.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert fused.compiler("cuda") == "triton"
+    if missing == "gcc":
+        monkeypatch.setattr(fused.shutil, "which", lambda name: None)
+    else:
+        (tmp_path / "Python.h").unlink()
+    assert fused.compiler("cuda") is None

@@ -1,8 +1,15 @@
 """Who is who among the processes of a run; what they tell each other is tried in real ones."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+
 import pytest
 
-from ptrun.hardware.ranks import ALONE, Ranks
+from ptrun.errors import UserError
+from ptrun.hardware.ranks import ALONE, Ranks, own_gpu
 
 
 def test_alone_nothing_is_shared():
@@ -20,3 +27,96 @@ def test_neighbours_hold_one_model(rank, share, place):
     assert (ranks.share, ranks.data_parallel, ranks.main) == (share, 2, rank == 0)
     division = ranks.division("cpu")
     assert (division.rank, division.size, division.group) == (place, 4, "group")
+
+
+@pytest.mark.parametrize(
+    ("visible", "slurm", "gpu"), [(4, None, 3), (4, "3", 3), (1, "3", 0)], ids=["own", "all", "one"]
+)
+def test_a_rank_finds_its_gpu(visible, slurm, gpu):
+    """`srun --gpus-per-task=1` shows each rank one device, which has the index 0."""
+    env = {"LOCAL_RANK": "3"} | ({"SLURM_LOCALID": slurm} if slurm else {})
+    assert own_gpu(env, visible) == gpu and env["LOCAL_RANK"] == str(gpu)
+
+
+def test_more_ranks_than_gpus_are_refused():
+    with pytest.raises(UserError, match="LOCAL_RANK=2, but 2 GPUs are visible"):
+        own_gpu({"LOCAL_RANK": "2"}, 2)
+
+
+MEETING = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+PROGRAM = """\
+import logging
+from ptrun.hardware import ranks
+logging.basicConfig()
+ranks.{}
+ranks.connect("cpu")
+"""
+
+
+def started(change="_SILENT = 0.2", **env):
+    own, line = {**os.environ, **MEETING, **env}, [sys.executable, "-c", PROGRAM.format(change)]
+    return subprocess.Popen(line, env=own, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        yield opened
+
+
+@pytest.mark.slow
+def test_a_waiting_rank_says_so_and_hears_signals(port):
+    number = port.getsockname()[1]
+    port.close()
+    rank = started(MASTER_PORT=str(number))
+    said = rank.stderr.readline()
+    assert f"rank 0 waits for all 2 ranks to meet at 127.0.0.1:{number}" in said
+    rank.send_signal(signal.SIGTERM)
+    rank.communicate(timeout=20)
+    assert rank.returncode == -signal.SIGTERM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "env", "said"),
+    [
+        ("_NAMING = 0", {"MASTER_ADDR": "no-such-host.invalid"}, "no machine of this name"),
+        ("_MEETING = ranks.timedelta(seconds=2)", {}, "did not meet at 127.0.0.1:"),
+        (
+            "_MEETING = ranks.timedelta(seconds=2)",
+            {"RANK": "1"},
+            "rank 1: the 2 ranks did not meet",
+        ),
+    ],
+    ids=["name", "alone", "nobody"],
+)
+def test_ranks_that_do_not_meet_give_up_with_the_reason(port, change, env, said):
+    number = port.getsockname()[1]
+    port.close()
+    rank = started(change, MASTER_PORT=str(number), **env)
+    _, errors = rank.communicate(timeout=90)
+    assert rank.returncode == 1 and "UserError" in errors and said in errors
+
+
+@pytest.mark.slow
+def test_a_port_in_use_is_named(port):
+    port.listen()
+    rank = started(MASTER_PORT=str(port.getsockname()[1]))
+    _, errors = rank.communicate(timeout=90)
+    assert f"MASTER_PORT={port.getsockname()[1]}: another program uses this port" in errors
+
+
+def test_deepspeed_prints_nothing_where_results_are_printed():
+    program = (
+        "import builtins, sys; first = builtins.__import__\n"
+        "def talking(name, *rest, **more):\n"
+        "    if name.startswith('deepspeed'): print('[WARNING] compatibility check failed')\n"
+        "    return first(name, *rest, **more)\n"
+        "from ptrun.hardware.ranks import imported\n"
+        "builtins.__import__ = talking; imported('cpu')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0 and ran.stdout == "", ran.stderr

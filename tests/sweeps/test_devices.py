@@ -1,8 +1,11 @@
 """The devices of a sweep: GPUs by id, or shares of the cores."""
 
+import subprocess
+
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.sweeps import devices
 from ptrun.sweeps.devices import slots
 
 
@@ -30,3 +33,59 @@ def test_gpus_that_are_not_there_are_refused(monkeypatch):
 def test_other_values_are_refused(requested):
     with pytest.raises(UserError, match=f"sweep.devices={requested}"):
         slots(requested, "cpu")
+
+
+TWO = "GPU 0: H100 (UUID: GPU-a)\nGPU 1: H100 (UUID: GPU-b)\n"
+MIG = "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n  MIG 1g.5gb     Device  1: (UUID: MIG-2)\n"
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Say what `nvidia-smi -L` prints; None for a machine without it."""
+
+    def say(listed, nodes=()):
+        for node in nodes:
+            (tmp_path / node).touch()
+
+        def run(*_, **__):
+            if listed is None:
+                raise FileNotFoundError("nvidia-smi")
+            return subprocess.CompletedProcess([], 0, listed, "")
+
+        monkeypatch.setattr(devices, "_DEVICES", tmp_path)
+        monkeypatch.setattr(devices.subprocess, "run", run)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("listed", "nodes", "found"),
+    [
+        (TWO, (), ["0", "1"]),
+        (TWO + MIG, (), ["MIG-1", "MIG-2"]),
+        (None, ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), ["0", "1"]),
+        (None, (), [None]),
+    ],
+    ids=["whole", "slices", "container", "none"],
+)
+def test_every_gpu_or_slice_of_the_machine_gets_a_group(machine, listed, nodes, found):
+    machine(listed, nodes)
+    assert slots("auto", "cuda") == found
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [("1,0", ["1", "0"]), ("0,-1,1", ["0"]), ("0,7,1", ["0"]), ("0,x,1", ["0"]), ("", [None])],
+)
+def test_cuda_ignores_what_follows_a_device_that_is_not_there(machine, monkeypatch, visible, found):
+    machine(TWO)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert slots("auto", "cuda") == found
+
+
+def test_a_device_that_is_named_twice_is_refused(machine, monkeypatch):
+    machine(TWO)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
+    with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES=0,0: 0 is there twice"):
+        slots("auto", "cuda")

@@ -1,0 +1,35 @@
+"""Every method, family and read-out: runs, stops, resumes and predicts on the disguised device."""
+
+import json
+
+import pytest
+
+from ptrun.planning.grid import BACKBONES, TASKS, methods
+from ptrun.readout.choose import KINDS
+from tests.cuda.cells import TINY, listed
+
+_PARTS = 8
+_WAITS = 1  # of the host in a step: for the losses and norms of all members at once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(1, _PARTS + 1))
+def test_combinations_end_on_the_device(disguised, part, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    ran = disguised("-m", "tests.cuda.grid", "--part", f"{part}/{_PARTS}", "--json", file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row for row in rows if row["outcome"] != "pass"] == [], ran.stderr
+    assert len(rows) == len(listed()[part - 1 :: _PARTS])
+    assert {row["cell"]: row["open"] for row in rows if row["open"]} == {}
+    assert {row["cell"]: row["waits"] for row in rows if row["waits"] > _WAITS} == {}
+    assert {row["cell"]: row["uploads"] for row in rows if row["uploads"]} == {}
+
+
+def test_every_method_family_and_readout_has_a_combination():
+    cells = listed()
+    tried = {cell.method.partition(", ")[0] for cell in cells}
+    assert tried >= {name for name, node in methods().items() if not node.get("pattern")}
+    assert {cell.backbone for cell in cells} == {*BACKBONES, *(f"tiny_{kind}" for kind in TINY)}
+    assert {cell.kind for cell in cells} == set(TASKS)
+    readouts = {cell.method.partition(", ")[2] for cell in cells} - {""}
+    assert readouts == set(KINDS)
