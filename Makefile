@@ -32,6 +32,9 @@ bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tok
 gpu: .venv/.dev  ## Accept a GPU in ten minutes; ARGS=--small does the same parts on a CPU.
 	$(BIN)/python benchmarks/gpu.py $(ARGS)
 
+cuda-grid: .venv/.dev  ## Try every method on a CUDA device that is not there; compile its kernels.
+	$(BIN)/python benchmarks/cuda_grid.py $(ARGS)
+
 drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing wrong comes of it.
 	$(BIN)/python -m benchmarks.drill $(ARGS)
 
@@ -63,4 +66,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-all claims claims-real weights nightly bench drill fuzz check format
+.PHONY: docs help run test test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz check format

@@ -6,6 +6,7 @@ python -m tests.cuda.grid --write FILE         write a new cells.txt, from a JSO
 """
 
 import argparse
+import gc
 import json
 import signal
 import sys
@@ -34,6 +35,8 @@ def main() -> int:
     from tests.cuda import cells
 
     tasks.rows = cache(tasks.rows)  # generated once a process
+
+    gc.freeze()  # a run collects garbage; what was imported is none
     failed = 0
     with tempfile.TemporaryDirectory() as name, _file(given.json) as file:
         folder = Path(name)
