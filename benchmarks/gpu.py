@@ -2,10 +2,11 @@
 
     make gpu                                 on a CUDA device, with torch and no network
     make gpu ARGS=--small                    the same parts on a CPU, in miniature
+    make gpu ARGS=--disguised                in miniature on a CUDA device that is not there
 
 Each part is a process with a time limit of its own; one that fails does not stop the others. The
 last line that a part prints is a JSON object of figures. Writes results/gpu.{json,md}; a miniature
-writes results/gpu_small.{json,md}.
+writes results/gpu_small.{json,md}, one on the disguised device (tests/cuda) results/gpu_disguised.
 """
 
 import argparse
@@ -23,22 +24,36 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 _TAIL = 12  # lines of a failed part on the page
+FULL, SMALL, DISGUISED = "full", "small", "disguised"
+LONGER = {FULL: 1, SMALL: 3, DISGUISED: 10}
+"""How many times its limit a part may take: a CPU may be busy, and a disguise is slow."""
+TITLES = {
+    FULL: "One GPU, part by part",
+    SMALL: "`make gpu` in miniature, on a CPU",
+    DISGUISED: "`make gpu` in miniature, on a CUDA device that is not there",
+}
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part: what it shows, its command on a GPU and in miniature, and its limit in seconds."""
+    """A part: what it shows, its command on a GPU and in miniature, and its limit in seconds.
+
+    `moves` says whether the miniature takes `--device`.
+    """
 
     name: str
     shows: str
     command: str
     small: str
     limit: int
+    moves: bool = True
 
-    def line(self, small: bool, out: str) -> list[str]:
+    def line(self, how: str, out: str) -> list[str]:
         """Return its command line; `out` is a folder for its own files."""
-        file, *rest = (self.small if small else self.command).replace("OUT", out).split()
-        return [sys.executable, str(HERE / file), *rest]
+        command = self.command if how == FULL else self.small
+        own = ["--device", "cuda"] if how == DISGUISED and self.moves else []
+        file, *rest = command.replace("OUT", out).split()
+        return [sys.executable, str(HERE / file), *rest, *own]
 
 
 def _own(name: str, shows: str, limit: int) -> Part:
@@ -56,11 +71,13 @@ PARTS = (
         "attention_kernel.py",
         "attention_kernel.py --small",
         120,
+        moves=False,
     ),
     _own("equality", "losses of one run on the CPU and on the device", 60),
     _own("compile", "compiled dropout on and off: equal bits, tokens/s", 90),
     _own("resume", "a run that is killed and resumed ends with the same bits", 60),
     _own("transfers", "waits of the host for the device in a step, from a profile", 60),
+    _own("two_ranks", "two ranks on two GPUs against one, by rows and by model", 120),
     Part(
         "bert_base",
         "one run against Trainer + PEFT, shape of BERT-base",
@@ -92,10 +109,10 @@ PARTS = (
 )
 
 
-def done(part: Part, small: bool, out: str) -> dict:
+def done(part: Part, how: str, out: str) -> dict:
     """Do a part; return its outcome, seconds and figures."""
-    began, limit = time.monotonic(), part.limit * (3 if small else 1)  # a CPU may be busy
-    process = _started(part.line(small, out))
+    began, limit = time.monotonic(), part.limit * LONGER[how]
+    process = _started(part.line(how, out), how)
     try:
         output, errors = process.communicate(timeout=limit)
         outcome = "passed" if process.returncode == 0 else "FAILED"
@@ -108,18 +125,28 @@ def done(part: Part, small: bool, out: str) -> dict:
     return {**row, "figures": _figures(output), "said": tail}
 
 
-def _started(line: list[str]) -> subprocess.Popen:
+def _started(line: list[str], how: str) -> subprocess.Popen:
     """Start a part; the user's PYTHONPATH stays."""
-    paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(HERE.parent), *filter(None, [_device(how).get("PYTHONPATH")])]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths)},
+        env={**_device(how), "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths)},
         cwd=HERE.parent,
         start_new_session=True,
     )
+
+
+def _device(how: str) -> dict[str, str]:
+    """Return the environment: with two disguised devices, or as it is."""
+    if how != DISGUISED:
+        return dict(os.environ)
+    sys.path.insert(0, str(HERE.parent))
+    from tests.cuda.session import environment
+
+    return {**environment(os.environ), "PTRUN_TEST_GPUS": "2", "CUDA_VISIBLE_DEVICES": "0,1"}
 
 
 def _figures(output: str) -> dict:
@@ -148,16 +175,16 @@ _PAGE = """\
 """
 
 
-def page(rows: list[dict], small: bool) -> str:
+def page(rows: list[dict], how: str) -> str:
     """Return the page: a table of outcomes, then the figures of each part."""
     shows = {part.name: part.shows for part in PARTS}
     table = [
         f"| {r['part']} | {shows[r['part']]} | {r['outcome']} | {r['seconds']} |" for r in rows
     ]
     head = _PAGE.format(
-        title="`make gpu` in miniature, on a CPU" if small else "One GPU, part by part",
+        title=TITLES[how],
         day=date.today().isoformat(),
-        typed=" ARGS=--small" if small else "",
+        typed="" if how == FULL else f" ARGS=--{how}",
         passed=sum(row["outcome"] == "passed" for row in rows),
         count=len(rows),
         seconds=sum(row["seconds"] for row in rows),
@@ -173,24 +200,26 @@ def _section(row: dict) -> str:
 
 def write(rows: list[dict], given: argparse.Namespace) -> None:
     """Write both files; after each part, since whoever lent the device may take it back."""
-    name = given.out / ("gpu_small" if given.small else "gpu")
+    name = given.out / ("gpu" if given.how == FULL else f"gpu_{given.how}")
     name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    name.with_suffix(".md").write_text(page(rows, given.small))
+    name.with_suffix(".md").write_text(page(rows, given.how))
 
 
 def main() -> None:
     """Do the parts; exit with 1 if one did not pass."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a miniature, on a CPU")
+    parser.add_argument("--disguised", action="store_true", help="a miniature, on no real GPU")
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS])
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    wanted = [part for part in PARTS if part.small or not given.small]
+    given.how = DISGUISED if given.disguised else SMALL if given.small else FULL
+    wanted = [part for part in PARTS if part.small or given.how == FULL]
     rows: list[dict] = []
     with tempfile.TemporaryDirectory() as out:
         for part in wanted:
             if given.only is None or part.name in given.only:
-                rows.append(done(part, given.small, out))
+                rows.append(done(part, given.how, out))
                 print(f"{part.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s", flush=True)
                 write(rows, given)
     sys.exit(any(row["outcome"] != "passed" for row in rows))

@@ -1,4 +1,7 @@
-"""Parts of `gpu.py` that stand alone: python benchmarks/gpu_parts.py PART [--small]."""
+"""Parts of `gpu.py` that stand alone: python benchmarks/gpu_parts.py PART [--small] [--device X].
+
+Each prints its figures as one JSON object.
+"""
 
 import argparse
 import json
@@ -21,17 +24,18 @@ DROPOUT = ("backbone.dropout=0.1", "backbone.attention_dropout=0.1")
 FP32, HALF = 1e-4, 2e-2
 """Largest difference of outputs and gradients to those in fp32 on the CPU, as a share of the
 largest number. In half precision a device may have twice the CPU's own error, and HALF more."""
+CHOSEN: dict[str, str] = {}
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def device(small: bool) -> str:
-    """Return where a part runs.
+    """Return where a part runs: a miniature on a CPU, unless `--device` names another.
 
     Raises:
         SystemExit: torch finds no GPU, and the part is no miniature.
     """
     if small:
-        return "cpu"
+        return CHOSEN.get("device", "cpu")
     if not torch.cuda.is_available():
         sys.exit("torch finds no CUDA device; type --small for a miniature on a CPU.")
     return "cuda"
@@ -50,7 +54,8 @@ def environment(small: bool) -> dict:
     if device(small) == "cuda":
         from t5_xxl import peak
 
-        found["peak_bf16_tflops"] = round(peak("cuda") / 1e12, 2)
+        if not small:
+            found["peak_bf16_tflops"] = round(peak("cuda") / 1e12, 2)
         own = torch.cuda.get_device_properties(0)
         found |= {"device": own.name, "memory_gib": round(own.total_memory / 2**30, 1)}
         found |= {"cuda": torch.version.cuda, "capability": torch.cuda.get_device_capability()}
@@ -210,6 +215,27 @@ def called(steps: int, small: bool) -> Counter[str]:
     return Counter({e.key: e.count for e in seen.key_averages() if e.key in WAITS})
 
 
+def two_ranks(small: bool) -> dict:
+    """Return how far two ranks are from one, by rows (ZeRO-1) and by model, in fp32."""
+    on, found = device(small), {}
+    if on == "cuda" and torch.cuda.device_count() < 2:
+        return {"skipped": "one GPU is here; two ranks need two"}
+    steps = [f"train.max_steps={4 if small else 20}", "hardware.precision=fp32"]
+    for name, typed in {
+        "rows": ["hardware=zero1", "hardware.ranks=2"],
+        "model": ["hardware=zero1", "hardware.ranks=2", "hardware.model_parallel=2"],
+    }.items():
+        own = [*steps, *(["backbone=pocket_t5"] if name == "model" else [])]
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            ptrun(*own, hardware(small), outputs=one)
+            ptrun(*own, *typed, f"hardware.device={on}", outputs=other)
+            (_, here), (_, there) = result(one), result(other)
+        far = max(abs(a - b) for a, b in zip(here, there, strict=True))
+        assert far <= 1e-3, (name, far)
+        found[name] = far
+    return found
+
+
 PARTS = {
     "environment": environment,
     "numerics": numerics,
@@ -217,6 +243,7 @@ PARTS = {
     "compile": compile_,
     "resume": resume,
     "transfers": transfers,
+    "two_ranks": two_ranks,
 }
 
 
@@ -225,7 +252,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--small", action="store_true", help="a miniature, on a CPU")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="where a miniature runs")
     given = parser.parse_args()
+    CHOSEN.update({"device": given.device} if given.device else {})
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     print(json.dumps(PARTS[given.part](given.small)))
 

@@ -29,16 +29,16 @@ def own(tmp_path, monkeypatch):
 
 
 def test_a_part_prints_its_figures_last(own, tmp_path):
-    row = gpu.done(own("print('first')\nprint('{\\n \"a\": 1\\n}')"), True, str(tmp_path))
+    row = gpu.done(own("print('first')\nprint('{\\n \"a\": 1\\n}')"), gpu.SMALL, str(tmp_path))
     assert row["outcome"] == "passed" and row["figures"] == {"a": 1}
 
 
 def test_a_part_that_fails_or_hangs_is_told_and_ends(own, tmp_path):
-    failed = gpu.done(own("raise SystemExit('no device')"), True, str(tmp_path))
+    failed = gpu.done(own("raise SystemExit('no device')"), gpu.SMALL, str(tmp_path))
     assert failed["outcome"] == "FAILED" and failed["said"] == ["no device"]
-    hanging = gpu.done(own("import time\ntime.sleep(60)", limit=1), True, str(tmp_path))
+    hanging = gpu.done(own("import time\ntime.sleep(60)", limit=1), gpu.SMALL, str(tmp_path))
     assert hanging["outcome"] == "STOPPED after 3 s"
-    assert "0 of 2 parts passed" in gpu.page([failed, hanging], True)
+    assert "0 of 2 parts passed" in gpu.page([failed, hanging], gpu.SMALL)
 
 
 def test_a_gpu_has_ten_minutes_and_every_part_a_command():
