@@ -48,6 +48,16 @@ class Disguised(torch.Tensor):
 
     __array__ = numpy
 
+    @property
+    def data(self) -> torch.Tensor:
+        return self.detach()
+
+    @data.setter
+    def data(self, value: "Disguised") -> None:
+        """Let the tensor share the numbers of another, as DeepSpeed does with its flat buffers."""
+        assert value.shape == self.shape, "a disguised tensor keeps its shape"
+        self.held = value.held
+
     def data_ptr(self) -> int:
         return self.held.data_ptr()
 

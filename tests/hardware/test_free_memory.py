@@ -42,3 +42,28 @@ def test_members_beyond_memory_are_trained_after_the_others(tiny, data_dir, monk
 def test_without_proc_the_whole_memory_counts(monkeypatch):
     monkeypatch.setattr(free_memory.Path, "is_file", lambda path: False)
     assert free_memory.free("cpu") > 2**26
+
+
+@pytest.mark.parametrize(
+    ("built", "visible", "error", "said"),
+    [
+        (None, None, None, "is built without CUDA; install a build for CUDA, or type hardware=cpu"),
+        ("13.0", None, "The NVIDIA driver on your system is too old (found 1", "driver is too old"),
+        ("13.0", None, "Found no NVIDIA driver on your system", "torch finds no GPU"),
+        ("13.0", "7", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='7' names no GPU"),
+        ("13.0", "", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='' names no GPU"),
+        ("13.0", None, "odd", "odd"),
+        ("13.0", None, None, "torch finds no CUDA device; run `ptrun doctor`"),
+    ],
+)
+def test_a_missing_gpu_has_a_reason(monkeypatch, built, visible, error, said):
+    def init():
+        if error:
+            raise RuntimeError(error)
+
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert said in free_memory.why_no_gpu()

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from ptrun.errors import UserError
+from ptrun.errors import MemoryRanOut, UserError
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.small_runs import Memory, conll03, engine, member
 
@@ -25,16 +25,18 @@ def members(backbone, data_dir, seeds=(1, 2), journals=(None, None)):
 
 
 class Scarce:
-    """A device with room for so many tokens in training, from a pass of it on."""
+    """A device with room for so many tokens in training (or not), from a pass of it on."""
 
-    def __init__(self, backbone, room, start=0, error=DEVICE):
+    def __init__(self, backbone, room, start=0, error=DEVICE, training=True):
         self.run, self.room, self.left, self.error = backbone.forward, room, start, error
+        self.training = training
         backbone.forward = self.forward
 
     def forward(self, given):
         output = self.run(given)  # as a rule memory ends in the midst of a pass
-        self.left -= torch.is_grad_enabled()
-        if torch.is_grad_enabled() and self.left < 0 and given.mask.numel() > self.room:
+        counts = torch.is_grad_enabled() is self.training
+        self.left -= counts
+        if counts and self.left < 0 and given.mask.numel() > self.room:
             raise self.error
         return output
 
@@ -129,3 +131,69 @@ def test_another_error_is_not_taken_for_an_end_of_memory(tiny, data_dir):
     Scarce(backbone, room=0, error=RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         fitted(backbone, own)
+
+
+def test_an_evaluation_that_does_not_fit_is_done_again_in_halves(tiny, data_dir, caplog):
+    backbone = tiny()
+    own = members(backbone, data_dir)
+    Scarce(backbone, room=20, start=1, training=False)
+    fit = fitted(backbone, own)
+    (line,) = [r.getMessage() for r in caplog.records if "out of memory" in r.getMessage()]
+    assert line.startswith("out of memory in an evaluation") and fit.token_budget <= 20
+    backbone = tiny()
+    whole = members(backbone, data_dir)
+    fitted(backbone, whole)
+    for one, other in zip(own, whole, strict=True):
+        assert [row["step"] for row in one.history] == [row["step"] for row in other.history]
+    same(own, whole, {"atol": 1e-5, "rtol": 0})
+
+
+def test_an_evaluation_that_never_fits_keeps_the_last_save(tiny, data_dir):
+    """The step before it is not saved: the same command must evaluate it."""
+    backbone, journal = tiny(), Memory()
+    own = members(backbone, data_dir, seeds=(1,), journals=(journal,))
+    scarce = Scarce(backbone, room=10**9, training=False)
+    fit = engine(backbone, 30)
+    fit.place([one.method for one in own])
+    judge = own[0].judge
+
+    def judged(*given):
+        scarce.room = 0  # the next evaluation does not fit
+        return judge(*given)
+
+    own[0].judge = judged
+    with pytest.raises(MemoryRanOut, match="in an evaluation, with micro-batches of"):
+        fit.fit(own)
+    assert journal.saved[1]["step"] == 4 and own[0].step == 8
+    backbone = tiny()
+    again = members(backbone, data_dir, seeds=(1,), journals=(Memory(journal.saved),))
+    fitted(backbone, again)
+    assert [row["step"] for row in again[0].history] == [4, 8]
+
+
+def test_moments_that_do_not_fit_are_told_and_the_step_is_taken_later(tiny, data_dir, monkeypatch):
+    backbone, journals = tiny(), (Memory(), Memory())
+    own = members(backbone, data_dir, journals=journals)
+    step = torch.optim.AdamW.step
+
+    def full(self, *given, **more):
+        if self is own[1].optimizer:
+            raise DEVICE
+        return step(self, *given, **more)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", full)
+    fit = engine(backbone, 30)
+    fit.place([one.method for one in own])
+    with pytest.raises(MemoryRanOut, match=r"at step 1, in the optimizer: the moments of [\d,]+ "):
+        fit.fit(own)
+    assert [journal.saved[1]["step"] for journal in journals] == [1, 0]
+    monkeypatch.undo()
+    backbone = tiny()
+    again = members(backbone, data_dir, journals=[Memory(j.saved) for j in journals])
+    fitted(backbone, again)
+    backbone = tiny()
+    whole = members(backbone, data_dir)
+    fitted(backbone, whole)
+    for one, other in zip(again, whole, strict=True):
+        for name, tensor in one.learned.items():
+            torch.testing.assert_close(tensor, other.learned[name], atol=1e-5, rtol=0)
