@@ -15,7 +15,7 @@ from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
-    from ptrun.importing.convert import Imported
+    from ptrun.converting.convert import Imported
     from ptrun.importing.data.writing import Made
 
 EXAMPLES = """\

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
-from ptrun.importing.opening import is_mapped, open_file
 
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 
@@ -26,7 +26,6 @@ class HubFiles:
 
     def __init__(self, source: Path, prefix: str = ""):
         self.files = _find(source)
-        self.mapped = all(map(is_mapped, self.files))
         self._prefix = prefix
 
     def open(self) -> list[dict[str, Tensor]]:

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ptrun.converting.shards import Shards
+from ptrun.converting.staging import progress, staging
+from ptrun.converting.target import Target
+from ptrun.converting.writing import FILE_BYTES, NAMES, Entry, write_model
 from ptrun.errors import UserError
-from ptrun.importing.shards import Shards
-from ptrun.importing.staging import progress, staging
-from ptrun.importing.target import Target
-from ptrun.importing.writing import FILE_BYTES, NAMES, Entry, write_model
 
 Dtype = Literal["fp16", "bf16", "fp32"]
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
