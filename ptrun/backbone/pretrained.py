@@ -7,7 +7,7 @@ prefixes through our attention, and edits through hooks.
 """
 
 import hashlib
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -27,6 +27,7 @@ from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.backbone.quantization.linear import replace
 from ptrun.backbone.tuned import Tuned
+from ptrun.converting.plain import convert_folder
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
 from ptrun.tokenizer import tokenizers
@@ -276,7 +277,8 @@ class PretrainedBackbone:
         if self.folder is None:
             if self.repository is None:
                 raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
-            self.folder = download.fetch(self.repository)
+            check = partial(tokenizers.check_packages, model_type=self.config["model_type"])
+            self.folder = download.fetch(self.repository, convert_folder, check)
         return self.folder
 
     def _replace_maps(self, model: Any) -> None:

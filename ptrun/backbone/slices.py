@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.backbone.quantization.linear import QuantizedLinear
+from ptrun.converting.headers import tensor_table
 
 _OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
 """BERT's first checkpoints use other names for the tensors of LayerNorm."""
@@ -60,7 +61,7 @@ def fill(
     `part` takes the name of a parameter and a safetensors slice, and returns what is to be read.
     """
     missing = set()
-    where = {name: f for f in files.weight_files(folder) for name in files.tensor_table(f)}
+    where = {name: f for f in files.weight_files(folder) for name in tensor_table(f)}
     base = getattr(model, "base_model_prefix", "")
     for places in _tied_names(model):
         stored = next((n for n in _spellings(places, base) if n in where), None)

@@ -106,7 +106,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 def _entry(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
     saved = shards.dtypes[target.source]
-    if saved not in NAMES:
+    if saved not in NAMES or not saved.is_floating_point:
         raise UserError(
             f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
 
-_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+_PATTERNS = ("model*.safetensors", "pytorch_model*.bin")
 
 
 class HubFiles:
@@ -50,8 +50,11 @@ def is_snapshot(source: Path) -> bool:
 
 
 def _find(source: Path) -> list[Path]:
-    pattern = next(pattern for pattern in _PATTERNS if any(source.glob(pattern)))
+    if (pattern := next((one for one in _PATTERNS if any(source.glob(one))), None)) is None:
+        raise UserError(f"{source}: no weights; expected {' or '.join(_PATTERNS)}.")
     files = sorted(source.glob(pattern))
+    if (whole := source / pattern.replace("*", "")).is_file():
+        return [whole]
     named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")

@@ -11,13 +11,18 @@ _AGAIN = "Type the command again later; complete files are kept."
 _MOST = 300  # characters of a library's own message; it is cut between words
 
 
-def failure(repository: Repository, error: BaseException) -> str:
-    """Return why a repository cannot be read, with the remedy on the next line."""
-    happened, remedy = _told(repository, _root(error))
+def failure(repository: Repository, error: BaseException, lacks: str = "it") -> str:
+    """Return why a repository cannot be read, with the remedy on the next line.
+
+    `lacks` is what the cache does not hold.
+    """
+    happened, remedy = _told(repository, _root(error), lacks)
+    if lacks != "it" and lacks not in happened:
+        happened = f"the cache does not hold {lacks}; {happened}"
     return f"{repository.name}: {happened}\n{remedy}"
 
 
-def _told(repository: Repository, error: BaseException) -> tuple[str, str]:
+def _told(repository: Repository, error: BaseException, lacks: str) -> tuple[str, str]:
     """Return what happened, and the remedy."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub
@@ -26,7 +31,7 @@ def _told(repository: Repository, error: BaseException) -> tuple[str, str]:
     revision = repository.recorded or repository.revision
     if isinstance(error, hub.OfflineModeIsEnabled):
         return (
-            f"the cache {constants.HF_HUB_CACHE} does not hold it, and the hub is off "
+            f"the cache {constants.HF_HUB_CACHE} does not hold {lacks}, and the hub is off "
             "(HF_HUB_OFFLINE=1) or does not respond.",
             "Type the command once with a network and HF_HUB_OFFLINE=0 to download it.",
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 
@@ -42,6 +42,7 @@ class Repository:
     commit: str | None = None
     current: str | None = None
     _trouble: Exception | None = None
+    _sizes: dict[str, int | None] | None = None  # of the current commit
 
     @property
     def key(self) -> str:
@@ -77,16 +78,45 @@ class Repository:
 
         for pause in (*_PAUSES, None):
             try:
-                info = HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
+                info = self._info(HfApi(), self.revision)
                 if not COMMIT.fullmatch(info.sha or ""):
                     return ValueError("the answer names no commit")
-                self.current = info.sha
+                self.current, self._sizes = info.sha, _sizes(info)
                 break
             except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
                 if pause is None or not _passing(error):
                     return error
                 time.sleep(pause)
         return None
+
+    def _info(self, api: Any, revision: str | None) -> Any:
+        """Return what the hub says about a revision; for a model with the sizes of its files."""
+        options = {"repo_type": self.kind, "files_metadata": self.kind == "model"}
+        return api.repo_info(self.name, revision=revision, **options)
+
+    def listing(self) -> dict[str, int | None] | Exception:
+        """Return the files of the wanted commit and their bytes, or why the hub does not say."""
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HTTPError
+
+        if (trouble := self.ask()) is not None:
+            return trouble
+        if self._sizes is not None and self.wanted == self.current:
+            return self._sizes
+        try:
+            return _sizes(self._info(HfApi(), self.wanted))
+        except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
+            return error
+
+    @property
+    def snapshot(self) -> Path:
+        """The folder of the wanted commit in the cache."""
+        return self._cache() / "snapshots" / (self.wanted_commit or "none")
+
+    @property
+    def wanted_commit(self) -> str | None:
+        """The commit to load; without the hub that of the cache."""
+        return self.commit or self.recorded or self.current or self.cached()
 
     def cached(self) -> str | None:
         """Return the commit that the revision named when it was last downloaded."""
@@ -114,15 +144,22 @@ class Repository:
 
     def _reference(self) -> Path:
         """Return the file in which the hub libraries keep the commit of a revision."""
+        return self._cache() / "refs" / (self.revision or "main")
+
+    def _cache(self) -> Path:
         from huggingface_hub import constants
 
-        folder = f"{self.kind}s--{self.name.replace('/', '--')}"
-        return Path(constants.HF_HUB_CACHE) / folder / "refs" / (self.revision or "main")
+        return Path(constants.HF_HUB_CACHE, f"{self.kind}s--{self.name.replace('/', '--')}")
 
 
 def model(name: str, revision: str | None) -> Repository:
     """Return the repository of a model."""
     return Repository("model", name, revision)
+
+
+def _sizes(info: Any) -> dict[str, int | None]:
+    """Return the files that an answer lists, and their bytes."""
+    return {file.rfilename: file.size for file in info.siblings or ()}
 
 
 def _passing(error: Exception) -> bool:

@@ -13,6 +13,7 @@ Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
 _OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not know
 _ENDING = ("t5", "mt5")
+_PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
@@ -55,13 +56,8 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
         from ptrun.tokenizer.cpm2 import Cpm2Tokenizer
 
         return Cpm2Tokenizer.from_pretrained(folder)
+    check_packages(folder, model_type, kind)
     spaced = words and kind == "bpe"
-    converts = kind == "sentencepiece" and not (folder / "tokenizer.json").is_file()
-    if converts and find_spec("sentencepiece") is None:
-        raise UserError(
-            f"backbone.path={folder}: its tokenizer needs the package sentencepiece; "
-            "type pip install 'ptrun[sentencepiece]'."
-        )
     tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
     if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
         # the library may ignore the option (5.23)
@@ -72,6 +68,22 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
         no_end = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
         tokenizer.backend_tokenizer.post_processor = no_end
     return tokenizer
+
+
+def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:
+    """Refuse a tokenizer that needs a package which is not installed; reads only names of files.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    kind = kind or kind_of(folder, model_type)
+    if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
+        return
+    if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
+        raise UserError(
+            f"{folder}: its tokenizer needs the package {' and '.join(absent)}.\n"
+            "Type pip install 'ptrun[sentencepiece]'."
+        )
 
 
 def copy(folder: Path, there: Path) -> None:

@@ -25,7 +25,7 @@ def read(file):
     except UserError as error:
         assert str(error).startswith(str(file))
         held = None
-    assert "antigravity" not in sys.modules and set(sys.modules) == before
+    assert all("encodings" in name for name in set(sys.modules) - before)  # zipfile decodes names
     if held is not None:
         assert all(isinstance(one, torch.Tensor) for one in held.values())
         sum(one.sum() for one in held.values() if one.numel() < 10**6)  # all of it can be read

@@ -73,7 +73,7 @@ def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**10)
     rows = {f"data/{split}.parquet": parquet(split, 4000) for split in SPLITS}
     hub.push("datasets", DATA, rows)
-    hub.faults = [Fault("GET .*train.parquet", action="cut", bytes=10_000, times=1)]
+    hub.faults = [Fault("GET /store.*train.parquet", action="cut", bytes=10_000, times=1)]
     assert len(texts(source())) == 4000
     first, second = hub.files_sent("train.parquet")
     assert first.sent == 10_000 and first.sent - 2**10 < second.start <= first.sent
