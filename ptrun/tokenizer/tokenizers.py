@@ -62,12 +62,23 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
     if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
         # the library may ignore the option (5.23)
         tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
-    if model_type in _ENDING:
-        from tokenizers.processors import TemplateProcessing
-
-        no_end = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
-        tokenizer.backend_tokenizer.post_processor = no_end
+    _set_frame(tokenizer, model_type)
     return tokenizer
+
+
+def _set_frame(tokenizer: Any, model_type: str) -> None:
+    """Set the special tokens around texts where the library's are not the model's own (5.23)."""
+    from tokenizers.processors import TemplateProcessing
+
+    if model_type in _ENDING:  # patterns decide how an input ends
+        frame = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        tokenizer.backend_tokenizer.post_processor = frame
+    if model_type == "deberta":  # the library puts two [SEP] between texts, as RoBERTa does
+        first, last = tokenizer.cls_token, tokenizer.sep_token
+        one = f"{first}:0 $A:0 {last}:0"
+        special = [(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)]
+        frame = TemplateProcessing(single=one, pair=f"{one} $B:1 {last}:1", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = frame
 
 
 def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:

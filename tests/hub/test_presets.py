@@ -12,7 +12,12 @@ from safetensors.torch import load
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.paths import conf_dir
-from tests.hub.shapes import NOISE, PICKLE, SHAPES, TENSORS, shape_of
+from ptrun.errors import UserError
+from ptrun.prompt.pvp import read_pvp
+from ptrun.readout.label_words import LabelWords
+from ptrun.types import Example
+from tests.hub.shapes import NOISE, PICKLE, SHAPES, TENSORS, dump, shape_of
+from tests.small_runs import sst2
 
 NODES = {
     file.stem: {key: own for key, own in node.items() if not key.startswith("_")}
@@ -81,3 +86,26 @@ def test_the_shapes_are_those_of_31_presets_of_which_18_have_pickles_alone():
     pickles = [name for name in PRESETS if TENSORS not in SHAPES[shape_of(name)]()]
     assert (len(PRESETS), len(pickles)) == (31, 18)
     assert {shape_of(name) for name in CORE} == set(SHAPES)
+
+
+WORDS = {"negative": ["bad"], "positive": ["good"]}
+PATTERN = "{~sentence}. {mask}"
+
+
+@pytest.mark.parametrize("pattern", [PATTERN, "{mask} {~sentence}"])
+def test_mt5_reads_its_answer_at_its_own_sentinel(hub, tmp_path, pattern):
+    backbone, _ = serve(hub, "mt5_small")
+    pvp = read_pvp("own", {"pattern": pattern, "words": WORDS, "rule": "first"})
+    reader = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp)
+    row = reader.row(reader.pieces(Example("0", {"sentence": "a film"}, "bad")), 60)
+    tokens = backbone.tokenizer().convert_ids_to_tokens
+    assert tokens(row.decoder) == ["<pad>", "▁<extra_id_0>"]
+    assert tokens(row.ids).count("▁<extra_id_0>") == 1
+
+
+def test_an_encoder_decoder_without_a_sentinel_is_refused(hub, tmp_path):
+    settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": None}
+    backbone, _ = serve(hub, "t5_v1_1_small", **{"tokenizer_config.json": dump(settings)})
+    pvp = read_pvp("own", {"pattern": PATTERN, "words": WORDS, "rule": "first"})
+    with pytest.raises(UserError, match=r"no sentinel such as <extra_id_0>.*\n.*sentinel=false"):
+        _ = LabelWords(backbone, sst2(tmp_path, PATTERN), pvp).encoder
