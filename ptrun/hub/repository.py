@@ -33,6 +33,7 @@ class Repository:
         recorded: the commit of the run that is resumed or repeated; it is loaded.
         commit: the commit that was loaded.
         current: the commit that the revision names now, if the hub responds.
+        is_converted: whether the commit is one of the hub's conversions, on a branch of its own.
     """
 
     kind: Literal["model", "dataset"]
@@ -41,6 +42,7 @@ class Repository:
     recorded: str | None = None
     commit: str | None = None
     current: str | None = None
+    is_converted: bool = False
     _trouble: Exception | None = None
     _sizes: dict[str, int | None] | None = None  # of the current commit
 
@@ -212,7 +214,8 @@ def loaded(repositories: Sequence[Repository]) -> dict[str, str]:
 def warn_of_moved(repositories: Sequence[Repository]) -> None:
     """Warn about each revision that names another commit than the recorded one."""
     for one in repositories:
-        if one.recorded and one.current and one.current != one.recorded:
+        own_branch = not one.is_converted or one.revision == "refs/convert/parquet"
+        if own_branch and one.recorded and one.current and one.current != one.recorded:
             _LOG.warning(
                 "%s: %s is now at commit %s; this run keeps its recorded commit %s. "
                 "Type %s.revision=%s to run with the new one.",
