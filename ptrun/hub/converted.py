@@ -24,6 +24,8 @@ ALLOW = "PTRUN_ALLOW_BIN"  # set by `allow_bin=true`; the ranks of a run inherit
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CONF = (_PACKAGE / "conf", _PACKAGE.parent / "conf")  # installed, and in a checkout
+ROOM = "Type HF_HOME=FOLDER before the command, with a folder on a larger disk."
+_OTHER = "Type backbone.revision=REVISION with another one, or backbone.path=FOLDER."
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -91,7 +93,12 @@ def convert(
             "%s: its pickled weights (%.1f GB) are converted once, into %s",
             *(repository.name, size, new),
         )
-        write(snapshot, new)
+        try:
+            write(snapshot, new)
+        except UserError as error:
+            remedy = ROOM if isinstance(error.__cause__, OSError) else _OTHER
+            first = str(error).partition("\n")[0]
+            raise UserError(f"{repository.name}: {first}\n{remedy}") from error
     return new
 
 
@@ -119,6 +126,6 @@ def _checked(file: Path) -> str:
         blob.unlink()
         raise UserError(
             f"{file}: its bytes are not those of the hub (SHA-256 {found[:16]}...). It was "
-            "removed.\nType the same command again: it downloads this file again."
+            "removed.\nType the same command again with a network: it downloads this file again."
         )
     return found

@@ -71,12 +71,11 @@ def snapshot(
     sizes = repository.listing()
     if isinstance(sizes, Exception):
         return _cached(repository, sizes, check, asks=out is None)
-    names = _weights(repository, sizes, asks=out is None)
-    folder = _download(repository, [n for n in sizes if any(fnmatch(n, one) for one in _SMALL)])
-    check(folder)
+    names, folder = _weights(repository, sizes, asks=out is None), repository.snapshot
     todo = {name: sizes[name] or 0 for name in names if not _is_there(folder / name, sizes[name])}
     beside = sum(sizes[name] or 0 for name in names) * share if names[0].endswith(".bin") else 0
     _check_disk(repository, sum(todo.values()), out or converted.place(repository), beside)
+    check(_download(repository, [n for n in sizes if any(fnmatch(n, one) for one in _SMALL)]))
     _download(repository, names)
     for name in names:
         if not _is_there(folder / name, sizes[name]):
@@ -107,6 +106,11 @@ def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> l
             f"{repository.name}: no model.safetensors and no pytorch_model.bin at revision "
             f"{repository.revision}; weights there: {', '.join(other[:3]) or 'none'}.\n"
             f"Type backbone.revision=REVISION with another one. {_LOCAL}"
+        )
+    if absent := _missing(found):
+        raise UserError(
+            f"{repository.name}: its repository lacks {', '.join(absent)} at revision "
+            f"{repository.revision}.\nType backbone.revision=REVISION with another one. {_LOCAL}"
         )
     if found[0].endswith(".bin") and asks:
         converted.check_allowed(repository)
@@ -159,7 +163,7 @@ def _download(repository: Repository, names: Sequence[str]) -> Path:
     wanted = {"revision": repository.wanted, "allow_patterns": [escape(name) for name in names]}
     try:
         return Path(snapshot_download(repository.name, **wanted))
-    except (HTTPError, OSError, ValueError) as error:
+    except (HTTPError, OSError, ValueError, RuntimeError) as error:  # the last is xet's
         raise UserError(f"backbone {failure(repository, error)} {_LOCAL}") from error
 
 
@@ -190,5 +194,5 @@ def _check_disk(repository: Repository, download: int, out: Path, beside: float)
             parts = f"{download / 1e9:.1f} GB to download, {beside / 1e9:.1f} GB to convert"
             raise UserError(
                 f"{repository.name}: {place} has {free / 1e9:.1f} GB free; needed are {parts}.\n"
-                f"Type HF_HOME=FOLDER before the command, with a folder on a larger disk."
+                f"{converted.ROOM}"
             )

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _API = re.compile(
-    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?"
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info|xet-read-token)/([^/]+)(.*))?"
 )
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _STORED_APART = (".safetensors", ".parquet", ".bin", ".h5", ".msgpack")  # large files
@@ -199,6 +199,9 @@ class _Handler(BaseHTTPRequestHandler):
         if verb == "tree":
             asked = parse_qs(urlsplit(self.path).query).get("recursive", [""])
             return self._send_json(_tree(files, under, asked[0].lower() in ("true", "1")))
+        if verb == "xet-read-token":
+            store = {"X-Xet-Cas-Url": f"{self.server.endpoint}/cas", "X-Xet-Access-Token": "xet"}
+            return self._send(200, b"{}", store | {"X-Xet-Token-Expiration": "9999999999"})
         if verb == "paths-info":
             asked = _paths(body, self.headers.get("Content-Type", ""))
             return self._send_json([row for row in _tree(files, "", True) if row["path"] in asked])

@@ -172,3 +172,14 @@ def test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused(hub, reques
         fetch(model())
     check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
     assert hub.faults[0].times == 10**6 - 6
+
+
+@pytest.mark.parametrize("cut", [0, 7, 100_000])
+def test_a_file_that_was_cut_on_the_disk_is_named_and_downloaded_again(hub, caplog, cut):
+    file = fetch(model()) / TENSORS
+    blob, whole = file.resolve(), file.read_bytes()
+    blob.write_bytes(whole[:cut])
+    hub.requests.clear()
+    assert (fetch(model()) / TENSORS).read_bytes() == whole
+    assert f"{blob}: cut, {cut} of {len(whole)} bytes; it is downloaded again" in caplog.text
+    assert {one.line.rsplit("/")[-1] for one in hub.requests if one.sent} == {TENSORS}
