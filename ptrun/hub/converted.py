@@ -26,6 +26,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _CONF = (_PACKAGE / "conf", _PACKAGE.parent / "conf")  # installed, and in a checkout
 ROOM = "Type HF_HOME=FOLDER before the command, with a folder on a larger disk."
 _OTHER = "Type backbone.revision=REVISION with another one, or backbone.path=FOLDER."
+_ID = re.compile(r"(?![.-])[\w.-]+(/(?![.-])[\w.-]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -60,8 +61,11 @@ def place(repository: Repository) -> Path:
 
 def find(repository: Repository, commit: str | None) -> Path | None:
     """Return the conversion of a commit, if there is one; a damaged one is removed."""
+    if commit is None or not _ID.fullmatch(repository.name):  # a name may lead out of the folder
+        return None
     for folder in sorted(place(repository).glob(f"{commit}-*")):
-        if all(map(is_whole, folder.glob("*.safetensors"))):
+        files = list(folder.glob("*.safetensors"))
+        if files and all(map(is_whole, files)):
             return folder
         shutil.rmtree(folder, ignore_errors=True)
     return None

@@ -14,9 +14,8 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.hub.failure import failure
 from ptrun.hub.reach import from_cache_alone, status
-from ptrun.hub.repository import COMMIT, Repository
+from ptrun.hub.repository import COMMIT, CONVERTED, Repository
 
-CONVERTED = "refs/convert/parquet"
 _MARK = "ptrun_subset.txt"
 _LOG = logging.getLogger(__name__)
 _FILE = re.compile(r"([^/]+)/([^/]+)/\d{4}\.parquet")  # of that branch: subset, split

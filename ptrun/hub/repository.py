@@ -21,6 +21,7 @@ from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 _LOG = logging.getLogger(__name__)
 _PAUSES = (1.0, 2.0)  # seconds before the second and the third request
 _NO_HUB = (AttributeError, LookupError, TypeError)  # the library read an answer that is no hub's
+CONVERTED = "refs/convert/parquet"  # the hub's conversions of data sets
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -214,7 +215,7 @@ def loaded(repositories: Sequence[Repository]) -> dict[str, str]:
 def warn_of_moved(repositories: Sequence[Repository]) -> None:
     """Warn about each revision that names another commit than the recorded one."""
     for one in repositories:
-        own_branch = not one.is_converted or one.revision == "refs/convert/parquet"
+        own_branch = not one.is_converted or one.revision == CONVERTED
         if own_branch and one.recorded and one.current and one.current != one.recorded:
             _LOG.warning(
                 "%s: %s is now at commit %s; this run keeps its recorded commit %s. "

@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from ptrun.config.paths import conf_dir
-from ptrun.hub.data import CONVERTED
 from ptrun.hub.download import chosen
 from ptrun.hub.failure import failure
-from ptrun.hub.repository import Repository
+from ptrun.hub.repository import CONVERTED, Repository
 from ptrun.planning.doctor import Check
 from ptrun.tokenizer.tokenizers import FILES
 

@@ -260,6 +260,10 @@ CASES = {  # what is broken: what the line says, in parts
     ),
     "gated": (gated, ["is gated", "(401)", "hf auth login"]),
     "gated, another token": (lambda m: gated(m, "wrong"), ["is gated", "(403)", "Ask for access"]),
+    "gated files of an open list": (
+        fault("/resolve/", status=401, code="GatedRepo"),
+        ["is gated", "(401)", "hf auth login"],
+    ),
     "renamed or private": (renamed, ["no such model, or it is private", "Check backbone.hub"]),
     "no such revision": (no_revision, ["no revision v9", "backbone.revision=main"]),
     "too many requests": (fault(".", status=429), ["too many requests from here (429)", "later"]),

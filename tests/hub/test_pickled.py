@@ -166,6 +166,16 @@ def test_a_damaged_conversion_is_made_again(hub):
     assert fetch(model(T5, "main")) == folder and file.read_bytes() == whole
 
 
+@pytest.mark.parametrize("name", ["../kept", "a/../../kept", ".."])
+def test_a_name_that_leads_out_of_the_folder_finds_and_removes_nothing(hub, name):
+    commit = "f" * 40
+    kept = converted.place(model(name, "main")) / f"{commit}-mine"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "model.safetensors").write_bytes(b"cut")
+    assert converted.find(model(name, "main"), commit) is None and kept.is_dir()
+    shutil.rmtree(kept)
+
+
 def test_the_pickles_may_be_deleted_after_the_conversion(hub, offline):
     serve(hub, "t5_v1_1_small")
     folder = fetch(model(T5, "main"))
