@@ -32,8 +32,8 @@ what SOURCE is, a folder or, for gguf, a file, or, for hf, a hub id:
             pytorch_model*.bin or *.safetensors
   gguf      one file of llama.cpp with a Llama, Mistral or Qwen and its tokenizer, of any
             quantization; those with scaled positions (Llama 3.1) are refused
-  hf        a folder or hub id with config.json and pytorch_model*.bin or model*.safetensors; a
-            folder of this name wins over an id
+  hf        a folder or hub id with config.json and pytorch_model*.bin or *.safetensors; a folder
+            of this name wins over an id
   megatron  fairseq's Megatron-11B: dict.txt and model-model_part-*.pt, or model.pt if merged"""
 _DATA = """\
 Convert a data set as its authors publish it into a folder for data_dir=.

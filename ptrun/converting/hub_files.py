@@ -8,7 +8,8 @@ from torch import Tensor
 from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
 
-_PATTERNS = ("model*.safetensors", "pytorch_model*.bin")
+_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
 class HubFiles:
@@ -53,8 +54,8 @@ def _find(source: Path) -> list[Path]:
     if (pattern := next((one for one in _PATTERNS if any(source.glob(one))), None)) is None:
         raise UserError(f"{source}: no weights; expected {' or '.join(_PATTERNS)}.")
     files = sorted(source.glob(pattern))
-    if (whole := source / pattern.replace("*", "")).is_file():
-        return [whole]
+    if whole := [file for file in files if file.name in _WHOLE]:
+        return whole  # other files beside it are variants of it
     named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")
