@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.cuts import Cut, Pattern, cut_of, pattern_of
 from ptrun.backbone.division import Division
-from ptrun.backbone.slices import fill, skeleton
+from ptrun.backbone.reading.slices import fill, skeleton
 
 
 def load(
@@ -34,7 +34,7 @@ def load(
         UserError: the model cannot be divided over the group.
     """
     pattern = pattern_of(config, division.size)
-    model = skeleton(model_class, config, own_output=own_output)
+    model = skeleton(model_class, config, folder, own_output=own_output)
     turned = _turn_conv1d(model)
     cuts = {
         name: cut_of(pattern, name, turned=name.rpartition(".")[0] in turned)

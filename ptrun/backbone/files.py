@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ptrun.converting.headers import tensor_table
 from ptrun.errors import UserError
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
@@ -15,7 +16,6 @@ _SIZES = (
     "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv",
     "num_attention_heads", "num_heads", "n_head", "max_position_embeddings", "n_positions",
 )  # fmt: skip
-_MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 
 def locate(shipped: str | None, path: str | None) -> Path | None:
@@ -76,7 +76,7 @@ def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a folder.
 
     Raises:
-        UserError: there are none; the message names pickled weights (`*.bin`, `*.pt`).
+        UserError: there are none; the message names pickled weights and how to convert them.
     """
     if weights := sorted(folder.glob("*.safetensors")):
         for file in weights:
@@ -84,10 +84,10 @@ def weight_files(folder: Path) -> list[Path]:
                 raise UserError(f"{file}: not a file, so no weights can be read from it.")
         return weights
     pickled = [file.name for file in folder.iterdir() if file.suffix in {".bin", ".pt", ".pkl"}]
-    reason = f"{', '.join(pickled)} may run code when opened" if pickled else "no weights"
     raise UserError(
-        f"backbone.path={folder}: {reason}; ptrun reads only safetensors.\n"
-        "Convert a file that you trust once, with model.save_pretrained(FOLDER)."
+        f"backbone.path={folder}: {', '.join(pickled[:3]) or 'no weights'}; ptrun trains with "
+        "safetensors.\n"
+        f"Convert pytorch_model.bin once: ptrun import hf {folder} --out DIR"
     )
 
 
@@ -109,24 +109,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
         )
     return config
-
-
-def tensor_table(file: Path) -> dict[str, Any]:
-    """Return the header of a safetensors file: dtype, shape and byte range by tensor name.
-
-    Raises:
-        UserError: the file is not a safetensors file.
-    """
-    try:
-        with file.open("rb") as opened:
-            size = int.from_bytes(opened.read(8), "little")
-            if size > _MOST_HEADER:
-                raise ValueError(f"a header of {size} bytes")
-            header: dict[str, Any] = dict(json.loads(opened.read(size)))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{file}: damaged, or not a safetensors file.") from error
-    header.pop("__metadata__", None)
-    return header
 
 
 def stores(folder: Path | None, start: str) -> bool:

@@ -13,6 +13,8 @@ from ptrun.backbone import files
 from ptrun.backbone.family import Family
 from ptrun.errors import UserError, explained, of_device
 
+_T5 = ("t5", "mt5")
+
 
 def model_class(family: Family) -> Any:
     """Return the class that holds the body and the output head."""
@@ -26,9 +28,14 @@ def library_config(family: Family, content: Mapping[str, Any]) -> Any:
 
 
 def with_our_attention(family: Family, folder: Path | None, content: dict[str, Any]) -> Any:
-    """Return the configuration object, with our attention where it can be registered."""
+    """Return the configuration object, with our attention where it can be registered.
+
+    Raises:
+        UserError: the weights in `folder` lack an output matrix that the content states.
+    """
     from ptrun.backbone.attention import NAME
 
+    _check_output(folder, content)
     if family.other_head and files.stores(folder, f"{family.other_head}."):
         content = {**content, "legacy": False}  # DeBERTa's published configurations lack this
     config = library_config(family, content)
@@ -46,6 +53,20 @@ def has_own_output(family: Family, folder: Path | None, config: Mapping[str, Any
     if folder is None:
         return config.get("tie_word_embeddings") is False
     return files.stores(folder, "lm_head.weight")
+
+
+def _check_output(folder: Path | None, config: Mapping[str, Any]) -> None:
+    """Refuse a T5 without its own output matrix: the library takes the embeddings instead (5.23).
+
+    Raises:
+        UserError: the weights lack the matrix.
+    """
+    untied = config.get("tie_word_embeddings") is False and config.get("model_type") in _T5
+    if folder and untied and not files.stores(folder, "lm_head.weight"):
+        raise UserError(
+            f"{folder}: the weights lack lm_head.weight, and config.json says that the output is "
+            "not the word embeddings (tie_word_embeddings=false).\nCopy the whole model again."
+        )
 
 
 def linear_maps(family: Family, model: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ptrun.backbone import files
+from ptrun.converting.headers import tensor_table
 
 _SEED = 20211014  # alone in runs from before the seed counted
 _NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
@@ -18,7 +19,7 @@ _NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
 def stored(folder: Path) -> tuple[Path, str] | None:
     """Return the file and name of a checkpoint's pooler weight, or None."""
     for file in files.weight_files(folder):
-        for name in files.tensor_table(file):
+        for name in tensor_table(file):
             if name.endswith(_NAMES):
                 return file, name
     return None

@@ -7,14 +7,14 @@ prefixes through our attention, and edits through hooks.
 """
 
 import hashlib
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, slices, switches, weights
+from ptrun.backbone import divided, files, library, switches
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
@@ -26,7 +26,9 @@ from ptrun.backbone.packing.packed import requested
 from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.backbone.quantization.linear import replace
+from ptrun.backbone.reading import slices, weights
 from ptrun.backbone.tuned import Tuned
+from ptrun.converting.plain import convert_folder
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
 from ptrun.tokenizer import tokenizers
@@ -141,9 +143,8 @@ class PretrainedBackbone:
     @cached_property
     def _untuned(self) -> str:
         """The fingerprint of local files, or hub id and revision; another epsilon is part of it."""
-        hub = self.repository  # its module says why the commit is no part of it
-        local = None if hub else self.folder
-        name = fingerprint(local) if local else f"{hub and hub.name}@{self.revision}"
+        local = None if self.repository else self.folder  # its module says why not the commit
+        name = fingerprint(local) if local else f"{self.hub}@{self.revision}"
         return name + self._epsilon
 
     def tokenizer(self, *, words: bool = False) -> Any:
@@ -175,7 +176,7 @@ class PretrainedBackbone:
                 options = self._has_own_output(), self.division, dtype
                 model, self.cuts, missing = divided.load(*chosen, *options)
             elif self.quantization != "none":
-                model = slices.skeleton(*chosen[:2], own_output=self._has_own_output())
+                model = slices.skeleton(*chosen, own_output=self._has_own_output())
                 self._replace_maps(model)
                 missing = slices.fill(model, folder, dtype, device)
             else:
@@ -276,7 +277,8 @@ class PretrainedBackbone:
         if self.folder is None:
             if self.repository is None:
                 raise UserError(f"backbone={self.name} is not on the hub: {self.source}")
-            self.folder = download.fetch(self.repository)
+            check = partial(tokenizers.check_packages, model_type=self.config["model_type"])
+            self.folder = download.fetch(self.repository, convert_folder, check)
         return self.folder
 
     def _replace_maps(self, model: Any) -> None:

@@ -5,29 +5,55 @@ Exit status 1 if something is missing that every run needs.
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
 
+if TYPE_CHECKING:
+    from ptrun.planning.doctor import Check
+
 EXAMPLES = """\
   ptrun doctor            what is here, what will not work here, and the remedy
+  ptrun doctor --hub      also what the repositories of all presets hold: a page to send
 """
 _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 
 def parser() -> Parser:
     """Return the parser of the command line."""
-    return Parser("doctor", __doc__, EXAMPLES)
+    made = Parser("doctor", __doc__, EXAMPLES)
+    made.add_argument(
+        "--hub",
+        action="store_true",
+        help="ask the hub for format, files and size of every backbone and data set",
+    )
+    return made
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print one line for each check, with the remedy below those that found something."""
-    parser().parse(arguments)
+    given = parser().parse(arguments)
     from ptrun.planning.doctor import checks
 
     found = checks()
-    for check in found:
-        print(f"{_MARKS[check.state]}  {check.name:<12}{check.says}")
-        if check.remedy:
-            print(f"{'':18}{check.remedy}")
+    _print(found)
+    if given.hub:
+        from ptrun.planning import doctor_hub
+
+        asked = doctor_hub.checks()
+        print()
+        _print(asked)
+        if asked[0].name != "hub":  # it does not respond
+            good = sum(check.state == "ok" for check in asked)
+            print(f"\n{good} of {len(asked)} repositories are as ptrun expects them")
     if any(check.state == "bad" for check in found):
         sys.exit(1)
+
+
+def _print(found: Sequence["Check"]) -> None:
+    """Print checks, with names of one width."""
+    width = max(12, *(len(check.name) + 2 for check in found))
+    for check in found:
+        print(f"{_MARKS[check.state]}  {check.name:<{width}}{check.says}")
+        if check.remedy:
+            print(f"{'':{width + 6}}{check.remedy}")

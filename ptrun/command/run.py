@@ -25,7 +25,7 @@ EXAMPLES = """\
 OFTEN = """\
 often set: seed, data_dir, backbone.path, outputs, name, start, rerun=true, train.lr,
   train.epochs, train.max_steps, train.batch_size, method.length, hardware.precision,
-  allow_code=true (imports your own components)
+  allow_code=true (imports your own components), allow_bin=true (converts pickled weights)
 
 """
 

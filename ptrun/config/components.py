@@ -27,6 +27,7 @@ from ptrun.errors import UserError
 TARGET = "_target_"
 _KEY = "allow_code"
 _ENVIRONMENT = "PTRUN_ALLOW_CODE"  # the ranks of a run inherit it
+_PERMISSIONS = {_KEY: _ENVIRONMENT, "allow_bin": "PTRUN_ALLOW_BIN"}
 _INTERNAL = {
     "pretrain": ("ptrun.pretrain.synthetic.recipe.Synthetic",),
     "adapt": ("ptrun.pretrain.adaptation.recipe.Adaptation",),
@@ -89,23 +90,24 @@ def _source_hash(module: str) -> str:
 
 
 def without_permission(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without `allow_code=`, which is recorded for this process.
+    """Return the arguments without permissions, which are recorded for this process.
+
+    `allow_code=` is for own code, `allow_bin=` for pickled weights of the hub.
 
     Raises:
         UserError: the value is neither true nor false.
     """
-    for argument in arguments:
+    for argument in permission(arguments):
         key, _, value = argument.partition("=")
-        if key == _KEY:
-            if value not in ("true", "false"):
-                raise UserError(f"{argument}: expected true or false. Type {_KEY}=true.")
-            os.environ[_ENVIRONMENT] = value
-    return [a for a in arguments if a.partition("=")[0] != _KEY]
+        if value not in ("true", "false"):
+            raise UserError(f"{argument}: expected true or false. Type {key}=true.")
+        os.environ[_PERMISSIONS[key]] = value
+    return [a for a in arguments if a.partition("=")[0] not in _PERMISSIONS]
 
 
 def permission(arguments: Sequence[str]) -> list[str]:
-    """Return the `allow_code=` among the arguments."""
-    return [a for a in arguments if a.partition("=")[0] == _KEY]
+    """Return the permissions among the arguments."""
+    return [a for a in arguments if a.partition("=")[0] in _PERMISSIONS]
 
 
 def _check_allowed(group: str, path: str) -> None:

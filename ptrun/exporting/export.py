@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptrun.backbone.peft.layers import need_peft
+from ptrun.converting.staging import check_new, staging
 from ptrun.errors import UserError
 from ptrun.exporting import card, stock
 from ptrun.exporting.form import Form, form_of
 from ptrun.exporting.parity import Parity, parity
 from ptrun.exporting.reader import cannot
 from ptrun.folder.find import Run
-from ptrun.importing.staging import check_new, staging
 from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan, split_of
 from ptrun.runs.rerun import again

@@ -1,13 +1,24 @@
-"""Read a split of a data set."""
+"""Read a split of a data set.
 
-from contextlib import nullcontext
+The hub converts data sets to parquet on a branch of its own, with a folder for each subset. It is
+read where a repository has only a script, which is never run.
+"""
+
+import logging
+import re
+from collections.abc import Collection
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.hub.failure import failure
 from ptrun.hub.reach import from_cache_alone, status
-from ptrun.hub.repository import Repository
+from ptrun.hub.repository import COMMIT, CONVERTED, Repository
+
+_MARK = "ptrun_subset.txt"
+_LOG = logging.getLogger(__name__)
+_FILE = re.compile(r"([^/]+)/([^/]+)/\d{4}\.parquet")  # of that branch: subset, split
 
 
 def read(repository: Repository, subset: str | None, split: str) -> Any:
@@ -16,25 +27,85 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
     Without the hub the cached copy is used, if it is that of the wanted commit.
 
     Raises:
-        UserError: it cannot be read, or has no such subset or split.
+        UserError: it cannot be read, has no such subset or split, or the hub has converted only a
+            part of it.
     """
     if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
-        return _split(repository, _builder(repository, subset), split)
+        return _split(repository, _builder(repository, {"name": subset}), split)
     trouble = repository.ask()
     if trouble and repository.recorded is None and _refused(trouble):
         raise UserError(failure(repository, trouble)) from trouble
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HTTPError
 
+    one = _with_rows(repository)
+    options = _options(one, subset, split)
     try:
         with from_cache_alone() if trouble else nullcontext():
-            kept = _cached(repository, subset) if trouble else None
-            builder = kept or _builder(repository, subset)
+            kept = _cached(one, subset) if trouble else None
+            builder = kept or _builder(one, options)
     except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(failure(repository, trouble or error)) from error
-    _check_commit(repository, builder.hash, trouble)
+        raise UserError(failure(one, trouble or error)) from error
+    _check_commit(one, builder.hash, trouble)
+    one.found(builder.hash)
     repository.found(builder.hash)
     return _split(repository, builder, split)
+
+
+def _with_rows(repository: Repository) -> Repository:
+    """Return a repository, or the hub's conversion of it if it has a script for its rows.
+
+    Raises:
+        UserError: the hub has no conversion, or the user wants the commit of the script.
+    """
+    script = f"{repository.name.rpartition('/')[2]}.py"
+    names = repository.listing()
+    if isinstance(names, Exception):
+        other = Repository("dataset", repository.name, CONVERTED, repository.recorded)
+        is_other = repository.wanted_commit is None and other.cached()
+        return other if is_other else repository
+    if script not in names:
+        return repository
+    other = Repository("dataset", repository.name, CONVERTED)
+    if COMMIT.fullmatch(repository.revision or "") or other.ask():
+        raise UserError(
+            f"{repository.name}: its rows are made by {script} at revision {repository.revision}, "
+            "and ptrun runs no script.\n"
+            f"Type task.source.revision={CONVERTED}, if the hub has converted it."
+        )
+    _LOG.info("%s has a script; its rows are those of %s.", repository.name, CONVERTED)
+    return other
+
+
+def _options(repository: Repository, subset: str | None, split: str) -> dict[str, str | None]:
+    """Return how the library is told the subset: by name, or as a folder of the conversion.
+
+    Raises:
+        UserError: the conversion has no such subset, several without a name, or only a part.
+    """
+    names = repository.listing()
+    names = {} if isinstance(names, Exception) else names
+    found = {own[1]: own for own in map(_FILE.fullmatch, names) if own}
+    if not found or "README.md" in names:
+        return {"name": subset}
+    repository.is_converted = True
+    if subset not in found and (subset is not None or len(found) > 1):
+        raise UserError(
+            f"{repository.name}: no subset {subset} at {CONVERTED}; there are "
+            f"{', '.join(sorted(found))}.\nType task.source.subset=NAME."
+        )
+    _check_whole(repository, names, subset or next(iter(found)), split)
+    return {"data_dir": subset} if subset else {"name": None}
+
+
+def _check_whole(repository: Repository, names: Collection[str], subset: str, split: str) -> None:
+    """Raise a UserError if the hub has converted only the first rows of a split."""
+    if any(name.startswith(f"{subset}/partial-{split}/") for name in names):
+        raise UserError(
+            f"{repository.name}: {CONVERTED} has only a part of split {split} of {subset} "
+            f"({subset}/partial-{split}).\n"
+            "Type task.source.hub= with a repository that has all rows."
+        )
 
 
 def _split(repository: Repository, builder: Any, split: str) -> Any:
@@ -52,7 +123,7 @@ def _split(repository: Repository, builder: Any, split: str) -> Any:
         ) from error
 
 
-def _builder(repository: Repository, subset: str | None) -> Any:
+def _builder(repository: Repository, options: dict[str, str | None]) -> Any:
     """Return what reads a data set; its files are in the cache.
 
     Raises:
@@ -61,15 +132,19 @@ def _builder(repository: Repository, subset: str | None) -> Any:
     from datasets import load_dataset_builder
 
     try:
-        builder = load_dataset_builder(repository.name, subset, revision=repository.wanted)
+        builder = load_dataset_builder(repository.name, revision=repository.wanted, **options)
     except ValueError as error:
         if "Config" not in str(error):
             raise
         text = " ".join(str(error).split())
         raise UserError(
-            f"{repository.name}: no subset {subset} ({text})\nType task.source.subset=NAME."
+            f"{repository.name}: no subset {options['name']} ({text})\n"
+            "Type task.source.subset=NAME."
         ) from error
     builder.download_and_prepare()
+    if subset := options.get("data_dir"):  # the copy's own name does not say so
+        with suppress(OSError):  # a shared cache may be read-only
+            Path(builder.cache_dir, _MARK).write_text(subset, encoding="utf-8")
     return builder
 
 
@@ -84,8 +159,10 @@ def _cached(repository: Repository, subset: str | None) -> Any:
 
     owner, _, name = repository.name.rpartition("/")
     place = "___".join([*([owner] if owner else []), camelcase_to_snakecase(name)])
-    commit = repository.commit or repository.recorded or repository.cached()
-    found = list(Path(config.HF_DATASETS_CACHE, place).glob(f"{subset or '*'}/*/{commit}"))
+    folder, commit = Path(config.HF_DATASETS_CACHE, place), repository.wanted_commit
+    found = list(folder.glob(f"{subset or '*'}/*/{commit}"))
+    marks = folder.glob(f"*/*/{commit}/{_MARK}")
+    found += [mark.parent for mark in marks if mark.read_text(encoding="utf-8") == subset]
     if len(found) != 1:
         return None
     own, version, _ = found[0].parts[-3:]

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 
 _LOG = logging.getLogger(__name__)
 _PAUSES = (1.0, 2.0)  # seconds before the second and the third request
 _NO_HUB = (AttributeError, LookupError, TypeError)  # the library read an answer that is no hub's
+CONVERTED = "refs/convert/parquet"  # the hub's conversions of data sets
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -33,6 +34,7 @@ class Repository:
         recorded: the commit of the run that is resumed or repeated; it is loaded.
         commit: the commit that was loaded.
         current: the commit that the revision names now, if the hub responds.
+        is_converted: whether the commit is one of the hub's conversions, on a branch of its own.
     """
 
     kind: Literal["model", "dataset"]
@@ -41,7 +43,9 @@ class Repository:
     recorded: str | None = None
     commit: str | None = None
     current: str | None = None
+    is_converted: bool = False
     _trouble: Exception | None = None
+    _sizes: dict[str, int | None] | None = None  # of the current commit
 
     @property
     def key(self) -> str:
@@ -77,16 +81,45 @@ class Repository:
 
         for pause in (*_PAUSES, None):
             try:
-                info = HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
+                info = self._info(HfApi(), self.revision)
                 if not COMMIT.fullmatch(info.sha or ""):
                     return ValueError("the answer names no commit")
-                self.current = info.sha
+                self.current, self._sizes = info.sha, _sizes(info)
                 break
             except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
                 if pause is None or not _passing(error):
                     return error
                 time.sleep(pause)
         return None
+
+    def _info(self, api: Any, revision: str | None) -> Any:
+        """Return what the hub says about a revision; for a model with the sizes of its files."""
+        options = {"repo_type": self.kind, "files_metadata": self.kind == "model"}
+        return api.repo_info(self.name, revision=revision, **options)
+
+    def listing(self) -> dict[str, int | None] | Exception:
+        """Return the files of the wanted commit and their bytes, or why the hub does not say."""
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HTTPError
+
+        if (trouble := self.ask()) is not None:
+            return trouble
+        if self._sizes is not None and self.wanted == self.current:
+            return self._sizes
+        try:
+            return _sizes(self._info(HfApi(), self.wanted))
+        except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
+            return error
+
+    @property
+    def snapshot(self) -> Path:
+        """The folder of the wanted commit in the cache."""
+        return self._cache() / "snapshots" / (self.wanted_commit or "none")
+
+    @property
+    def wanted_commit(self) -> str | None:
+        """The commit to load; without the hub that of the cache."""
+        return self.commit or self.recorded or self.current or self.cached()
 
     def cached(self) -> str | None:
         """Return the commit that the revision named when it was last downloaded."""
@@ -114,15 +147,22 @@ class Repository:
 
     def _reference(self) -> Path:
         """Return the file in which the hub libraries keep the commit of a revision."""
+        return self._cache() / "refs" / (self.revision or "main")
+
+    def _cache(self) -> Path:
         from huggingface_hub import constants
 
-        folder = f"{self.kind}s--{self.name.replace('/', '--')}"
-        return Path(constants.HF_HUB_CACHE) / folder / "refs" / (self.revision or "main")
+        return Path(constants.HF_HUB_CACHE, f"{self.kind}s--{self.name.replace('/', '--')}")
 
 
 def model(name: str, revision: str | None) -> Repository:
     """Return the repository of a model."""
     return Repository("model", name, revision)
+
+
+def _sizes(info: Any) -> dict[str, int | None]:
+    """Return the files that an answer lists, and their bytes."""
+    return {file.rfilename: file.size for file in info.siblings or ()}
 
 
 def _passing(error: Exception) -> bool:
@@ -175,7 +215,8 @@ def loaded(repositories: Sequence[Repository]) -> dict[str, str]:
 def warn_of_moved(repositories: Sequence[Repository]) -> None:
     """Warn about each revision that names another commit than the recorded one."""
     for one in repositories:
-        if one.recorded and one.current and one.current != one.recorded:
+        own_branch = not one.is_converted or one.revision == CONVERTED
+        if own_branch and one.recorded and one.current and one.current != one.recorded:
             _LOG.warning(
                 "%s: %s is now at commit %s; this run keeps its recorded commit %s. "
                 "Type %s.revision=%s to run with the new one.",

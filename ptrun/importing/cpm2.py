@@ -5,8 +5,12 @@ from pathlib import Path
 from torch import Tensor
 
 from ptrun.backbone.residual import UNIT, factor
+from ptrun.converting.convert import Dtype, Imported, convert, converted, write_config
+from ptrun.converting.shards import Shards
+from ptrun.converting.staging import check_new
+from ptrun.converting.target import Target
+from ptrun.converting.writing import FILE_BYTES, Entry, write_file
 from ptrun.errors import UserError
-from ptrun.importing.convert import Dtype, Imported, convert, converted, write_config
 from ptrun.importing.cpm2_layout import targets
 from ptrun.importing.cpm2_sizes import (
     ALIASES,
@@ -20,10 +24,6 @@ from ptrun.importing.cpm2_sizes import (
     special_ids,
 )
 from ptrun.importing.rank_files import RankFiles
-from ptrun.importing.shards import Shards
-from ptrun.importing.staging import check_new
-from ptrun.importing.target import Target
-from ptrun.importing.writing import FILE_BYTES, Entry, write_file
 from ptrun.tokenizer.cpm2_text import read_vocabulary, write_tokenizer
 
 PROMPT_FILE, PROMPT_NAME = "prompt.safetensors", "prompt"

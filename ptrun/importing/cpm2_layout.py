@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ptrun.converting.target import Target
 from ptrun.importing.cpm2_sizes import EMBEDDINGS, Sizes
-from ptrun.importing.target import Target
 
 _ATTENTION = {  # theirs: ours, and the projections that each of their matrices fuses
     "self_attn": ("SelfAttention", {"project": "qkv"}),

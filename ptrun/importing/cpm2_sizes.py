@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptrun.importing.shards import check_matrices, layer_count
+from ptrun.converting.shards import check_matrices, layer_count
 
 EMBEDDINGS, PROMPT = "word_embeds.weight", "encoder.prompt_embeds.weight"
 ALIASES = ("encoder.word_embeds.weight", "decoder.word_embeds.weight")

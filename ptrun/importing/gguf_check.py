@@ -7,8 +7,8 @@ where it does not know the rule. So each tensor and each field of the model must
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptrun.converting.convert import Dtype
 from ptrun.errors import UserError
-from ptrun.importing.convert import Dtype
 
 if TYPE_CHECKING:
     from gguf import GGUFReader

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ptrun.converting.convert import DTYPES, Dtype, Imported
+from ptrun.converting.staging import check_new, staging
 from ptrun.errors import UserError
-from ptrun.importing.convert import DTYPES, Dtype, Imported
 from ptrun.importing.gguf_check import DIGITS, check
-from ptrun.importing.staging import check_new, staging
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

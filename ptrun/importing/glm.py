@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptrun.converting.convert import Dtype, Imported, convert, write_config
+from ptrun.converting.hub_files import HubFiles, is_snapshot
+from ptrun.converting.shards import Files, Shards, check_matrices, layer_count
+from ptrun.converting.staging import check_new
+from ptrun.converting.target import Target
+from ptrun.converting.writing import FILE_BYTES
 from ptrun.errors import UserError
 from ptrun.importing.byte_pairs import read_byte_pairs
-from ptrun.importing.convert import Dtype, Imported, convert, write_config
-from ptrun.importing.hub_files import HubFiles, is_snapshot
 from ptrun.importing.rank_files import RankFiles
-from ptrun.importing.shards import Files, Shards, check_matrices, layer_count
-from ptrun.importing.staging import check_new
-from ptrun.importing.target import Target
-from ptrun.importing.writing import FILE_BYTES
 from ptrun.tokenizer.glm import END, SPECIAL, START_OF_PIECE, add_special, write
 
 POSITIONS, HEAD_WIDTH = 1025, 64

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptrun.converting.convert import Dtype, Imported, convert, write_config
+from ptrun.converting.shards import Shards, check_matrices, layer_count
+from ptrun.converting.staging import check_new
+from ptrun.converting.target import Target
+from ptrun.converting.writing import FILE_BYTES
 from ptrun.errors import UserError
-from ptrun.importing.convert import Dtype, Imported, convert, write_config
 from ptrun.importing.megatron_args import check_sizes, settings
 from ptrun.importing.megatron_tokenizer import read_tokenizer, write_tokenizer
 from ptrun.importing.part_files import PartFiles
-from ptrun.importing.shards import Shards, check_matrices, layer_count
-from ptrun.importing.staging import check_new
-from ptrun.importing.target import Target
-from ptrun.importing.writing import FILE_BYTES
 
 _WORDS, _OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 _FIRST = "decoder.layers.0.fc1.weight"

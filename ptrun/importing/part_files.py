@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
-from ptrun.importing.opening import is_mapped, open_file
 from ptrun.importing.rank_files import numbered
 
 MERGED = "model.pt"
@@ -30,7 +30,6 @@ class PartFiles:
 
     def __init__(self, source: Path):
         self.files = _find(source)
-        self.mapped = all(map(is_mapped, self.files))
         self.args: list[dict[str, Any]] = []
 
     def open(self) -> list[dict[str, Tensor]]:

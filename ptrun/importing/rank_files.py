@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ptrun.backbone.files import LATEST
+from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
-from ptrun.importing.opening import is_mapped, open_file
 
 _SAME = ("iteration", "global_steps", "mp_world_size")
 
@@ -30,7 +30,6 @@ class RankFiles:
 
     def __init__(self, source: Path, otherwise: str = ""):
         self.files = _find(source, otherwise)
-        self.mapped = all(map(is_mapped, self.files))
 
     def open(self) -> list[dict[str, Tensor]]:
         """Return the tensors of each rank.

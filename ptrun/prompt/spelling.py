@@ -6,6 +6,7 @@ without a space before it must not do. `plain`: words have one form (BERT, CPM-2
 piece is encoded with it, which CPM-2 keeps as a token and BERT drops.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -17,7 +18,8 @@ SEPARATOR = "[SEP]"
 _PROBES = ("a", "b")
 _ANCHORS = ("☃", "0", "(")  # one of them does not merge with the text after it
 _PIECE = ("<|startofpiece|>", "<|endofpiece|>")  # around the text that a blank infiller writes
-_SENTINELS = ("<extra_id_{}>", "<s_{}>")
+_SENTINELS = ("<extra_id_{}>", "▁<extra_id_{}>", "<s_{}>")  # of T5, mT5 and CPM-2
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # Chinese, Japanese
 _WORD_START, _SPACE = "▁", "Ġ"
 
 
@@ -36,10 +38,15 @@ class Spelling:
         return self.encode(" " + text if spaced else text)
 
     def answer(self, word: str, *, glued: bool = False) -> list[int]:
-        """Return the ids of a word in the place of a mask: after a space, or `glued` without."""
+        """Return the ids of a word in the place of a mask: after a space, or `glued` without.
+
+        A script without spaces has none before a word, unless the vocabulary has the word so.
+        """
         if self.style == "plain":
             return self.encode(word)
-        return self.ids(word, spaced=not glued)
+        ids = self.ids(word, spaced=not glued)
+        lone = _UNSPACED.match(word) and self.tokens(ids[:1]) == [_WORD_START]
+        return ids[1:] if lone else ids
 
     def tokens(self, ids: list[int]) -> list[str]:
         """Return tokens as they are in the vocabulary."""

@@ -20,7 +20,7 @@ from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.segments import one_segment, separated
-from ptrun.prompt.spelling import answer_end
+from ptrun.prompt.spelling import answer_end, mask_ids
 from ptrun.readout.base import Features, Row, WordReader
 from ptrun.readout.head import decoder_start, row_limit
 from ptrun.task.base import Task
@@ -64,9 +64,16 @@ class Cloze(WordReader, ABC):
         """The encoder of pieces into rows.
 
         Raises:
-            UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end.
+            UserError: a blank infiller's tokenizer lacks a token for a blank or an answer's end, or
+                that of an encoder-decoder has no token for the gap in the text.
         """
         tokenizer = self.backbone.tokenizer()
+        if self.marked and not mask_ids(tokenizer, 1)[0]:
+            raise UserError(
+                f"backbone={self.backbone.name}: its tokenizer has no sentinel such as "
+                "<extra_id_0>, which marks the gap in the text.\nUse the tokenizer of its source, "
+                "or type method.sentinel=false: the answer starts the decoder's text."
+            )
         if self.infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
             raise UserError(
                 f"backbone={self.backbone.name}: its tokenizer lacks a mask token, "

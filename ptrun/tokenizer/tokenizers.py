@@ -13,6 +13,7 @@ Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
 _BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
 _OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not know
 _ENDING = ("t5", "mt5")
+_PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
@@ -55,23 +56,45 @@ def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool
         from ptrun.tokenizer.cpm2 import Cpm2Tokenizer
 
         return Cpm2Tokenizer.from_pretrained(folder)
+    check_packages(folder, model_type, kind)
     spaced = words and kind == "bpe"
-    converts = kind == "sentencepiece" and not (folder / "tokenizer.json").is_file()
-    if converts and find_spec("sentencepiece") is None:
-        raise UserError(
-            f"backbone.path={folder}: its tokenizer needs the package sentencepiece; "
-            "type pip install 'ptrun[sentencepiece]'."
-        )
     tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
     if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
         # the library may ignore the option (5.23)
         tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
-    if model_type in _ENDING:
-        from tokenizers.processors import TemplateProcessing
-
-        no_end = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
-        tokenizer.backend_tokenizer.post_processor = no_end
+    _set_frame(tokenizer, model_type)
     return tokenizer
+
+
+def _set_frame(tokenizer: Any, model_type: str) -> None:
+    """Set the special tokens around texts where the library's are not the model's own (5.23)."""
+    from tokenizers.processors import TemplateProcessing
+
+    if model_type in _ENDING:  # patterns decide how an input ends
+        frame = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        tokenizer.backend_tokenizer.post_processor = frame
+    if model_type == "deberta":  # the library puts two [SEP] between texts, as RoBERTa does
+        first, last = tokenizer.cls_token, tokenizer.sep_token
+        one = f"{first}:0 $A:0 {last}:0"
+        special = [(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)]
+        frame = TemplateProcessing(single=one, pair=f"{one} $B:1 {last}:1", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = frame
+
+
+def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:
+    """Refuse a tokenizer that needs a package which is not installed; reads only names of files.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    kind = kind or kind_of(folder, model_type)
+    if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
+        return
+    if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
+        raise UserError(
+            f"{folder}: its tokenizer needs the package {' and '.join(absent)}.\n"
+            "Type pip install 'ptrun[sentencepiece]'."
+        )
 
 
 def copy(folder: Path, there: Path) -> None:

@@ -67,6 +67,7 @@ WRONG = {
     ),
     "name outside outputs": (["name=../x"], ["name=../x", "name=my_runs"]),
     "allow what": (["allow_code=yes"], ["allow_code=yes: expected true or false"]),
+    "allow which pickles": (["allow_bin=1"], ["allow_bin=1: expected true or false"]),
     "no report": (["report", "nowhere"], ["report nowhere: no such folder"]),
     "model on no hub": (["backbone=cpm2"], ["cpm2 is not on the hub", "ptrun import cpm2 SHARDS"]),
     "no dev under paper": (

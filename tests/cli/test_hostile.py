@@ -163,6 +163,10 @@ OWN_FILES = {
         "task/pocket_ner.yaml",
         lambda o: {"_global_": True, "allow_code": True, "task": system(o)},
     ),
+    "permission for pickles": (
+        "task/pocket_ner.yaml",
+        lambda _: {"_global_": True, "allow_bin": True},
+    ),
 }
 
 

@@ -96,7 +96,10 @@ def test_glm_and_megatron_are_imported_by_the_same_command(tmp_path, capsys):
 
 def test_help_imports_nothing_heavy():
     for arguments, words in (
-        (["--help"], ["--unscale", "{cpm2,gguf,glm,megatron} source", "ptrun import data --help"]),
+        (
+            ["--help"],
+            ["--unscale", "{cpm2,gguf,glm,hf,megatron} source", "ptrun import data --help"],
+        ),
         (["data", "--help"], ["fewglue,conll", "--roles", "FewGLUE_32dev"]),
     ):
         told = light(arguments)

@@ -12,6 +12,7 @@ from ptrun.config.schema import GROUPS
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
     ("__init__", "types", "errors", "metrics", "pocket"),
+    ("converting",),
     ("stored", "tokenizer", "hub", "drawing"),
     ("config", "prompt", "backbone", "setting", "tracking"),
     ("task", "folder"),

@@ -11,11 +11,17 @@ import pytest
 from huggingface_hub import HfFileSystem, close_session, constants
 
 from ptrun.backbone.files import SHIPPED
-from ptrun.hub import repository
+from ptrun.converting.plain import convert_folder
+from ptrun.hub import download, repository
 from tests.hub.server import Hub
 
 MODEL, DATA = "someone/pocket", "someone/reviews"
 SPLITS = ("train", "validation", "test")
+
+
+def fetch(repository, **options):
+    """Download a model as a backbone does."""
+    return download.fetch(repository, convert_folder, **options)
 
 
 def model_files(**changed: bytes) -> dict[str, bytes]:
@@ -61,6 +67,7 @@ def _connect(patch: pytest.MonkeyPatch, endpoint: str, cache: Path) -> None:
     patch.setattr(constants, "ENDPOINT", endpoint)
     template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    patch.setattr(constants, "HF_HOME", str(cache))
     patch.setattr(constants, "HF_HUB_CACHE", str(cache / "hub"))
     patch.setattr(constants, "HF_TOKEN_PATH", str(cache / "token"))
     patch.setattr(constants, "HF_HUB_DISABLE_XET", True)

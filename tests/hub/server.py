@@ -1,7 +1,9 @@
 """A hub on this machine: the part of the hub's protocol that huggingface_hub and datasets use.
 
 `Hub` holds repositories with commits, branches and tags, and answers on a free port of the loopback
-interface. A `Fault` makes it fail: a status, a closed connection, a stall, or a body cut short.
+interface. Large files are stored apart, on another host; their ETag is their SHA-256, and they are
+offered through xet too, as the real hub does. A `Fault` makes it fail: a status, a closed
+connection, a stall, or a body cut short.
 """
 
 import hashlib
@@ -16,10 +18,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _API = re.compile(
-    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?"
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info|xet-read-token)/([^/]+)(.*))?"
 )
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
-_STORED_APART = (".safetensors", ".parquet")  # large files, which the hub redirects to a store
+_STORED_APART = (".safetensors", ".parquet", ".bin", ".h5", ".msgpack")  # large files
 
 
 @dataclass
@@ -113,6 +115,19 @@ def oid(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _facts(path: str, content: bytes) -> dict[str, Any]:
+    """Return size and hashes of a file, as the hub lists them."""
+    facts: dict[str, Any] = {"size": len(content), "blobId": oid(content)}
+    if path.endswith(_STORED_APART):
+        own = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
+        facts["lfs"] = own
+    return facts
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Hub
     protocol_version = "HTTP/1.1"
@@ -184,10 +199,17 @@ class _Handler(BaseHTTPRequestHandler):
         if verb == "tree":
             asked = parse_qs(urlsplit(self.path).query).get("recursive", [""])
             return self._send_json(_tree(files, under, asked[0].lower() in ("true", "1")))
+        if verb == "xet-read-token":
+            store = {"X-Xet-Cas-Url": f"{self.server.endpoint}/cas", "X-Xet-Access-Token": "xet"}
+            return self._send(200, b"{}", store | {"X-Xet-Token-Expiration": "9999999999"})
         if verb == "paths-info":
             asked = _paths(body, self.headers.get("Content-Type", ""))
             return self._send_json([row for row in _tree(files, "", True) if row["path"] in asked])
-        siblings = [{"rfilename": path} for path in sorted(files)]
+        blobs = "blobs" in parse_qs(urlsplit(self.path).query)
+        siblings = [
+            {"rfilename": path, **(_facts(path, own) if blobs else {})}
+            for path, own in sorted(files.items())
+        ]
         facts = {"id": name, "sha": commit, "private": False, "siblings": siblings}
         return self._send_json(facts | {"tags": [], "downloads": 0, "likes": 0})
 
@@ -202,10 +224,14 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send_error(404, "EntryNotFound", headers)
         if not path.endswith(_STORED_APART):
             return self._send_file(content, headers, cut)
-        linked = {"X-Linked-Etag": f'"{oid(content)}"', "X-Linked-Size": str(len(content))}
+        linked = {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
+        linked |= {"X-Xet-Hash": sha256(content), "X-Xet-Refresh-Route": f"{self._xet(name)}"}
         store = self.server.endpoint.replace("127.0.0.1", "localhost")  # another host, as there
         place = {"Location": f"{store}/store/{oid(content)}/{path}"}
         return self._send(302, b"", headers | linked | place)
+
+    def _xet(self, name: str) -> str:
+        return f"{self.server.endpoint}/api/models/{name}/xet-read-token/main"
 
     def _send_file(self, content: bytes, headers: dict[str, str], cut: int | None) -> None:
         given = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -271,4 +297,7 @@ def _tree(files: dict[str, bytes], under: str, recursive: bool) -> list[dict[str
             }
         if recursive or len(parts) == 1:
             rows[path] = {"type": "file", "oid": oid(content), "size": len(content), "path": path}
+            if path.endswith(_STORED_APART):
+                lfs = {"oid": sha256(content), "size": len(content), "pointerSize": 134}
+                rows[path] |= {"lfs": lfs, "xetHash": sha256(content)}
     return list(rows.values())

@@ -6,6 +6,7 @@ import pytest
 from huggingface_hub import constants
 
 from ptrun.errors import UserError
+from ptrun.hub.repository import warn_of_moved
 from ptrun.task.source import Source
 from tests.hub.conftest import DATA, SPLITS, data_files, parquet
 from tests.hub.faults import FAULTS, break_, check
@@ -73,7 +74,7 @@ def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**10)
     rows = {f"data/{split}.parquet": parquet(split, 4000) for split in SPLITS}
     hub.push("datasets", DATA, rows)
-    hub.faults = [Fault("GET .*train.parquet", action="cut", bytes=10_000, times=1)]
+    hub.faults = [Fault("GET /store.*train.parquet", action="cut", bytes=10_000, times=1)]
     assert len(texts(source())) == 4000
     first, second = hub.files_sent("train.parquet")
     assert first.sent == 10_000 and first.sent - 2**10 < second.start <= first.sent
@@ -181,3 +182,78 @@ def test_offline_the_copy_of_another_commit_is_refused(hub, offline):
     offline()
     check(refused(source(recorded=old)), old, new, f"task.source.revision={new}")
     check(refused(source(old)), old, new)
+
+
+SCRIPT = {"README.md": b"A script.\n", "reviews.py": b"import os\nos.mkdir('harmed')\n"}
+
+
+def converted(*subsets, **changed):
+    """Return the files of the hub's branch of conversions."""
+    places = [(subset, split) for subset in subsets for split in SPLITS]
+    return {f"{s}/{split}/0000.parquet": parquet(f"{s} {split}") for s, split in places} | changed
+
+
+def push_script(hub, *subsets, **changed):
+    """Put a repository with a script alone on the hub, and its conversion."""
+    hub.push("datasets", DATA, SCRIPT)
+    return hub.push("datasets", DATA, converted(*subsets, **changed), "refs/convert/parquet")
+
+
+@pytest.mark.parametrize("subset", [None, "default"])
+def test_a_script_is_not_run_and_the_hub_s_conversion_is_read(hub, caplog, subset):
+    caplog.set_level("INFO", "ptrun")
+    commit = push_script(hub, "default")
+    read = source(subset=subset)
+    for split in SPLITS:
+        assert texts(read, split)[0] == f"default {split} film 0 is bad"
+    assert read.repository.commit == commit
+    assert "has a script; its rows are those of refs/convert/parquet" in caplog.text
+    assert not hub.files_sent(".py")
+
+
+def test_a_resumed_run_keeps_the_commit_of_the_conversion_without_a_warning(hub, caplog):
+    old = push_script(hub, "default")
+    texts(source())
+    push_script(hub, "other")
+    recorded = source(recorded=old)
+    assert texts(recorded)[0].startswith("default")
+    recorded.repository.recorded = old
+    warn_of_moved([recorded.repository])
+    assert "is now at commit" not in caplog.text
+
+
+@pytest.mark.parametrize("revision", ["main", "refs/convert/parquet"])
+def test_subsets_of_a_conversion_are_never_mixed(hub, revision):
+    push_script(hub, "one", "two")
+    assert len(texts(source(revision, subset="two"))) == 12
+    assert texts(source(revision, subset="two"))[0].startswith("two")
+    message = refused(source(revision))
+    check(message, "no subset None at refs/convert/parquet; there are one, two")
+    check(refused(source(revision, subset="three")), "no subset three", "one, two")
+
+
+def test_a_part_of_a_split_is_refused(hub):
+    partial = {"one/partial-train/0000.parquet": parquet("part")}
+    files = {path: own for path, own in converted("one").items() if "/train/" not in path}
+    hub.push("datasets", DATA, SCRIPT)
+    hub.push("datasets", DATA, files | partial, "refs/convert/parquet")
+    message = refused(source(subset="one"))
+    check(message, "only a part of split train of one (one/partial-train)", "task.source.hub")
+    assert len(texts(source(subset="one"), "test")) == 12
+
+
+def test_a_script_without_a_conversion_or_at_a_pinned_commit_is_refused(hub):
+    commit = hub.push("datasets", DATA, SCRIPT)
+    check(refused(source()), "made by reviews.py at revision main", "refs/convert/parquet")
+    push_script(hub, "default")
+    check(refused(source(commit)), f"at revision {commit}", "task.source.revision=")
+
+
+def test_offline_the_copy_of_a_conversion_is_read(hub, offline):
+    push_script(hub, "one", "two")
+    before = texts(source(subset="two"))
+    offline()
+    again = source(subset="two")
+    assert texts(again) == before and not hub.requests
+    named = source("refs/convert/parquet", subset="two")
+    assert texts(named) == before and named.repository.commit == again.repository.commit

@@ -7,9 +7,8 @@ from huggingface_hub import constants
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.hub.download import fetch
 from ptrun.hub.repository import Repository
-from tests.hub.conftest import MODEL, model_files
+from tests.hub.conftest import MODEL, fetch, model_files
 from tests.hub.faults import FAULTS, break_, check
 from tests.hub.server import Fault
 
@@ -61,7 +60,7 @@ def test_a_recorded_commit_is_loaded_after_main_has_moved(hub):
 
 def test_a_cut_download_goes_on_where_it_was_cut(hub, monkeypatch):
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 2**16)
-    hub.faults = [Fault(f"GET .*{TENSORS}", action="cut", bytes=1_000_000, times=1)]
+    hub.faults = [Fault(f"GET /store.*{TENSORS}", action="cut", bytes=1_000_000, times=1)]
     folder = fetch(model())
     whole = model_files()[TENSORS]
     assert (folder / TENSORS).read_bytes() == whole
@@ -154,12 +153,14 @@ def test_offline_without_a_copy_the_cache_is_named(hub, offline):
 def test_offline_an_incomplete_copy_is_refused(hub, offline):
     (fetch(model()) / TENSORS).unlink()
     offline()
-    check(refused(model()), MODEL, "does not hold it")
+    check(refused(model()), MODEL, "does not hold the weights", "HF_HUB_OFFLINE=0")
 
 
-def test_a_model_without_safetensors_is_refused(hub):
-    hub.push("models", MODEL, {"config.json": b"{}", "pytorch_model.bin": b""})
-    assert "no safetensors at revision main" in refused(model())
+def test_a_model_without_weights_is_refused(hub):
+    hub.push("models", MODEL, {"config.json": b"{}", "tf_model.h5": b"1", "bpe_encoder.bin": b"2"})
+    text = refused(model())
+    check(text, "no model.safetensors and no pytorch_model.bin at revision main", "tf_model.h5")
+    assert not any(one.sent for one in hub.requests)
 
 
 @pytest.mark.slow
@@ -171,3 +172,14 @@ def test_a_hub_that_falls_silent_is_asked_six_times_and_then_refused(hub, reques
         fetch(model())
     check(str(caught.value), MODEL, "nothing for 1 s", "HF_HUB_DOWNLOAD_TIMEOUT")
     assert hub.faults[0].times == 10**6 - 6
+
+
+@pytest.mark.parametrize("cut", [0, 7, 100_000])
+def test_a_file_that_was_cut_on_the_disk_is_named_and_downloaded_again(hub, caplog, cut):
+    file = fetch(model()) / TENSORS
+    blob, whole = file.resolve(), file.read_bytes()
+    blob.write_bytes(whole[:cut])
+    hub.requests.clear()
+    assert (fetch(model()) / TENSORS).read_bytes() == whole
+    assert f"{blob}: cut, {cut} of {len(whole)} bytes; it is downloaded again" in caplog.text
+    assert {one.line.rsplit("/")[-1] for one in hub.requests if one.sent} == {TENSORS}

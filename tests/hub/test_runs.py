@@ -172,7 +172,7 @@ def test_the_command_prints_one_sentence_and_leaves_nothing(project, hub, tmp_pa
     hub.gated[MODEL] = "right"
     done = subprocess.run(
         [sys.executable, "-m", "ptrun", *TYPED],
-        env={**os.environ, **own, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        env={**os.environ, **own, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1"},
         capture_output=True,
         text=True,
         timeout=120,

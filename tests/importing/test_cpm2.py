@@ -11,7 +11,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.importing import shards
+from ptrun.converting import shards
 from ptrun.importing.cpm2 import import_cpm2
 from ptrun.importing.cpm2_layout import targets
 from ptrun.importing.cpm2_sizes import Sizes, model_config, special_ids

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from ptrun.importing import shards
+from ptrun.converting import shards
 from ptrun.importing.glm import Sizes, import_glm, model_config, targets
 from tests.importing.glm_shards import rank_state, whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import tokens, write_gpt2

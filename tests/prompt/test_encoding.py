@@ -250,3 +250,21 @@ def test_a_sentinel_comes_before_a_mask_token():
     tokenizer = make.cpm2()
     assert tokenizer.mask_token == "<mask>"
     assert mask_ids(tokenizer, 2) == (tokenizer.convert_tokens_to_ids(["<s_0>", "<s_1>"]), True)
+
+
+def test_the_sentinels_of_mt5_are_pieces_with_a_space():
+    tokenizer = make.mt5()
+    expected = tokenizer.convert_tokens_to_ids(["▁<extra_id_0>", "▁<extra_id_1>"])
+    assert mask_ids(tokenizer, 2) == (expected, True)
+    pieces = parse("{~text}{mask}很").render({"text": "film"}, [])
+    encoded = Encoder(tokenizer).encode(pieces, 20)
+    assert [encoded.ids[place] for place in encoded.masks] == expected[:1]
+
+
+def test_a_chinese_answer_has_no_space_before_unless_the_vocabulary_has_it_so():
+    spelling = Spelling(make.mt5())
+    answers = {word: spelling.tokens(spelling.answer(word)) for word in ("矛盾", "中立", "film")}
+    assert answers == {"矛盾": ["矛盾"], "中立": ["▁中立"], "film": ["▁film"]}
+    assert spelling.tokens(spelling.answer("矛盾很")) == ["矛盾", "很"]
+    ids = spelling.answer("矛盾", glued=True)
+    assert ids == spelling.answer("矛盾")

@@ -53,6 +53,19 @@ def t5():
     )
 
 
+def mt5():
+    """Return mT5's kind: sentinels are pieces of their own, and Chinese words have no space."""
+    sentinels = [f"▁<extra_id_{i}>" for i in range(3)]
+    pieces = ["▁", "▁film", "film", "▁a", "▁b", "矛盾", "中", "▁中立", "中立", "很", *sentinels]
+    vocab = [("<pad>", 0.0), ("<unk>", 0.0), *((piece, -2.0) for piece in pieces)]
+    made = Tokenizer(models.Unigram(vocab, unk_id=1))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    names = ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", pad_token="<pad>", model_input_names=names
+    )
+
+
 def cpm2():
     entries = [*SPECIAL.values(), "▃", "▂", "<s_0>", "<s_1>", "好", "差", "。", "一", "、", "电影"]
     with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@ SEVERAL = [name for name in options("task") if name.partition("_")[0] == "multi"
 NAMES = [name for name in options("task") if name not in ("csv", *SEVERAL)]  # csv: the user's own
 REAL = [name for name in NAMES if not name.startswith(("pocket_", "ppt_"))]  # not made here
 NOT_IN_YAML = {("ccpm", "test"), ("tnews", "test")}  # unlabelled; FewCLUE's, hidden in CLUE
+NOT_IN_YAML |= {("c3", "test")}  # the authors', hidden in CLUE
 VARIANTS = ("fewglue", "idpg_lowres_100", "idpg_lowres_500", "idpg_lowres_1000")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptrun.converting.staging import check_new, progress, staging
 from ptrun.errors import UserError
-from ptrun.importing.staging import check_new, progress, staging
 
 Record = Mapping[str, Any]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from ptrun.backbone import files
 from ptrun.backbone.family import Family, family_of
 from ptrun.backbone.library import library_config
+from ptrun.converting.convert import write_config
+from ptrun.converting.staging import check_new, progress, staging
+from ptrun.converting.writing import Entry, write_model
 from ptrun.errors import UserError
-from ptrun.importing.convert import write_config
-from ptrun.importing.staging import check_new, progress, staging
-from ptrun.importing.writing import Entry, write_model
 from ptrun.pretrain.building import check_keys
 from ptrun.pretrain.synthetic.recipe import Synthetic
 from ptrun.pretrain.synthetic.weights import draw, empty_model

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.family import Family
 from ptrun.backbone.library import model_class
-from ptrun.importing.writing import Entry
+from ptrun.converting.writing import Entry
 
 _BYTES = 4  # per weight
 _MEAN, _VARIANCE = _BYTES * 255 / 2, _BYTES * (256**2 - 1) / 12

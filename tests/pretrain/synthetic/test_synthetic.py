@@ -14,8 +14,8 @@ from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command.pretrain import main
+from ptrun.converting import staging
 from ptrun.errors import UserError
-from ptrun.importing import staging
 from ptrun.pretrain.synthetic import folder as made
 from ptrun.pretrain.synthetic import weights
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ptrun.converting.shards import Shards
+from ptrun.converting.staging import progress, staging
+from ptrun.converting.target import Target
+from ptrun.converting.writing import FILE_BYTES, NAMES, Entry, write_model
 from ptrun.errors import UserError
-from ptrun.importing.shards import Shards
-from ptrun.importing.staging import progress, staging
-from ptrun.importing.target import Target
-from ptrun.importing.writing import FILE_BYTES, NAMES, Entry, write_model
 
 Dtype = Literal["fp16", "bf16", "fp32"]
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -106,7 +106,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 def _entry(shards: Shards, target: Target, dtype: Dtype | None) -> Entry:
     saved = shards.dtypes[target.source]
-    if saved not in NAMES:
+    if saved not in NAMES or not saved.is_floating_point:
         raise UserError(
             f"{target.source}: dtype is {saved}; weights are float16, bfloat16, float32 or float64."
         )

@@ -42,7 +42,7 @@ def staging(out: Path, nbytes: int) -> Iterator[Path]:
             yield folder
         folder.replace(out)
     except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error}).") from error
+        raise UserError(f"{out}: cannot be written ({error.strerror or error}).") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

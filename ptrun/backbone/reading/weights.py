@@ -1,5 +1,7 @@
 """Reads a model's weights from a folder, and checks whether they include the output head."""
 
+import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,9 @@ import torch
 from ptrun.backbone import files
 from ptrun.backbone.family import Family
 from ptrun.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+_BUFFERS = ("position_ids", ".attn.bias", ".attn.masked_bias")  # of older versions of the library
 
 
 def read(
@@ -29,7 +34,16 @@ def read(
         use_safetensors=True,
         output_loading_info=True,
     )
+    _tell_unread(folder, report["unexpected_keys"])
     return model, report["missing_keys"]
+
+
+def _tell_unread(folder: Path, names: Collection[str]) -> None:
+    """Log how many tensors of the files the model does not have: heads, or a wrong architecture."""
+    rest = sorted(name for name in names if not name.endswith(_BUFFERS) and "pooler." not in name)
+    if rest:
+        shown = ", ".join(rest[:3])
+        _LOG.info("%s: %d tensors of the files are not read, e.g. %s", folder, len(rest), shown)
 
 
 def has_head(name: str, missing: set[str], family: Family) -> bool:

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
+from ptrun.converting.shards import Shards
+from ptrun.converting.target import Target
 from ptrun.errors import UserError
-from ptrun.importing.shards import Shards
-from ptrun.importing.target import Target
 
 
 class Held:
     """Parts in memory."""
 
-    word, mapped = "part", False
+    word = "part"
 
     def __init__(self, *parts):
         self.parts = [{"x": part} for part in parts]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
-from ptrun.importing.opening import is_mapped, open_file
 
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
 class HubFiles:
@@ -26,7 +27,6 @@ class HubFiles:
 
     def __init__(self, source: Path, prefix: str = ""):
         self.files = _find(source)
-        self.mapped = all(map(is_mapped, self.files))
         self._prefix = prefix
 
     def open(self) -> list[dict[str, Tensor]]:
@@ -51,8 +51,11 @@ def is_snapshot(source: Path) -> bool:
 
 
 def _find(source: Path) -> list[Path]:
-    pattern = next(pattern for pattern in _PATTERNS if any(source.glob(pattern)))
+    if (pattern := next((one for one in _PATTERNS if any(source.glob(one))), None)) is None:
+        raise UserError(f"{source}: no weights; expected {' or '.join(_PATTERNS)}.")
     files = sorted(source.glob(pattern))
+    if whole := [file for file in files if file.name in _WHOLE]:
+        return whole  # other files beside it are variants of it
     named = {name for index in source.glob(f"{pattern}.index.json") for name in _named(index)}
     if absent := sorted(named - {file.name for file in files}):
         raise UserError(f"{source}: {', '.join(absent)} missing, but in the index; download again.")

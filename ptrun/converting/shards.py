@@ -7,8 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ptrun.converting.target import Target
 from ptrun.errors import UserError
-from ptrun.importing.target import Target
 
 _REOPEN_BYTES = 2**27  # pages read from a mapping count as memory until it is dropped
 
@@ -16,11 +16,10 @@ _REOPEN_BYTES = 2**27  # pages read from a mapping count as memory until it is d
 class Files(Protocol):
     """The files of a checkpoint.
 
-    `word` is the name of a part in messages; `mapped` says whether the files are memory-mapped.
+    `word` is the name of a part in messages. The files are memory-mapped.
     """
 
     word: str
-    mapped: bool
 
     def open(self) -> Sequence[Mapping[str, Tensor]]:
         """Return the tensors of each part."""
@@ -95,7 +94,7 @@ class Shards:
 
     def read(self, name: str) -> list[Tensor]:
         """Return the tensor of each part; drop earlier mappings after `_REOPEN_BYTES`."""
-        if self._read > _REOPEN_BYTES and self._files.mapped:
+        if self._read > _REOPEN_BYTES:
             self._parts = []  # drop these before the next are mapped
             self._parts, self._read = self._files.open(), 0
         parts = [part[name] for part in self._parts]

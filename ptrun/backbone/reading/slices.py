@@ -1,6 +1,6 @@
 """Builds a model without weights and reads its tensors from files one by one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,46 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.backbone.quantization.linear import QuantizedLinear
+from ptrun.converting.headers import tensor_table
 
 _OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
 """BERT's first checkpoints use other names for the tensors of LayerNorm."""
 
 
-def skeleton(model_class: Any, config: Any, *, own_output: bool) -> Any:
+def skeleton(model_class: Any, config: Any, folder: Path, *, own_output: bool) -> Any:
     """Return a model whose parameters are on the meta device and tied as in the library.
 
-    `own_output` is True for a T5 with an untied output matrix.
+    `own_output` is True for a T5 with an untied output matrix. Other models have one where the
+    files in `folder` hold another matrix than the embeddings, whatever config.json says.
     """
     with _parameters_without_storage():
         model = model_class(config)
     model.tie_weights()
-    if own_output:  # the library ties every new T5 (5.23)
-        model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight, device="meta"))
+    output = model.get_output_embeddings()
+    if own_output or _is_untied(model, folder):  # the library ties every new T5 (5.23)
+        output.weight = nn.Parameter(torch.empty_like(output.weight, device="meta"))
     return model
+
+
+def _is_untied(model: Any, folder: Path) -> bool:
+    """Return whether the files hold an output matrix and embeddings that differ."""
+    where, base = _places(folder), model.base_model_prefix
+    for pair in model.all_tied_weights_keys.items():
+        names = [n for one in pair if (n := _stored([one], base, where)) is not None]
+        if len(names) == 2 and model.get_parameter(pair[0]) is model.get_output_embeddings().weight:
+            with safe_open(where[names[0]], "pt") as one, safe_open(where[names[1]], "pt") as two:
+                return not torch.equal(one.get_tensor(names[0]), two.get_tensor(names[1]))
+    return False
+
+
+def _places(folder: Path) -> dict[str, Path]:
+    """Return the file of each tensor."""
+    return {name: file for file in files.weight_files(folder) for name in tensor_table(file)}
+
+
+def _stored(names: Sequence[str], base: str, where: Container[str]) -> str | None:
+    """Return the name that the files have for a parameter of these names."""
+    return next((name for name in _spellings(names, base) if name in where), None)
 
 
 @contextmanager
@@ -60,10 +84,9 @@ def fill(
     `part` takes the name of a parameter and a safetensors slice, and returns what is to be read.
     """
     missing = set()
-    where = {name: f for f in files.weight_files(folder) for name in files.tensor_table(f)}
-    base = getattr(model, "base_model_prefix", "")
+    where, base = _places(folder), getattr(model, "base_model_prefix", "")
     for places in _tied_names(model):
-        stored = next((n for n in _spellings(places, base) if n in where), None)
+        stored = _stored(places, base, where)
         if stored is None:
             missing.add(places[0])
             tensor = torch.zeros_like(model.get_parameter(places[0]), dtype=dtype, device=device)

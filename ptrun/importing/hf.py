@@ -1,0 +1,72 @@
+"""Import of a transformers model with pickled weights: `ptrun import hf SOURCE --out DIR`.
+
+The weights are read without running code and written as safetensors, under the same names.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.backbone.files import read_config
+from ptrun.converting.convert import Dtype, Imported
+from ptrun.converting.plain import convert_folder
+from ptrun.converting.staging import check_new
+from ptrun.converting.writing import FILE_BYTES
+from ptrun.errors import UserError
+from ptrun.hub import download, repository
+
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer")
+_HALF = {"fp16": 0.5, "bf16": 0.5}  # of pickles in fp32
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that config.json states."""
+
+    layers: Any
+    vocab: int
+
+
+def import_hf(
+    source: str,
+    out: Path,
+    *,
+    dtype: Dtype | None = None,
+    revision: str = "main",
+    file_bytes: int = FILE_BYTES,
+) -> Imported:
+    """Write the folder of a model and return a summary of it.
+
+    Args:
+        source: a folder, or the id of a model of the hub; a folder of this name wins.
+        out: a new or empty folder.
+        dtype: dtype of the tensors; defaults to that of each tensor.
+        revision: of a hub model.
+        file_bytes: most bytes of a file.
+
+    Raises:
+        UserError: it cannot be downloaded, its files are damaged or no model, a value does not fit
+            the dtype, `out` is not empty, or the disk is too full. Nothing is written then.
+    """
+    check_new(out)
+    folder = Path(source)
+    if not folder.is_dir():
+        share = _HALF.get(dtype or "", 1.0)
+        folder, _ = download.snapshot(_named(source, revision), out=out, share=share)
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
+    config = read_config(folder)
+    layers = next((config[key] for key in _LAYERS if key in config), "?")
+    sizes = Sizes(layers, int(config.get("vocab_size", 0)))
+    return Imported(out, sizes, *convert_folder(folder, out, dtype, file_bytes))
+
+
+def _named(source: str, revision: str) -> repository.Repository:
+    """Return the repository of a hub id.
+
+    Raises:
+        UserError: it is neither a folder nor the form of an id.
+    """
+    if source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise UserError(f"{source}: no such folder, and no hub id such as google/t5-v1_1-base.")
+    return repository.model(source, revision)

@@ -1,0 +1,85 @@
+"""`ptrun doctor --hub` asks every preset's repository, downloads nothing, and says what differs."""
+
+import pytest
+
+from ptrun.command import doctor
+from ptrun.planning import doctor_hub
+from tests.hub import test_tasks
+from tests.hub.shapes import PICKLE, TENSORS
+from tests.hub.test_presets import NODES, serve
+
+
+@pytest.fixture
+def page(hub, monkeypatch, capsys):
+    """Return what prints the page for some presets, whose parameters are those of tiny files."""
+
+    def asked(*backbones, tasks=(), parameters=None, **changed):
+        nodes = {}
+        for name in backbones:
+            _, files = serve(hub, name, **changed.get(name, {}))
+            size = len(files.get(TENSORS) or files.get(PICKLE) or b"")
+            nodes[name] = NODES[name] | {"parameters": parameters or size // 4}
+        for name in tasks:
+            test_tasks.serve(hub, name)
+        rows = {name: test_tasks.TASKS[name] for name in tasks}
+        monkeypatch.setattr(doctor_hub, "presets", {"backbone": nodes, "task": rows}.get)
+        hub.requests.clear()
+        try:
+            doctor.main(["--hub"])
+        except SystemExit as ended:
+            assert ended.code == 1
+        assert not any(one.sent for one in hub.requests), "only lists of files"
+        text = capsys.readouterr().out
+        return {line.split()[1]: line for line in text.splitlines() if line[:4].strip()}, text
+
+    return asked
+
+
+def test_formats_files_and_sizes_are_printed(page, hub):
+    lines, text = page("t5_v1_1_base", "bert_base_cased", tasks=("boolq", "sst2"))
+    commit = hub.repos["models", "google/t5-v1_1-base"].refs["main"][:8]
+    assert f"google/t5-v1_1-base@{commit}, 1 .bin, converted once" in lines["t5_v1_1_base"]
+    assert "spiece.model" in lines["t5_v1_1_base"] and " GB" in lines["t5_v1_1_base"]
+    assert "1 safetensors" in lines["bert_base_cased"]
+    assert "files of data (parquet)" in lines["boolq"] and "(jsonl)" in lines["sst2"]
+    assert "4 of 4 repositories are as ptrun expects them" in text
+
+
+def test_what_differs_is_named_below(page):
+    _, text = page("bert_base_cased", tasks=("sst2",), parameters=10**9)
+    assert "expected 4.00 or 2.00 GB for 1,000,000,000 parameters" in text
+    assert "1 of 2 repositories" in text
+
+
+def test_a_repository_that_does_not_answer_is_named_with_the_remedy(page, hub):
+    hub.gated["google-bert/bert-base-cased"] = "right"
+    lines, text = page("bert_base_cased", tasks=("trec",))
+    assert lines["bert_base_cased"].startswith("BAD ") and "is gated" in lines["bert_base_cased"]
+    assert "hf auth login" in text and lines["trec"].startswith("ok ")
+
+
+def test_every_preset_of_the_hub_is_asked():
+    assert len(doctor_hub.presets("backbone")) == 31
+    assert doctor_hub.presets("task").keys() == test_tasks.TASKS.keys()
+    assert doctor_hub.presets("backbone").keys() == NODES.keys()
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters", "wrong"),
+    [
+        (44_500_000_000, 11_135_332_352, False),  # T5 v1.1 xxl
+        (1_520_000_000, 757_804_032, False),  # DeBERTa-xlarge, half precision
+        (6_430_000_000, 1_557_611_200, False),  # GPT-2 xl, with the buffers of its mask
+        (440_000_000, 11_135_332_352, True),
+        (0, 11_135_332_352, False),  # the hub names no size
+    ],
+)
+def test_the_size_is_compared_with_the_published_count(size, parameters, wrong):
+    assert bool(doctor_hub._wrong_size(size, parameters)) is wrong
+
+
+def test_without_a_network_no_repository_is_asked(page, offline):
+    offline()
+    _, text = page("bert_base_cased", tasks=("sst2",))
+    assert "no repository was asked" in text and "HF_HUB_OFFLINE=0 ptrun doctor --hub" in text
+    assert "bert_base_cased" not in text and "repositories are" not in text
