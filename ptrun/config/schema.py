@@ -79,6 +79,8 @@ class TrainConfig:
     """Fraction of all steps in which the learning rate rises from 0."""
     weight_decay: float = 0.0
     """Decay of the trained parameters."""
+    decay_vectors: bool = False
+    """Weight decay also of biases and norms, as in code that names no exception (IDPG)."""
     optimizer: Optimizer = Optimizer.adamw
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     """Adam's decay rates of the averages of gradients and of squared gradients."""

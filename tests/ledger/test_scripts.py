@@ -36,6 +36,7 @@ IDPG = {
     "train.betas": [0.9, 0.98],
     "train.eps": 1e-6,
     "train.weight_decay": 0.1,
+    "train.decay_vectors": True,
     "train.schedule": "constant",
     "train.warmup": 0.0,
     "train.clip": None,
