@@ -18,7 +18,7 @@ def total_steps(train: TrainConfig, per_epoch: int) -> int:
 def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> float:
     """Return the learning rate of a step, counted from 0.
 
-    After a linear warm-up:
+    After a linear warm-up, whose first step has the rate 0 with `train.warmup_from_zero`:
     - `linear` falls to 0 at `total`;
     - `linear_to_warmup` falls with the slope of a schedule without warm-up, so to `train.warmup` of
       the rate (GLM);
@@ -28,7 +28,7 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     """
     warm = int(train.warmup * total)
     if step < warm:
-        return train.lr * (step + 1) / warm
+        return train.lr * (step + (not train.warmup_from_zero)) / warm
     if train.schedule is Schedule.linear:
         return train.lr * (total - step) / max(1, total - warm)
     if train.schedule is Schedule.linear_to_warmup:

@@ -53,11 +53,11 @@ def test_what_changes_a_number_is_kept(change, kept):
     assert found == {**KEPT, **kept}
 
 
-def test_a_quirk_of_training_is_in_the_id_only_if_it_is_on():
-    found = [
-        affecting({**CONFIG, "train": {"lr": 1, "decay_vectors": on}}, "d", "w") for on in (0, 1)
-    ]
-    assert [own["train"] for own in found] == [{"lr": 1}, {"lr": 1, "decay_vectors": 1}]
+@pytest.mark.parametrize("quirk", ["decay_vectors", "warmup_from_zero"])
+def test_a_quirk_of_training_is_in_the_id_only_if_it_is_on(quirk):
+    for on, kept in ((False, {}), (True, {quirk: True})):
+        found = affecting({**CONFIG, "train": {"lr": 1, quirk: on}}, "d", "w")
+        assert found["train"] == {"lr": 1, **kept}
 
 
 def test_a_file_of_the_method_counts_by_its_content(tmp_path):
