@@ -24,7 +24,7 @@ class SpanCheck(Classification):
     pronoun. `fields` may list it.
 
     Args beyond those of `Common`:
-        fields, label, labels, metrics, extra: as in `Classification`.
+        fields, label, labels, metrics, positive, extra: as in `Classification`.
         starred: what of `him,` has the stars: the `word`, or the `pronoun`, which P-tuning's code
             splits off: `*him* ,`.
     """
@@ -40,12 +40,13 @@ class SpanCheck(Classification):
         label: str,
         labels: dict[str, str | int | bool],
         metrics: list[Metric] | None = None,
+        positive: str | None = None,
         extra: list[str] | None = None,
         starred: Starred = "word",
         **common: Unpack[Common],
     ):
         keys: dict[str, Any] = {"fields": fields, "label": label, "labels": labels, "extra": extra}
-        super().__init__(data_dir, variant, metrics=metrics, **keys, **common)
+        super().__init__(data_dir, variant, metrics=metrics, positive=positive, **keys, **common)
         self._starred = starred
 
     @property
