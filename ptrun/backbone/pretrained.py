@@ -22,8 +22,8 @@ from ptrun.backbone.family import family_of
 from ptrun.backbone.fingerprint import fingerprint
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.keyed_dropout import install
+from ptrun.backbone.maps.pooler import activate, pooler, stored
 from ptrun.backbone.packing.packed import requested
-from ptrun.backbone.pooler import pooler, stored
 from ptrun.backbone.quantization.formats import Quantization
 from ptrun.backbone.quantization.linear import replace
 from ptrun.backbone.reading import slices, weights
@@ -258,7 +258,7 @@ class PretrainedBackbone:
         whole, pooled, predicted = requested(hidden, given, packing)
         return BackboneOutput(
             hidden=whole,
-            pooled=None if pooled is None else self.model.pooler(pooled).tanh(),
+            pooled=None if pooled is None else activate(self.model, self.model.pooler(pooled)),
             logits=None if predicted is None else self._logits(predicted),
         )
 

@@ -14,6 +14,7 @@ _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
 _ORDERED = ("labels", "pvps")  # mappings of a task whose order counts
+_QUIRKS = ("decay_vectors", "warmup_from_zero")  # of `train`; only true is in an id
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
 
 
@@ -76,7 +77,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     if "corpus" in (task.get("source") or {}):  # `data` covers the examples made from it
         task.pop("source")
     method = {key: _content(value) for key, value in kept["method"].items()}
-    parts = {"backbone": {**backbone, "weights": weights}, "method": method}
+    train = {k: v for k, v in kept.get("train", {}).items() if v or k not in _QUIRKS}
+    parts = {"backbone": {**backbone, "weights": weights}, "method": method, "train": train}
     return {**kept, **parts, "task": task, "data": data}
 
 

@@ -77,8 +77,12 @@ class TrainConfig:
     """Factor per epoch of the exponential schedule."""
     warmup: float = 0.0
     """Fraction of all steps in which the learning rate rises from 0."""
+    warmup_from_zero: bool = False
+    """Step k of w has the rate k / w and the first one 0, as in transformers, not (k + 1) / w."""
     weight_decay: float = 0.0
     """Decay of the trained parameters."""
+    decay_vectors: bool = False
+    """Weight decay also of biases and norms, as in code that names no exception (IDPG)."""
     optimizer: Optimizer = Optimizer.adamw
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     """Adam's decay rates of the averages of gradients and of squared gradients."""

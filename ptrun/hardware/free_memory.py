@@ -49,7 +49,8 @@ def why_no_gpu() -> str:
 def forget() -> None:
     """Free what earlier runs of this process left on the GPU, and count its peak memory anew.
 
-    An engine and its backbone are parts of a cycle, which Python frees when it pleases.
+    The frames of an error, or a user's own method, may hold a backbone in a cycle, which Python
+    frees when it pleases.
     """
     gc.collect()
     torch.cuda.empty_cache()

@@ -5,6 +5,7 @@ ptrun hardware=cpu        ptrun hardware=gpu hardware.precision=fp32
 
 import logging
 import time
+import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -95,7 +96,8 @@ class TorchEngine(Passes):
             check_quantization(self.backbone, self.quantization, scaled=self.fp16_scaling)
             self.backbone.quantize(self.quantization)
         self._compilation = Compilation(self.compile, self.device)
-        self._guard = Guard(self)
+        # in a cycle the backbone would stay in memory after its run
+        self._guard = Guard(weakref.proxy(self))
 
     def connect(self) -> Ranks:
         """Join the other processes of the run, if there are any."""

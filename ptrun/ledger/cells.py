@@ -48,7 +48,8 @@ class Merged:
 def cells(results: Sequence[RunResult]) -> list[Cell]:
     """Group results by everything except their seed."""
     groups = list(grouped(results, lambda run: run.group).values())
-    found = [Cell(_names(runs[0]), _differences(runs[0], groups), runs) for runs in groups]
+    told = zip(groups, _differences(groups, "seed"), strict=True)
+    found = [Cell(_names(runs[0]), differs, runs) for runs, differs in told]
     return sorted(found, key=lambda cell: (cell.names, cell.differs))
 
 
@@ -73,10 +74,8 @@ def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
         return str(sorted((name, config[name]) for name in config.keys() - {key, "seed"}))
 
     groups = list(grouped(results, rest).values())
-    found = [
-        Merged(_names(runs[0]), _differences(runs[0], groups, key), _by_value(key, runs))
-        for runs in groups
-    ]
+    told = zip(groups, _differences(groups, key), strict=True)
+    found = [Merged(_names(runs[0]), differs, _by_value(key, runs)) for runs, differs in told]
     return sorted(found, key=lambda row: (row.names, row.differs))
 
 
@@ -97,13 +96,21 @@ def _names(run: RunResult) -> tuple[str, ...]:
     return tuple(run.names[name] for name in NAMES)
 
 
-def _differences(
-    run: RunResult, groups: Sequence[Sequence[RunResult]], except_key: str = "seed"
-) -> str:
-    """Return `key=value` for each setting in which groups of the same names differ."""
-    rivals = [flat(runs[0].config) for runs in groups if _names(runs[0]) == _names(run)]
-    config, varied = flat(run.config), _varied(rivals) - {"seed", except_key}
-    return " ".join(f"{key}={value}" for key, value in config.items() if key in varied)
+def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list[str]:
+    """Return `key=value` for each setting in which groups of the same names differ.
+
+    Each configuration is flattened once: a sweep may have thousands.
+    """
+    firsts = [(_names(runs[0]), flat(runs[0].config)) for runs in groups]
+    rivals = grouped(firsts, lambda first: first[0])
+    varied = {
+        names: _varied([config for _, config in own]) - {"seed", except_key}
+        for names, own in rivals.items()
+    }
+    return [
+        " ".join(f"{key}={value}" for key, value in config.items() if key in varied[names])
+        for names, config in firsts
+    ]
 
 
 def _varied(flats: Sequence[Mapping[str, object]]) -> set[str]:

@@ -18,7 +18,7 @@ from ptrun.errors import UserError
 from ptrun.folder import result
 from ptrun.folder.scan import runs
 from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_best
-from ptrun.ledger.cells import NAMES, Cell, Merged, cells, merged
+from ptrun.ledger.cells import NAMES, Cell, Merged, cells, grouped, merged
 from ptrun.ledger.vote import vote as vote_of
 from ptrun.types import RunResult
 
@@ -120,19 +120,21 @@ def _unfinished(root: Path) -> list[str]:
 
 def _missing_seeds(found: Sequence[Cell]) -> Iterator[str]:
     """Yield a line for each cell that lacks seeds which another one of its task has."""
+    seeds = {
+        where: sorted({run.seed for cell in alike for run in cell.runs})
+        for where, alike in grouped(found, _where).items()
+    }
     for cell in found:
-        alike = [other for other in found if _where(other) == _where(cell)]
-        seeds = sorted({run.seed for other in alike for run in other.runs})
         done = {run.seed for run in cell.runs if run.status == "finished"}
-        if lacking := [str(seed) for seed in seeds if seed not in done]:
+        if lacking := [str(seed) for seed in seeds[_where(cell)] if seed not in done]:
             name = " ".join(part for part in (*cell.names, cell.differs) if part)
             yield f"missing seeds: {', '.join(lacking)} of {name}"
 
 
-def _where(cell: Cell) -> dict[str, str]:
+def _where(cell: Cell) -> tuple[str, ...]:
     """Return task, setting and protocol of a cell."""
     names = dict(zip(NAMES, cell.names, strict=True))
-    return {key: names[key] for key in ("task", "setting", "protocol")}
+    return names["task"], names["setting"], names["protocol"]
 
 
 def spread(values: Sequence[float]) -> str:

@@ -15,10 +15,10 @@ attention dropout with such a prefix; ptrun keeps it.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Prefix
 from ptrun.backbone.dropout import drop
@@ -28,7 +28,14 @@ from ptrun.backbone.projection import keys_values
 from ptrun.errors import UserError
 from ptrun.method.base import check_dropout
 from ptrun.method.folded import Folded
-from ptrun.prompt.prefix import DeepPrefix, PrefixKind, Reparameterization, Stack, places
+from ptrun.prompt.prefix import (
+    DeepPrefix,
+    PrefixKind,
+    Project,
+    Reparameterization,
+    Stack,
+    places,
+)
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
@@ -105,7 +112,7 @@ class PTuningV2(Folded):
             shape.head_size,
             reparameterization,
             hidden,
-            self._project if hidden_states else None,
+            self._project() if hidden_states else None,
             shape.hidden_size,
         )
 
@@ -126,10 +133,13 @@ class PTuningV2(Folded):
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
         return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
 
-    def _project(self, states: Tensor) -> Tensor:
-        """Return the keys and values `[P, 2 n, heads, d]` of hidden states `[P, n, H]`."""
+    def _project(self) -> Project:
+        """Return what turns hidden states `[P, n, H]` into keys and values `[P, 2 n, heads, d]`.
+
+        It is no method of this object: in a cycle the backbone would stay in memory after its run.
+        """
         sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
-        return keys_values(self.backbone, sites, states)
+        return partial(keys_values, self.backbone, sites)
 
     def _prefixes(self, batch: Batch) -> dict[Stack, Prefixes]:
         """Return one prefix a layer for each stack; None outside the interval."""

@@ -7,7 +7,7 @@ from typing import Any
 from ptrun.errors import UserError
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.spelling import Frame, Spelling, frame, mask_ids, placeholder_id
-from ptrun.prompt.truncation import Shorten, shorten, shorten_in_proportion
+from ptrun.prompt.truncation import Shorten, shorten, shorten_in_proportion, shorten_last
 
 _MASKS = ("mask", "masks")
 
@@ -120,7 +120,7 @@ def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Short
     masks = [place for place, piece in enumerate(pieces) if piece.kind in _MASKS]
     if rule == "in_proportion" and masks and excess > 0:
         return shorten_in_proportion(sizes, groups, room, masks[0])
-    return shorten(sizes, groups, excess)
+    return (shorten_last if rule == "last" else shorten)(sizes, groups, excess)
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[int]]:

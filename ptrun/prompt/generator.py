@@ -114,8 +114,10 @@ class Generators(nn.Module):
         self.generators = nn.ModuleDict(
             {str(s): Generator(inputs, length, widths[s], form) for s in first}
         )
+        own = form.kind == "dense" and len(widths) == 1  # S-IDPG-DNN's is that of its last map: 0
+        bound = 0.0 if own else 0.5
         self.biases = nn.ParameterDict(
-            {str(s): torch.empty(length, widths[s]).uniform_(-0.5, 0.5) for s in set(begins)}
+            {str(s): torch.empty(length, widths[s]).uniform_(-bound, bound) for s in set(begins)}
         )
         if form.residual and inputs != widths[0]:
             raise UserError(

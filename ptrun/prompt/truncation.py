@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-Shorten = Literal["longest", "in_proportion"]
-"""Which text of a long row loses tokens: the longest one, or each in proportion (PPT's pairs)."""
+Shorten = Literal["longest", "in_proportion", "last"]
+"""Which text of a long row loses tokens: the longest one, each in proportion (PPT's pairs), or the
+last one until it is empty, then the one before it (P-tuning's few-shot code)."""
 
 
 def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
@@ -19,6 +20,20 @@ def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int
             longest = max(group, key=lambda place: (left[place], place))
             left[longest] -= 1
             excess -= 1
+    return left
+
+
+def shorten_last(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
+    """Return lengths, in tokens, with a sum smaller by `excess`, or as small as possible.
+
+    As in P-tuning's few-shot code, whose rows have one segment, the last place of the first group
+    loses its tokens, then the one before it. When the group is empty, the next group follows.
+    """
+    left = list(lengths)
+    for place in (place for group in groups for place in sorted(group, reverse=True)):
+        cut = min(max(0, excess), left[place])
+        left[place] -= cut
+        excess -= cut
     return left
 
 

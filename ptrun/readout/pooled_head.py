@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
 from ptrun.backbone.dropout import drop
+from ptrun.backbone.maps.pooler import activate
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.linear import drawn
@@ -39,9 +40,9 @@ class PooledHead(Head):
     Args:
         backbone: of any family.
         task: the task to predict.
-        pooler: `frozen` is the backbone's dense + tanh (a checkpoint without one, like RoBERTa's,
-            gets an untrained one, as the official P-tuning v2 code does); `trainable` learns its
-            own; `classifier` too, with dropout before it (RobertaForSequenceClassification);
+        pooler: `frozen` is the backbone's dense + tanh, or GELU on DeBERTa (a checkpoint without
+            one, like RoBERTa's, gets an untrained one, as P-tuning v2's code does); `trainable`
+            learns its own; `classifier` too, with dropout before (RoBERTa's in transformers);
             `none` reads the hidden state; `mean` reads the mean of the hidden states of all tokens,
             as sentence-embedding models do, on an encoder-decoder those of the encoder; `auto` is
             `frozen` if the checkpoint has one, else `none`.
@@ -93,7 +94,9 @@ class PooledHead(Head):
         if output.pooled is not None:
             return output.pooled
         hidden = super().read(output)
-        return hidden if self.dense is None else self.dense(hidden.float()).tanh()
+        if self.dense is None:
+            return hidden
+        return activate(self.backbone.model, self.dense(hidden.float()))
 
     def rows(self, texts: Sequence[Sequence[str]], room: int) -> list[Row]:
         """Tokenize a column of texts, or two of pairs; in a pair the longer is shortened first.

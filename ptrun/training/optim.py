@@ -18,7 +18,7 @@ def total_steps(train: TrainConfig, per_epoch: int) -> int:
 def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> float:
     """Return the learning rate of a step, counted from 0.
 
-    After a linear warm-up:
+    After a linear warm-up, whose first step has the rate 0 with `train.warmup_from_zero`:
     - `linear` falls to 0 at `total`;
     - `linear_to_warmup` falls with the slope of a schedule without warm-up, so to `train.warmup` of
       the rate (GLM);
@@ -28,7 +28,7 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     """
     warm = int(train.warmup * total)
     if step < warm:
-        return train.lr * (step + 1) / warm
+        return train.lr * (step + (not train.warmup_from_zero)) / warm
     if train.schedule is Schedule.linear:
         return train.lr * (total - step) / max(1, total - warm)
     if train.schedule is Schedule.linear_to_warmup:
@@ -41,9 +41,10 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
 
 
 def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
-    """Return torch's fused optimizer. Weight decay skips vectors, that is biases and norms.
+    """Return torch's fused optimizer.
 
-    The backbone's parameters may have their own rate and decay. A group's `share` is its rate as a
+    Weight decay skips vectors, that is biases and norms, unless `train.decay_vectors`. The
+    backbone's parameters may have their own rate and decay. A group's `share` is its rate as a
     multiple of `train.lr`.
     """
     rate, decay = train.backbone_lr, train.backbone_weight_decay
@@ -53,11 +54,12 @@ def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> t
         True: (share, train.weight_decay if decay is None else decay),
     }
     groups: list[dict[str, Any]] = []
+    axes = 0 if train.decay_vectors else 2
     for tuned, (share, decay) in parts.items():
         part = [p for n, p in learned.items() if n.startswith("backbone.") is tuned]
         groups += [
-            {"params": [p for p in part if p.dim() > 1], "weight_decay": decay, "share": share},
-            {"params": [p for p in part if p.dim() <= 1], "weight_decay": 0.0, "share": share},
+            {"params": [p for p in part if p.dim() >= axes], "weight_decay": decay, "share": share},
+            {"params": [p for p in part if p.dim() < axes], "weight_decay": 0.0, "share": share},
         ]
     kind = torch.optim.Adam if train.optimizer is Optimizer.adam else torch.optim.AdamW
     filled = [group for group in groups if group["params"]]

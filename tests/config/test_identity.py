@@ -53,6 +53,13 @@ def test_what_changes_a_number_is_kept(change, kept):
     assert found == {**KEPT, **kept}
 
 
+@pytest.mark.parametrize("quirk", ["decay_vectors", "warmup_from_zero"])
+def test_a_quirk_of_training_is_in_the_id_only_if_it_is_on(quirk):
+    for on, kept in ((False, {}), (True, {quirk: True})):
+        found = affecting({**CONFIG, "train": {"lr": 1, quirk: on}}, "d", "w")
+        assert found["train"] == {"lr": 1, **kept}
+
+
 def test_a_file_of_the_method_counts_by_its_content(tmp_path):
     file = tmp_path / "words"
     file.write_text("a")

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ptrun.prompt.truncation import shorten, shorten_in_proportion
+from ptrun.prompt.truncation import shorten, shorten_in_proportion, shorten_last
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
 
@@ -34,7 +34,8 @@ def test_the_longest_lose_first(row, excess):
     left = shorten(lengths, groups, excess)
     assert left == heap_of(lengths, groups, excess)
     cuttable = sum(lengths[place] for group in groups for place in group)
-    assert sum(lengths) - sum(left) == min(max(0, excess), cuttable)
+    for own in (left, shorten_last(lengths, groups, excess)):
+        assert sum(lengths) - sum(own) == min(max(0, excess), cuttable)
 
 
 @given(rows(), st.integers(-5, 60), st.data())

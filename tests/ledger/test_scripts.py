@@ -36,6 +36,7 @@ IDPG = {
     "train.betas": [0.9, 0.98],
     "train.eps": 1e-6,
     "train.weight_decay": 0.1,
+    "train.decay_vectors": True,
     "train.schedule": "constant",
     "train.warmup": 0.0,
     "train.clip": None,
@@ -103,7 +104,7 @@ SCRIPTS = {
         "train.patience": 10,
         "train.warmup": 0.0,
         "train.schedule": "linear",
-        "task.max_tokens": 256,
+        "task.max_tokens": 254,  # 256, of which special tokens take two twice
         "hardware.precision": "fp32",
     },
     ("ppt/table4_en", "t5-v1_1-xxl", "PPT", "BoolQ"): PPT | {"train.lr": 5e-2},

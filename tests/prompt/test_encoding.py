@@ -9,7 +9,7 @@ from ptrun.prompt.encoding import Encoder
 from ptrun.prompt.pattern import parse
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.spelling import Spelling, mask_ids
-from ptrun.prompt.truncation import shorten
+from ptrun.prompt.truncation import shorten, shorten_last
 from tests.prompt import tokenizers as make
 
 
@@ -120,6 +120,36 @@ def test_the_longest_loses_first_and_the_later_of_equals():
     assert shorten([3, 3, 9], [[0, 1], [2]], 8) == [0, 0, 7]
     assert shorten([3, 3, 9], [[0], []], 8) == [0, 3, 9]
     assert shorten([3, 3], [[0, 1]], -4) == [3, 3]
+
+
+def test_the_last_loses_all_its_tokens_first():
+    assert shorten_last([5, 3, 9], [[0, 1]], 2) == [5, 1, 9]
+    assert shorten_last([5, 3, 9], [[0, 1], [2]], 10) == [0, 0, 7]
+    assert shorten_last([3, 3], [[0, 1]], -4) == [3, 3]
+
+
+def truncated(parts, most):
+    """Return parts `(tokens, shortenable)` as P-tuning's few-shot code shortens one segment."""
+    while sum(len(tokens) for tokens, _ in parts) > most:
+        place = max(i for i, (tokens, may) in enumerate(parts) if may and tokens)
+        parts[place] = parts[place][0][:-1], parts[place][1]
+    return [token for tokens, _ in parts for token in tokens]
+
+
+def test_rows_are_shortened_from_the_last_text_as_in_p_tuning():
+    rng, encoder = random.Random(1), Encoder(make.bert())
+    pattern, other = parse("{~a} is {b} film {~c} {mask}"), 0
+    for _ in range(60):
+        texts = [" ".join(rng.choices(["good", "bad"], k=rng.randint(1, k))) for k in (9, 3, 9)]
+        pieces = pattern.render(dict(zip("abc", texts, strict=True)))
+        written = [texts[0], "is", texts[1], "film", texts[2]]
+        parts = [(encoder.spelling.encode(text), i in (0, 4)) for i, text in enumerate(written)]
+        parts.append((mask_ids(make.bert(), 1)[0], False))
+        room = rng.randint(9, 18)
+        official = truncated(parts, room - 2)
+        assert encoder.encode(pieces, room, rule="last").ids[1:-1] == official
+        other += official != encoder.encode(pieces, room).ids[1:-1]
+    assert other > 20, "the longest first is another rule"
 
 
 def loaded(first, second, room, sentinel):

@@ -45,6 +45,19 @@ def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
     assert torch.equal(made(1, z, same), made.biases["1"].expand(4, -1, -1))
 
 
+@pytest.mark.parametrize("kind", ["phm", "dense", "none"])
+@pytest.mark.parametrize("sites", [1, 3])
+def test_the_bias_starts_at_zero_in_s_idpg_dnn_alone(kind, sites):
+    """In the released code it is the bias of a linear map, and others are from U(-0.5, 0.5)."""
+    torch.manual_seed(0)
+    made = Generators([64] * sites, 64, 5, "M", Form(kind, 4, 2))
+    found = torch.stack(list(made.biases.values()))
+    if kind == "dense" and sites == 1:
+        assert found.count_nonzero() == 0
+    else:
+        assert -0.5 <= found.min() < -0.45 and 0.45 < found.max() <= 0.5
+
+
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("residual", [False, True])
 def test_the_input_s_prompt_has_a_residual_then_a_norm(norm, residual):

@@ -67,6 +67,19 @@ def test_roberta_with_its_own_pooler_is_the_library_s_head(tiny, tiny_folder, da
         torch.testing.assert_close(own, model(**masked(batch)).logits, **CLOSE)
 
 
+@pytest.mark.parametrize("pooler", ["trainable", "frozen"])
+@pytest.mark.parametrize(("kind", "name"), [("deberta", "Deberta"), ("deberta-v2", "DebertaV2")])
+def test_debertas_pooler_has_gelu_as_the_library_s(tiny, tiny_folder, data_dir, kind, name, pooler):
+    """DebertaForSequenceClassification's ContextPooler is dense + GELU; P-tuning v2's too."""
+    head = fresh(LabelHead(tiny(kind), sst2(data_dir), pooler=pooler))
+    model = official(f"{name}ForSequenceClassification", tiny_folder(kind), num_labels=2)
+    copy(head.dense or head.backbone.model.pooler, model.pooler.dense)
+    copy(head.linear, model.classifier)
+    batch, own = scores(head, sst2(data_dir).load("train"))
+    with torch.no_grad():
+        torch.testing.assert_close(own, model(**masked(batch)).logits, **CLOSE)
+
+
 class Drawn(torch.nn.Module):
     """Dropout with given masks, one after another."""
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from ptrun.backbone.pooler import pooler
+from ptrun.backbone.maps.pooler import pooler
 from ptrun.config.compose import compose_run
 from ptrun.predicting.loading import ready
 from ptrun.runs.launch import launch

@@ -1,6 +1,8 @@
 """Runs that share passes leave what they leave alone; what happens to one changes no other."""
 
+import gc
 import json
+import weakref
 
 import pytest
 from safetensors.torch import load_file
@@ -67,6 +69,25 @@ def compare_folders(folder):
 
 def shared_folder(folder):
     return folder.parents[2] / "shared" / "runs" / folder.name
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone"), [("ptuning_v2", "bert"), ("ptuning_v2", "blocklm"), ("lora", "bert")]
+)
+def test_a_run_leaves_no_backbone_in_memory(runs, method, backbone):
+    """Nothing of a run is in a cycle, so that its backbone goes when the run does."""
+    gc.disable()
+    try:
+        for seed in (1, 2):  # the first use of transformers keeps the frames of its caller
+            gc.collect()
+            planned_runs = runs("alone", [f"seed={seed}"], method=method, backbone=backbone)
+            kept = weakref.ref(planned_runs[0].plan.backbone)
+            (done,) = launch_together(planned_runs)
+            assert done.status == "finished"
+            del planned_runs
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow

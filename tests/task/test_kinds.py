@@ -87,6 +87,25 @@ def test_a_row_becomes_the_example_of_its_kind(local, name, index, fields, targe
     assert example.target == target
 
 
+@pytest.mark.parametrize(
+    ("text", "pronoun", "marked"),
+    [
+        ('Ann saw him," he said.', "him", 'Ann saw *him* ," he said.'),
+        ("Ann saw him go.", "him", "Ann saw *him* go."),
+        ('Ann saw "him go.', "him", 'Ann saw *"him* go.'),  # the code accepts no such row
+    ],
+)
+def test_stars_of_the_pronoun_alone_split_its_word_as_p_tunings_code_does(
+    local, text, pronoun, marked
+):
+    row = {"text": text, "span1_text": "Ann", "span1_index": 0, "label": 1, "idx": 0}
+    rows = [{**row, "span2_text": pronoun, "span2_index": 2}]
+    (example,) = local("wsc", rows, starred="pronoun").load("train")
+    assert example.fields["marked"] == marked
+    (whole,) = local("wsc", rows).load("train")
+    assert whole.fields["marked"] == text.replace(text.split()[2], f"*{text.split()[2]}*")
+
+
 BAD = [
     ("rte", {"label": 2}, r"label is 2; task rte has entailment \(0\)"),
     ("rte", {"label": "yes"}, "label is 'yes'"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.optim import lr_scheduler
+from transformers import get_linear_schedule_with_warmup
 
 from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.training.optim import learning_rate, total_steps
@@ -40,6 +41,16 @@ def test_linear_ends_at_zero():
     assert found[0] == 5e-3 and found[-1] == 0 and found[-2] == pytest.approx(5e-3 / 42)
     wanted = theirs(train, lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0, 1 - step / 42)))
     assert found == pytest.approx(list(wanted))
+
+
+def test_warm_up_from_zero_is_that_of_transformers():
+    train = TrainConfig(max_steps=40, lr=0.1, warmup=0.25, warmup_from_zero=True)
+    found = rates(train)
+    assert found[:3] == pytest.approx([0, 0.01, 0.02]) and found[10] == 0.1
+    wanted = theirs(train, lambda o: get_linear_schedule_with_warmup(o, 10, 40))
+    assert found == pytest.approx(list(wanted))
+    ahead = rates(TrainConfig(max_steps=40, lr=0.1, warmup=0.25))
+    assert ahead[:9] == pytest.approx(found[1:10]) and ahead[10:] == found[10:]
 
 
 def test_linear_to_warmup_ends_at_warm_ups_share():

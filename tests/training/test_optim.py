@@ -8,6 +8,9 @@ from ptrun.config.schema import TrainConfig, train_config
 from ptrun.errors import UserError
 from ptrun.training.optim import check_train, make_optimizer
 
+SIZES = {"head.weight": (2, 3), "head.bias": (3,), "scale": ()}
+SIZES |= {"backbone.w": (2, 2), "backbone.norm": (2,)}
+
 
 def moved(optimizer, weight):
     for step in range(1, 4):
@@ -25,6 +28,21 @@ def test_a_step_is_torchs_with_the_same_betas_and_eps(own):
     assert torch.equal(after, moved(torch.optim.AdamW([theirs], fused=True, **keys), theirs))
     unfused = moved(torch.optim.AdamW([plain], fused=False, **keys), plain)
     torch.testing.assert_close(after, unfused, atol=0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_vectors_decay_only_if_asked(every):
+    """A step without gradient is `w - lr * decay * w` where weights decay."""
+    learned = {name: torch.nn.Parameter(torch.ones(size)) for name, size in SIZES.items()}
+    train = TrainConfig(lr=0.1, weight_decay=0.5, decay_vectors=every, backbone_weight_decay=0.25)
+    made = make_optimizer(train, learned)
+    for weight in learned.values():
+        weight.grad = torch.zeros_like(weight)
+    made.step()
+    kept = {name: float(weight.detach().mean()) for name, weight in learned.items()}
+    wide = {"head.weight": 0.95, "backbone.w": 0.975}
+    narrow = {"head.bias": 0.95, "scale": 0.95, "backbone.norm": 0.975}
+    assert kept == pytest.approx(wide | (narrow if every else dict.fromkeys(narrow, 1.0)))
 
 
 @pytest.mark.parametrize(

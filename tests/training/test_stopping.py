@@ -1,12 +1,16 @@
 """Which evaluation is kept and when training stops, as P-tuning's few-shot runs do it."""
 
 from functools import partial
+from random import Random
 
 import pytest
 
+from ptrun.config.compose import compose_run
 from ptrun.config.schema import Ties
 from ptrun.errors import UserError
+from ptrun.ledger.experiment import load
 from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.prompt_tuning import PromptTuning
 from tests.small_runs import engine, member, sst2
 
 
@@ -97,3 +101,46 @@ def test_a_compared_metric_that_the_task_lacks_is_refused(tiny, data_dir):
 def test_a_dev_score_that_is_no_number_fails_the_member(tiny, data_dir):
     one = judged(tiny, data_dir, [{"accuracy": float("nan")}])
     assert one.failed == "dev accuracy is nan at step 2" and not one.active
+
+
+def released(scores):
+    """Return the epochs of training of the prompt that P-tuning's code for LAMA keeps.
+
+    It evaluates before each of 100 epochs; `scores` are those after 0, 1, 2, ... of them.
+    """
+    best, kept, stale = 0.0, 0, 0
+    for epoch in range(100):
+        if epoch > 0 and scores[epoch] >= best:
+            best, kept, stale = scores[epoch], epoch, 0
+        else:
+            stale += 1
+        if stale >= 20:
+            break
+    return kept
+
+
+def kept(one, scores):
+    """Return the epochs of training of what a member keeps, by the engine's order of calls."""
+    values = iter(scores if one.due_first else scores[1:])
+    one.score = lambda _: {"accuracy": next(values)}
+    if one.due_first:
+        one.judge([])
+    while one.active:
+        one.step += one.per_epoch
+        one.judge([])
+    return one.best_step // one.per_epoch
+
+
+@pytest.mark.parametrize("table", [True, False], ids=["table 2", "method alone"])
+def test_table_2_of_p_tuning_keeps_the_epoch_of_the_released_code(tiny, data_dir, table):
+    experiment = load("ptuning/table2")
+    cell = next(cell for cell in experiment.cells if cell.key.startswith("bert-base.P-tuning."))
+    words = experiment.overrides(cell) if table else ["method=ptuning_lama"]
+    train = compose_run(words).config["train"]
+    own = {key: train[key] for key in ("epochs", "eval_first", "patience")} | {"max_steps": None}
+    make, random, other = partial(PromptTuning, length=3), Random(1), 0
+    for trend in [-0.5, 0.5, 2.0] * 4:
+        scores = [random.choice([40, 50, 60]) + int(trend * epoch) for epoch in range(101)]
+        one = member(make, tiny(), sst2(data_dir), ties=Ties(train["ties"]), **own)
+        other += kept(one, scores) != released(scores)
+    assert (other == 0) is table, "the method alone may keep what the code never scores"

@@ -5,9 +5,10 @@ model. The seed is in the run's manifest, so prediction draws the same again.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.converting.headers import tensor_table
@@ -39,3 +40,11 @@ def pooler(size: int, source: tuple[Path, str] | None, seed: int | None) -> nn.L
             linear.weight.copy_(opened.get_tensor(name))
             linear.bias.copy_(opened.get_tensor(name.replace("weight", "bias")))
     return linear
+
+
+def activate(model: Any, dense: Tensor) -> Tensor:
+    """Return pooled states `[K, H]` from a dense map's: GELU where DeBERTa names it, else tanh."""
+    from transformers.activations import ACT2FN
+
+    pooled: Tensor = ACT2FN[getattr(model.config, "pooler_hidden_act", "tanh")](dense)
+    return pooled
