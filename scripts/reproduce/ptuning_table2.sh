@@ -3,17 +3,18 @@
 # learned prompts.
 #
 # Protocol: Each of 41 relations has a prompt of 9 vectors (6 left to right) from an LSTM. Adam
-# 1e-5, L2 decay 5e-4, rate x 0.98 per epoch, batches of 8, at most 100 epochs, patience 20; the
-# last epoch with the best dev score is kept. The released code has seed 34; here two more give a
-# spread. P@1 is among the words of a list, and the number is the mean over relations. The paper
-# does not say how it averages. Manual prompts learn nothing, so their seeds agree. As in the
-# code, they begin with a space, which RoBERTa reads. FT and MP+FT tune one backbone for each
-# relation, at 5e-6. Left to right, the printed cells run as the released code does, because its
-# mistakes explain part of their numbers. A prompt learns at the position before the answer. MP
-# reads after the space that is left where the template is cut; Megatron-11B even reads after the
-# end mark of RoBERTa's tokenizer. `MP sound` is not in the paper; it has neither the space nor
-# the mark. Dropout is active in frozen backbones, as in the code. Left-to-right backbones run in
-# fp16, as there.
+# 1e-5, L2 decay 5e-4, rate x 0.98 per epoch, batches of 8, patience 20; the last epoch with the
+# best dev score is kept. The code evaluates before each of 100 epochs and never keeps the first
+# evaluation, so 99 epochs count. The released code has seed 34; here two more give a spread. P@1
+# is among the words of a list, and the number is the mean over relations. The paper does not say
+# how it averages. Manual prompts learn nothing, so their seeds agree. As in the code, they begin
+# with a space, which RoBERTa reads. FT and MP+FT tune one backbone for each relation, at 5e-6.
+# Left to right, the printed cells run as the released code does, because its mistakes explain
+# part of their numbers. A prompt learns at the position before the answer. MP reads after the
+# space that is left where the template is cut; Megatron-11B even reads after the end mark of
+# RoBERTa's tokenizer. `MP sound` is not in the paper; it has neither the space nor the mark.
+# Dropout is active in frozen backbones, as in the code. Left-to-right backbones run in fp16, as
+# there.
 #
 # 37 cells, 3 seeds each. GPU hours: about 60 on one A100, about 180 more for FT and MP+FT, about
 # 15 with Megatron-11B on one of 80 GB (estimated from steps: 20 passes per second for 8
