@@ -182,10 +182,15 @@ def _resources(binary: bytes) -> dict[str, int]:
 def main() -> None:
     """Compile all cases."""
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="ptrun_compiled_"))
-    with Path(sys.argv[1]).open("w", encoding="utf-8") as file:
+    file = Path(sys.argv[1])
+    known = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    done = [json.loads(line)["case"] for line in known]  # compiling takes a minute a case
+    with file.open("a", encoding="utf-8") as opened:
         for case in cases():
+            if asdict(case) in done:
+                continue
             row = {"case": asdict(case), "kernels": compiled(case)}
-            print(json.dumps(row), file=file, flush=True)
+            print(json.dumps(row), file=opened, flush=True)
 
 
 if __name__ == "__main__":

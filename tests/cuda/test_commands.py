@@ -30,7 +30,7 @@ def test_a_run_ends_with_its_result(ptrun, tmp_path):
     ran = ptrun(*SMALL)
     assert ran.returncode == 0, ran.stderr
     (result,) = results(tmp_path)
-    assert result["manifest"]["prompt"] and result["manifest"]["device"]["type"] == "cuda"
+    assert result["manifest"]["prompt"] and "cuda" in str(result["manifest"]["device"])
 
 
 @pytest.mark.slow

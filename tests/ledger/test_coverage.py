@@ -18,7 +18,8 @@ RERUN = "ptuning_v2/readme"  # the authors' own reruns: the column `released` of
 def published(shared):
     for file in sorted((shared / "specs" / "tables").glob("*.yaml")):
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        yield f"{content['paper']}/{content['table']}", content["rows"]
+        if "paper" in content:  # a table of another kind is no paper's of ours
+            yield f"{content['paper']}/{content['table']}", content["rows"]
 
 
 def printed(row):
