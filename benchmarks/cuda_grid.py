@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from importlib.util import find_spec
@@ -45,22 +46,29 @@ def done(module: str, *arguments: str) -> list[dict]:
         return [json.loads(row) for row in file.read_text(encoding="utf-8").splitlines()]
 
 
-def combinations() -> list[dict]:
-    """Try all combinations, half on each of two cores."""
+def combinations() -> dict:
+    """Try all combinations, half on each of two cores, as `counted`."""
     with ThreadPoolExecutor(2) as pool:
         parts = pool.map(lambda n: done("grid", "--all", "--part", f"{n}/2", "--json"), (1, 2))
-        return [row for part in parts for row in part]
+        return counted(row for part in parts for row in part)
 
 
-def _combinations(rows: list[dict]) -> str:
-    tried = [row for row in rows if not row["outcome"].startswith("refused")]
+def counted(rows: Iterable[dict]) -> dict:
+    """Return the combinations that were tried, and the number of those refused by design."""
+    every = list(rows)
+    tried = [row for row in every if not row["outcome"].startswith("refused")]
+    return {"tried": tried, "refused": len(every) - len(tried)}
+
+
+def _combinations(found: dict) -> str:
+    tried, refused = found["tried"], found["refused"]
     passed = [row for row in tried if row["outcome"] == "pass"]
     by_backbone = Counter(row["cell"].split(" | ")[1] for row in passed)
     all_of = Counter(row["cell"].split(" | ")[1] for row in tried)
     most = {key: max((row[key] for row in passed), default=0) for key in ("waits", "uploads")}
     lines = [
         f"{len(passed)} of {len(tried)} combinations of method, read-out, backbone and kind pass; "
-        f"{len(rows) - len(tried)} more are refused by design.",
+        f"{refused} more are refused by design.",
         "",
         "A combination trains a step, is stopped, resumes to its result and predicts. It fails at "
         "an op that CUDA refuses. What was counted in a training step:",
@@ -147,7 +155,8 @@ def main() -> None:
             kernels=_kernels(rows["kernels"]),
         )
         RESULTS.with_suffix(".md").write_text(page, encoding="utf-8")
-    failed = [row for row in rows.get("combinations", []) if row["outcome"] == "FAILED"]
+    tried = rows.get("combinations", {}).get("tried", [])
+    failed = [row for row in tried if row["outcome"] == "FAILED"]
     failed += [one for row in rows.get("kernels", []) for one in row["kernels"] if "error" in one]
     sys.exit(bool(failed))
 

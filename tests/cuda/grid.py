@@ -2,7 +2,7 @@
 
 python -m tests.cuda.grid                      those of cells.txt
 python -m tests.cuda.grid --all --part 1/4     a quarter of all
-python -m tests.cuda.grid --write FILE         write a new cells.txt, from a JSON file of --all
+python -m tests.cuda.grid --write FILE         a new cells.txt, from what make cuda-grid writes
 """
 
 import argparse
@@ -137,7 +137,7 @@ def _write(file: Path) -> int:
     """Write the covering combinations among those that pass."""
     from tests.cuda import cells
 
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = json.loads(file.read_text(encoding="utf-8"))["combinations"]["tried"]
     passed = [cells.Cell(*row["cell"].split(" | ")) for row in rows if row["outcome"] == "pass"]
     lines = ["# method, read-out | backbone | kind of task; python -m tests.cuda.grid --write"]
     lines += map(str, cells.covering(passed))
