@@ -69,7 +69,7 @@ _OF_DEVICE: Sequence[tuple[str, str, str]] = (
     (
         "no NVIDIA driver|no CUDA-capable device|not compiled with CUDA",
         "torch finds no GPU that it can use",
-        f"Run `ptrun doctor` to see why, {_CPU}",
+        f"Install the NVIDIA driver (nvidia-smi must list the GPU), {_CPU}",
     ),
     (
         "invalid device ordinal",

@@ -195,3 +195,19 @@ def shared() -> Path:
     if not (root / "data").is_dir():
         pytest.skip("no folder of real data; set PTRUN_SHARED")
     return root
+
+
+@pytest.fixture(autouse=True)
+def lengths_are_those_of_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check in every test what a method says of its rows: on a GPU the mask is not looked at."""
+    from ptrun.backbone import family
+
+    packing_of = family.packing_of
+
+    def checked(mask: torch.Tensor, lengths: list[int] | None, *given: object, **more: object):
+        if lengths is not None and not mask.is_meta:
+            ends = torch.arange(1, mask.shape[1] + 1)
+            assert list(lengths) == (mask * ends).amax(dim=1).clamp(min=1).tolist()
+        return packing_of(mask, lengths, *given, **more)
+
+    monkeypatch.setattr(family, "packing_of", checked)

@@ -43,7 +43,9 @@ def why_no_gpu() -> str:
             f"CUDA_VISIBLE_DEVICES={shown!r} names no GPU that torch can use ({error}); unset or "
             "correct it."
         )
-    return "torch finds no CUDA device; run `ptrun doctor`, or type hardware=cpu."
+    return (
+        "torch finds no CUDA device; type nvidia-smi to see what the driver finds, or hardware=cpu."
+    )
 
 
 def forget() -> None:

@@ -186,6 +186,7 @@ class TorchEngine(Passes):
         self._guard.members = ()
 
     def _fit(self, members: Sequence[Member]) -> None:
+        self._guard.members = members
         for member in members:
             self.equip(member)
             if member.resume():

@@ -14,7 +14,7 @@ from typing import Literal
 from ptrun import __version__
 from ptrun.errors import UserError
 from ptrun.folder import lease
-from ptrun.hardware.free_memory import free
+from ptrun.hardware.free_memory import free, why_no_gpu
 
 _EXTRAS = {  # package: the extra, and what it is for
     "peft": ("peft", "method=peft, ptrun export"),
@@ -76,8 +76,7 @@ def devices() -> Check:
     import torch
 
     if not torch.cuda.is_available():
-        built = "torch is built without CUDA" if torch.version.cuda is None else "no GPU is visible"
-        cores = f"CPU, {torch.get_num_threads()} threads; {built}"
+        cores = f"CPU, {torch.get_num_threads()} threads; no GPU: {why_no_gpu()}"
         return Check("note", "devices", cores, "use small backbones, or ptrun plan for a GPU")
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Check("ok", "devices", ", ".join(names))

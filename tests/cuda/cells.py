@@ -14,6 +14,7 @@ DATA = Path(__file__).parents[1] / "data"
 TINY = ("roberta", "albert", "deberta", "llama", "mt5")
 """Families without a model in the package; random ones of a few thousand numbers stand for them."""
 _FILES = {"entity_choice": "record", "span_check": "wsc"}  # kinds without a pocket task
+_MEMBERS = ("ner", "srl", "qa", "topics")  # of the task with several data sets
 _ROWS = {"train": 8, "validation": 4, "test": 3}
 _PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -69,7 +70,8 @@ def _backbone(name: str, folder: Path) -> list[str]:
 def _data(kind: str, folder: Path) -> list[str]:
     if kind not in _FILES:
         rows = ",".join(f"{split}:{count}" for split, count in _ROWS.items())
-        return [] if kind == "multi" else [f"+task.source.rows={{{rows}}}"]
+        places = [f"tasks.pocket_{one}." for one in _MEMBERS] if kind == "multi" else [""]
+        return [f"+task.{place}source.rows={{{rows}}}" for place in places]
     own = folder / "data" / _FILES[kind]
     own.mkdir(parents=True, exist_ok=True)
     for split in ("train", "validation", "test"):

@@ -42,8 +42,9 @@ def main() -> int:
         folder = Path(name)
         chosen = cells.every(folder) if given.all else ((cell, None) for cell in cells.listed())
         index, parts = (int(n) for n in given.part.split("/"))
+        done = _done_before(given.json)
         for number, (cell, refused) in enumerate(chosen):
-            if number % parts != index - 1 or given.only not in str(cell):
+            if number % parts != index - 1 or given.only not in str(cell) or str(cell) in done:
                 continue
             row = {"outcome": f"refused: {refused}"} if refused else tried(cell, folder)
             failed += row["outcome"] == "FAILED"
@@ -67,8 +68,15 @@ def _file(name: str | None) -> Iterator[Any]:
     if name is None:
         yield sys.stdout
         return
-    with open(name, "w", encoding="utf-8") as opened:
+    with open(name, "a", encoding="utf-8") as opened:
         yield opened
+
+
+def _done_before(name: str | None) -> set[str]:
+    """Return the combinations that a file has already: an interrupted hour goes on."""
+    file = Path(name) if name else None
+    lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
+    return {json.loads(line)["cell"] for line in lines}
 
 
 def tried(cell: Any, folder: Path) -> dict[str, Any]:

@@ -44,6 +44,10 @@ def test_a_sweep_shares_passes_predicts_and_exports(ptrun, tmp_path):
     line = ("predict", run, "--input", "new.csv", "--output", "out.csv", "hardware=gpu")
     assert ptrun(*line).returncode == 0
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
+    lora = next(iter(sorted((tmp_path / "outputs").rglob("lora*/result.json")))).parent
+    exported = ptrun("export", lora, "--to", "peft", "adapter", "hardware.device=cuda")
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.slow

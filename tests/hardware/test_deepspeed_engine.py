@@ -1,6 +1,7 @@
 """The same losses, norms and tensors however rows and model are shared out over processes."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ptrun.errors import UserError
+from ptrun.training.stepper import TorchStepper
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
 
 pytestmark = pytest.mark.skipif(
@@ -100,3 +103,48 @@ def check(name, plain, other):
     found = differences(plain, other)
     allowed = {"loss": LOSS, "norm": NORM, "tensors": ALL if name.endswith("all") else PROMPT}
     assert all(found[key] <= allowed[key] for key in allowed), (name, found)
+
+
+STOPPED = """\
+import signal, sys
+from unittest.mock import patch
+from ptrun.config.explain import composed
+from ptrun.runs.launch import launch
+from ptrun.training import stopping
+line, other = sys.argv[1:-1], sys.argv[-1]
+try:
+    with patch.object(stopping, "received", lambda: signal.SIGTERM):
+        launch(composed(line))
+except stopping.Stopped:
+    launch(composed([*line, "hardware=zero1", "hardware.device=cpu"] if other == "zero1" else line))
+"""
+
+
+@pytest.mark.slow
+def test_a_state_of_plain_torch_resumes_under_deepspeed(tmp_path, table):
+    """Out of memory on one GPU, a user types hardware=zero1: the run id is the same."""
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    for other in ("cpu", "zero1"):
+        line = ["task=csv", f"task.train={table}", "task.text=text", "task.label=label"]
+        line += ["method=ptuning_v2", "method.length=4", "train.max_steps=6", "train.batch_size=8"]
+        line += [f"outputs={tmp_path / other}"]
+        env = {**os.environ, **(alone | {"MASTER_PORT": "0"} if other == "zero1" else {})}
+        done = subprocess.run(
+            [sys.executable, "-c", STOPPED, *line, other],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+    plain, under = (next((tmp_path / n).rglob("result.json")).parent for n in ("cpu", "zero1"))
+    assert plain.name == under.name
+    found = differences(plain, under)
+    assert found["loss"] < LOSS and found["norm"] < NORM and found["tensors"] < PROMPT
+
+
+def test_a_state_that_is_divided_over_ranks_needs_them_again():
+    weight = torch.nn.Parameter(torch.zeros(2))
+    stepper = TorchStepper(torch.optim.AdamW([weight]), {"w": weight})
+    with pytest.raises(UserError, match="divided over ranks, and a single process cannot resume"):
+        stepper.resume({"exp_avg.0": torch.zeros(1)}, {"zero_updates": [1], "step": 1})

@@ -53,7 +53,7 @@ def test_without_proc_the_whole_memory_counts(monkeypatch):
         ("13.0", "7", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='7' names no GPU"),
         ("13.0", "", "No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES='' names no GPU"),
         ("13.0", None, "odd", "odd"),
-        ("13.0", None, None, "torch finds no CUDA device; run `ptrun doctor`"),
+        ("13.0", None, None, "torch finds no CUDA device; type nvidia-smi"),
     ],
 )
 def test_a_missing_gpu_has_a_reason(monkeypatch, built, visible, error, said):

@@ -8,6 +8,7 @@ import torch
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Positions, Prefix
 from ptrun.backbone.masked import every_real
+from ptrun.backbone.packing.members import members_of
 from ptrun.backbone.packing.packed import packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import LENGTHS, text
@@ -70,3 +71,24 @@ def test_every_real_token_is_packed_once(price):
         assert (
             bool(seen.all()) if block.visible is None else torch.equal(block.visible[:, 0, 0], seen)
         )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_known_lengths_give_the_packing_of_the_mask(causal):
+    lengths = [4, 9, 1, 4, 6]
+    mask = torch.arange(9) < torch.tensor(lengths)[:, None]
+    own, other = (packing_of(mask, n, every_real, 2, causal=causal) for n in (lengths, None))
+    for name in ("rows", "columns", "starts", "widths", "order"):
+        assert torch.equal(getattr(own, name), getattr(other, name)), name
+    assert own.tokens == other.tokens == tuple(own.widths.tolist())
+
+
+def test_members_get_the_tokens_of_their_rows():
+    lengths = [4, 9, 1, 4, 6]
+    mask = torch.arange(9) < torch.tensor(lengths)[:, None]
+    packing = packing_of(mask, lengths, every_real, 2)
+    counts = [sum(packing.tokens[:2]), sum(packing.tokens[2:])]
+    members = members_of(packing, [2, 3], counts)
+    assert [set(own.rows.tolist()) for own in members.tokens] == [{0, 1}, {2, 3, 4}]
+    tokens = torch.randn(1, len(packing.rows), 3)
+    assert torch.equal(members.joined(members.split(tokens)), tokens)
