@@ -72,11 +72,11 @@ def _data(kind: str, folder: Path) -> list[str]:
         rows = ",".join(f"{split}:{count}" for split, count in _ROWS.items())
         places = [f"tasks.pocket_{one}." for one in _MEMBERS] if kind == "multi" else [""]
         return [f"+task.{place}source.rows={{{rows}}}" for place in places]
-    own = folder / "data" / _FILES[kind]
+    own = folder / "data" / "superglue" / _FILES[kind]
     own.mkdir(parents=True, exist_ok=True)
     for split in ("train", "validation", "test"):
         (own / f"{split}.jsonl").write_bytes((DATA / f"{own.name}.jsonl").read_bytes())
-    return [f"data_dir={own.parent}", "protocol=paper"]
+    return [f"data_dir={folder / 'data'}", "protocol=paper"]
 
 
 def every(folder: Path) -> Iterator[tuple[Cell, str | None]]:

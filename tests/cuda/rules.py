@@ -233,7 +233,19 @@ def _lstm_cell_backward(
     return gates, total * forget, gates.sum(dim=0) if has_bias else None
 
 
+def _softmax(x: Tensor, dim: int, to_float: bool) -> Tensor:
+    """Return a softmax; CUDA alone converts from half precision on the way."""
+    return aten._softmax.default(x.float() if to_float else x, dim, False)
+
+
+def _softmax_backward(slope: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    found: Tensor = aten._softmax_backward_data.default(slope, output, dim, output.dtype)
+    return found.to(dtype)
+
+
 ON_CPU: dict[Any, Callable[..., Any]] = {
+    aten._softmax.default: _softmax,
+    aten._softmax_backward_data.default: _softmax_backward,
     aten._thnn_fused_lstm_cell.default: _lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward,
 }
