@@ -1,18 +1,24 @@
 """What is tried on the disguised device: combinations of method, read-out, backbone and task.
 
-`cells.txt` has combinations that cover every pair of them; `every` yields all.
+`cells.txt` has combinations that cover every pair of `pairs`; `every` yields all.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 
 LISTED = Path(__file__).with_name("cells.txt")
 DATA = Path(__file__).parents[1] / "data"
 TINY = ("roberta", "albert", "deberta", "llama", "mt5")
 """Families without a model in the package; random ones of a few thousand numbers stand for them."""
+_FAMILY = {
+    "pocket_gpt2": "causal",
+    "tiny_llama": "causal",
+    "pocket_t5": "seq2seq",
+    "tiny_mt5": "seq2seq",
+    "pocket_glm": "infilling",
+}
 _FILES = {"entity_choice": "record", "span_check": "wsc"}  # kinds without a pocket task
 _MEMBERS = ("ner", "srl", "qa", "topics")  # of the task with several data sets
 _ROWS = {"train": 8, "validation": 4, "test": 3}
@@ -100,7 +106,7 @@ def listed() -> list[Cell]:
 
 
 def covering(cells: Sequence[Cell]) -> list[Cell]:
-    """Return combinations that hold every pair of method, backbone and kind, found greedily."""
+    """Return combinations that hold every pair of `pairs`, found greedily."""
     missing = {pair for cell in cells for pair in pairs(cell)}
     chosen = []
     while missing:
@@ -110,6 +116,10 @@ def covering(cells: Sequence[Cell]) -> list[Cell]:
     return sorted(chosen)
 
 
-def pairs(cell: Cell) -> set[tuple[tuple[int, str], ...]]:
-    """Return the pairs of a combination."""
-    return set(combinations(enumerate(astuple(cell)), 2))
+def pairs(cell: Cell) -> set[tuple[str, str]]:
+    """Return what a combination covers: its method with the family, the read-out and the kind of
+    task, and its backbone with the read-out and the kind."""
+    method, _, readout = cell.method.partition(", ")
+    family, readout = _FAMILY.get(cell.backbone, "masked"), readout or "own"
+    with_method = {(method, other) for other in (family, readout, cell.kind)}
+    return with_method | {(cell.backbone, other) for other in (readout, cell.kind)}
