@@ -35,7 +35,8 @@ def test_a_run_ends_with_its_result(ptrun, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_shares_passes_predicts_and_exports(ptrun, tmp_path):
-    ran = ptrun("-m", *SMALL, "seed=1,2,3", "method=ptuning_v2,lora")
+    common = [one for one in SMALL if not one.startswith("method")]
+    ran = ptrun("-m", *common, "seed=1,2,3", "method=ptuning_v2,lora")
     assert ran.returncode == 0, ran.stderr
     done = results(tmp_path)
     assert len(done) == 6 and all(len(one["manifest"]["shared_with"]) == 2 for one in done)
@@ -69,7 +70,6 @@ def test_a_rank_of_zero1_ends_and_resumes_a_state_of_plain_torch(ptrun, tmp_path
             "out of memory. Tried",
             "out of memory for its weights: 1,181,824 parameters need",
         ),
-        ("place", "out of memory. Tried", "out of memory for its weights"),
         ("evaluate", "out of memory. Tried", "out of memory in an evaluation, with micro-batches"),
         ("passes", "out of memory. Tried", "out of memory at step 1, with micro-batches of"),
         ("update", "out of memory. Tried", "in the optimizer: the moments of 4,"),
