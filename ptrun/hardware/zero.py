@@ -179,6 +179,10 @@ class ZeroStepper(TorchStepper):
             return int(plain["zero_updates"][group])
         return max(int(plain["updates"].get(name, 0)) for name in self._order(group)[0])
 
+    def _updated(self) -> list[Tensor]:
+        """Return none: DeepSpeed's own optimizer makes their moments."""
+        return []
+
     def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return this rank's part of a saved state, by group or by name."""
         if f"{key}.{group}" in tensors:

@@ -38,11 +38,21 @@ class TorchStepper:
         return nn.utils.clip_grad_norm_(self.learned.values(), bound)
 
     def step(self, rate: float) -> None:
-        """Take a step at a learning rate, times each group's share, and drop the gradients."""
+        """Take a step at a learning rate, times each group's share, and drop the gradients.
+
+        All moments are there before the first update: memory that runs out leaves no half step.
+        """
+        for parameter in self._updated():
+            if not self.optimizer.state.get(parameter):
+                self.optimizer.state[parameter] = _moments(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         self.optimizer.step()
         self.drop()
+
+    def _updated(self) -> list[Tensor]:
+        """Return the tensors that the next step updates."""
+        return [p for p in self.learned.values() if p.grad is not None]
 
     def drop(self) -> None:
         """Drop the gradients."""
@@ -75,6 +85,12 @@ class TorchStepper:
                 moments = {k: tensors[f"{k}.{name}"].to(parameter.device) for k in MOMENTS}
                 step = torch.tensor(float(updates), device=parameter.device)
                 self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def _moments(parameter: Tensor) -> dict[str, Tensor]:
+    """Return the state with which torch's fused Adam begins."""
+    zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
+    return {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), **zeros}
 
 
 def counted(steps: Mapping[str, Tensor]) -> dict[str, int]:
