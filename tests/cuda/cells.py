@@ -105,6 +105,12 @@ def listed() -> list[Cell]:
     return [Cell(*line.split(" | ")) for line in lines if not line.startswith("#")]
 
 
+def share(index: int, parts: int) -> list[Cell]:
+    """Return a part of `listed`, by kind of task: a process generates the rows of each kind."""
+    own = sorted(listed(), key=lambda cell: cell.kind)
+    return own[len(own) * (index - 1) // parts : len(own) * index // parts]
+
+
 def covering(cells: Sequence[Cell]) -> list[Cell]:
     """Return combinations that hold every pair of `pairs`, found greedily."""
     missing = {pair for cell in cells for pair in pairs(cell)}
