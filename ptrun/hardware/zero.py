@@ -180,8 +180,8 @@ class ZeroStepper(TorchStepper):
         return max(int(plain["updates"].get(name, 0)) for name in self._order(group)[0])
 
     def _updated(self) -> list[Tensor]:
-        """Return none: DeepSpeed's own optimizer makes their moments."""
-        return []
+        """Return this rank's parts that the next step updates."""
+        return [part for part in self._parts() if id(part) not in self.idle]
 
     def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return this rank's part of a saved state, by group or by name."""

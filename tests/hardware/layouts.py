@@ -108,6 +108,7 @@ def work(layout, out, table):
     if layout == "dp2":
         file = Path(out, f"idle-{os.environ['RANK']}.json")
         file.write_text(json.dumps([idle_heads(restarted=False), idle_heads(restarted=True)]))
+        Path(out, f"half-{os.environ['RANK']}.json").write_text(json.dumps(half_step()))
 
 
 def idle_heads(*, restarted):
@@ -150,6 +151,41 @@ def idle_heads(*, restarted):
     for learned, make in zip(made, (plain, shared), strict=True):
         steps(learned, make)
     return max(float((made[0][n] - made[1][n]).abs().max()) for n in shapes)
+
+
+def half_step():
+    """Return how far parameters move if memory runs out for the moments of the last of them."""
+    from unittest.mock import patch
+
+    import torch
+
+    from ptrun.config.schema import TrainConfig
+    from ptrun.hardware.ranks import joined
+    from ptrun.hardware.zero import ZeroStepper
+    from ptrun.training import stepper
+    from ptrun.training.optim import make_optimizer
+
+    learned = {n: torch.nn.Parameter(torch.ones(2)) for n in ("prompt", "readout.a")}
+    optimizer, world = make_optimizer(TrainConfig(), learned), joined(1, "cpu")
+    own = ZeroStepper(optimizer, learned, dict.fromkeys(learned, True), world, "cpu", divided=False)
+    moments = iter([stepper._moments])  # once, then there is no memory
+
+    def scarce(parameter):
+        make = next(moments, None)
+        if make is None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return make(parameter)
+
+    for parameter in learned.values():
+        parameter.grad = torch.ones(2)
+    own.clip(None)
+    try:
+        with patch.object(stepper, "_moments", scarce):
+            own.step(0.1)
+    except torch.OutOfMemoryError:
+        state, _ = own.state()
+        masters = [values for name, values in state.items() if name.startswith("master.")]
+        return max(float((values - 1).abs().max()) for values in masters)
 
 
 def make_qwen3(folder):

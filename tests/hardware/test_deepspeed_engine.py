@@ -71,6 +71,7 @@ def test_ranks_learn_what_one_process_learns(tmp_path, table):
     for rank in range(2):
         check_refused(json.loads((out / f"refused-{rank}.json").read_text()))
         assert max(json.loads((out / f"idle-{rank}.json").read_text())) < 1e-6
+        assert json.loads((out / f"half-{rank}.json").read_text()) == 0.0  # None: nothing ran out
 
 
 def only(folder):
