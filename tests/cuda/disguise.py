@@ -96,12 +96,20 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         rules.check(rules.Call(func, args, kwargs, tensors, own, asked, there))
     if asked is not None and asked.type == "cuda":
         kwargs = {**kwargs, "device": torch.device("cpu")}
+    if kwargs.get("pin_memory"):
+        return _pinned(func(*args, **{**kwargs, "pin_memory": False}))
     call = rules.ON_CPU.get(func, func) if own else func
     result = call(*_each(real, args), **{key: _each(real, v) for key, v in kwargs.items()})
     if not there or func is aten._local_scalar_dense.default:
         return result
     known = {id(x.held): x for x in own}
     return _each(lambda x: _dressed(x, known, func), result)
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the host whose copies to the device need no wait."""
+    tensor.is_pinned_here = True  # type: ignore[attr-defined]
+    return tensor
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
