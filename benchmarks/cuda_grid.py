@@ -68,7 +68,7 @@ def _combinations(found: dict) -> str:
     most = {key: max((row[key] for row in passed), default=0) for key in ("waits", "uploads")}
     lines = [
         f"{len(passed)} of {len(tried)} combinations of method, read-out, backbone and kind pass; "
-        f"{refused} more are refused by design.{found.get('left', '')}",
+        f"{refused} more are refused by design.",
         "",
         "A combination trains a step, is stopped, resumes to its result and predicts. It fails at "
         "an op that CUDA refuses. What was counted in a training step:",
@@ -83,6 +83,7 @@ def _combinations(found: dict) -> str:
         "| backbone | pass | tried |",
         "|---|---|---|",
         *(f"| {name} | {by_backbone[name]} | {count} |" for name, count in all_of.items()),
+        "",
         *(f"- {row['cell']}: {row['error']}" for row in tried if row["outcome"] == "FAILED"),
     ]
     return "\n".join(lines)

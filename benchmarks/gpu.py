@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -38,7 +40,8 @@ TITLES = {
 class Part:
     """A part: what it shows, its command on a GPU and in miniature, and its limit in seconds.
 
-    `moves` says whether the miniature takes `--device`.
+    `moves` says whether the miniature takes `--device`, `disguises` whether it works on a device
+    that is not there. A part sees `devices` devices: a peer's trainer would use all.
     """
 
     name: str
@@ -47,6 +50,8 @@ class Part:
     small: str
     limit: int
     moves: bool = True
+    disguises: bool = True
+    devices: int = 1
 
     def line(self, how: str, out: str) -> list[str]:
         """Return its command line; `out` is a folder for its own files."""
@@ -56,8 +61,8 @@ class Part:
         return [sys.executable, str(HERE / file), *rest, *own]
 
 
-def _own(name: str, shows: str, limit: int) -> Part:
-    return Part(name, shows, f"gpu_parts.py {name}", f"gpu_parts.py {name} --small", limit)
+def _own(name: str, shows: str, limit: int, **more: Any) -> Part:
+    return Part(name, shows, f"gpu_parts.py {name}", f"gpu_parts.py {name} --small", limit, **more)
 
 
 _BERT = "--device cuda --precision bf16 --repeats 1 --methods prefix,prompt --jobs sst2"
@@ -76,8 +81,14 @@ PARTS = (
     _own("equality", "losses of one run on the CPU and on the device", 60),
     _own("compile", "compiled dropout on and off: equal bits, tokens/s", 90),
     _own("resume", "a run that is killed and resumed ends with the same bits", 60),
-    _own("transfers", "waits of the host for the device in a step, from a profile", 60),
-    _own("two_ranks", "two ranks on two GPUs against one, by rows and by model", 120),
+    # The disguise counts waits by itself: make cuda-grid.
+    _own(
+        "transfers",
+        "waits of the host for the device in a step, from a profile",
+        60,
+        disguises=False,
+    ),
+    _own("two_ranks", "two ranks on two GPUs against one, by rows and by model", 120, devices=2),
     Part(
         "bert_base",
         "one run against Trainer + PEFT, shape of BERT-base",
@@ -112,7 +123,7 @@ PARTS = (
 def done(part: Part, how: str, out: str) -> dict:
     """Do a part; return its outcome, seconds and figures."""
     began, limit = time.monotonic(), part.limit * LONGER[how]
-    process = _started(part.line(how, out), how)
+    process = _started(part.line(how, out), _environment(how, part.devices))
     try:
         output, errors = process.communicate(timeout=limit)
         outcome = "passed" if process.returncode == 0 else "FAILED"
@@ -125,28 +136,30 @@ def done(part: Part, how: str, out: str) -> dict:
     return {**row, "figures": _figures(output), "said": tail}
 
 
-def _started(line: list[str], how: str) -> subprocess.Popen:
+def _started(line: list[str], env: Mapping[str, str]) -> subprocess.Popen:
     """Start a part; the user's PYTHONPATH stays."""
-    paths = [str(HERE.parent), *filter(None, [_device(how).get("PYTHONPATH")])]
+    paths = [str(HERE.parent), *filter(None, [env.get("PYTHONPATH")])]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**_device(how), "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths)},
+        env={**env, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths)},
         cwd=HERE.parent,
         start_new_session=True,
     )
 
 
-def _device(how: str) -> dict[str, str]:
-    """Return the environment: with two disguised devices, or as it is."""
+def _environment(how: str, devices: int) -> dict[str, str]:
+    """Return an environment with the first devices of those that are visible."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:devices]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(visible)}
     if how != DISGUISED:
-        return dict(os.environ)
+        return env
     sys.path.insert(0, str(HERE.parent))
     from tests.cuda.session import environment
 
-    return {**environment(os.environ), "PTRUN_TEST_GPUS": "2", "CUDA_VISIBLE_DEVICES": "0,1"}
+    return {**environment(env), "PTRUN_TEST_GPUS": str(devices)}
 
 
 def _figures(output: str) -> dict:
@@ -214,7 +227,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.how = DISGUISED if given.disguised else SMALL if given.small else FULL
-    wanted = [part for part in PARTS if part.small or given.how == FULL]
+    wanted = [part for part in PARTS if given.how == FULL or part.small]
+    wanted = [part for part in wanted if given.how != DISGUISED or part.disguises]
     rows: list[dict] = []
     with tempfile.TemporaryDirectory() as out:
         for part in wanted:

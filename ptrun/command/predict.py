@@ -28,7 +28,8 @@ Other fields, labels too, are ignored. The id of a row is its field `id`, else i
 
 A line is {"id": ..., "prediction": ..., "probability": ...}. The prediction is a label, a list of
 tags (one a word), a text ("" for none), a list of texts, or a number. For multiple choice it is the
-index from 0, with the option's text as "option". Some read-outs have no probability.
+index from 0, with the option's text as "option"; -1 and null where a word that is no option was
+likeliest. Some read-outs have no probability.
 An --output that ends in .csv or .tsv becomes a table with a header; any other is JSON lines.
 
 --submission writes the file that the server of GLUE or SuperGLUE takes, under its name (CoLA.tsv,

@@ -127,7 +127,8 @@ def _answer(
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"id": question.id, "prediction": prediction.value}
     if run.task.kind == "choice":
-        answer["option"] = question.example.fields["options"][prediction.value]
+        options = dict(enumerate(question.example.fields["options"]))
+        answer["option"] = options.get(prediction.value)  # a T5 may write no option
     if prediction.probability is not None:
         answer["probability"] = round(prediction.probability, 4)
     if not (detail.probabilities or detail.top):

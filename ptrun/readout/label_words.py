@@ -136,13 +136,18 @@ class LabelWords(Cloze):
         return scores.masked_fill(absent, -torch.inf)
 
     def _label(self, features: Features, best: int) -> int | str:
-        """Return the label of an index or token, or a wrong one for a token of no label."""
+        """Return the label of an index or token, or a wrong one for a token of no label.
+
+        That of an example with options is -1.
+        """
         options, labels = features.facts["options"], self.tokens.labels
         if self.among == "vocabulary" and best not in self._owners:
             word = self.encoder.spelling.tokens([best])[0]
             return -1 if options else f"other word: {word}" if word in labels else word
         label = self._owners[best] if self.among == "vocabulary" else best
-        return label if options else labels[label]
+        if options:
+            return label if label < options else -1
+        return labels[label]
 
     @cached_property
     def _owners(self) -> dict[int, int]:
