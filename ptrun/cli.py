@@ -40,6 +40,7 @@ def main() -> None:
     stopping.install()
     try:
         os.environ.update(environment(os.environ) or {})
+        os.environ["PATH"] = _absolute(os.environ.get("PATH", os.defpath))
         log_to_stderr()
         with stopping.heard():
             _dispatch(without_permission(without_local_rank(sys.argv[1:])))
@@ -64,6 +65,11 @@ def main() -> None:
         print_error(told)
         leave(1)
         sys.exit(1)
+
+
+def _absolute(path: str) -> str:
+    """Return a PATH without relative folders: no program is started from the current one."""
+    return os.pathsep.join(filter(os.path.isabs, path.split(os.pathsep)))
 
 
 def _dispatch(arguments: Sequence[str]) -> None:

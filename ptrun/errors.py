@@ -28,6 +28,7 @@ _ADVICE = {
     errno.EISDIR: f"A folder is where a file is needed. {_PATH}",
     errno.ENAMETOOLONG: "Type a shorter name: name=NAME or outputs=DIR.",
     errno.ELOOP: f"Its links lead in a circle. {_PATH}",
+    errno.EXDEV: "Nothing is written there. Remove the link, or type outputs=DIR.",
     errno.EMFILE: f"Raise the limit of open files (ulimit -n), {_SAME}",
     errno.ENFILE: f"The machine has too many open files; close some, {_SAME}",
     errno.EIO: f"The disk or the network failed. Check it, {_SAME}",

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 from filelock import FileLock
 
-from ptrun.errors import named
+from ptrun.errors import UserError
+from ptrun.files import drafted, opened
 
 _LOG = logging.getLogger(__name__)
+_AGAIN = "Delete it; it is made again."
 _COLUMN, _CODE = "row", (".py", ".toml")
 _WRITTEN = 1024  # rows that a writer holds
 _CHUNK = 2**20  # bytes that are hashed at once
@@ -45,13 +47,16 @@ class Stored(Sequence[T]):
         import pyarrow
 
         self.file, self._decode, self._reads = file, decode, 0
-        with file.open("rb") as opened:
-            self._mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        with opened(file) as source:
+            self._mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
         parts = []
-        for part in pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)):
-            self._release()
-            parts.append(part.column(_COLUMN))
-        self._rows = pyarrow.chunked_array(parts, pyarrow.large_string())
+        try:
+            for part in pyarrow.ipc.open_stream(pyarrow.py_buffer(self._mapped)):
+                self._release()
+                parts.append(part.column(_COLUMN))
+            self._rows = pyarrow.chunked_array(parts, pyarrow.large_string())
+        except (pyarrow.ArrowException, KeyError, ValueError) as error:
+            raise UserError(f"{file}: damaged (not Arrow of one column). {_AGAIN}") from error
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -66,7 +71,10 @@ class Stored(Sequence[T]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         self._release()
-        return self._decode(json.loads(self._rows[index].as_py()))
+        try:
+            return self._decode(json.loads(self._rows[index].as_py()))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise UserError(f"{self.file}: damaged (row {index}). {_AGAIN}") from error
 
     def _release(self) -> None:
         """Release the pages of the file after some reads."""
@@ -90,7 +98,7 @@ def stored(
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_name(f".{file.name}.lock")):
             if not _is_intact(file):
-                if file.exists():
+                if os.path.lexists(file):
                     _LOG.warning("%s: damaged; it is made again", file)
                 _write(file, rows())
     return Stored(file, decode)
@@ -107,7 +115,7 @@ def read_once(fits: Callable[[Path], bool]) -> Callable[[Path], bool]:
         return fits(file)
 
     def is_intact(file: Path) -> bool:
-        if not file.is_file():
+        if file.is_symlink() or not file.is_file():
             return False
         state = file.stat()
         return known(file, state.st_size, state.st_mtime_ns)
@@ -119,20 +127,20 @@ def read_once(fits: Callable[[Path], bool]) -> Callable[[Path], bool]:
 def _is_intact(file: Path) -> bool:
     """Return whether a file is there and its end fits its rows."""
     size = file.stat().st_size
-    with file.open("rb") as opened:
-        opened.seek(max(0, size - _END_BYTES))
-        end = opened.read()
-    rows = end[1:21].decode("ascii", "replace")
-    return rows.isdigit() and end == _end(file, size - _END_BYTES, int(rows))
+    with opened(file) as source:
+        source.seek(max(0, size - _END_BYTES))
+        end = source.read(_END_BYTES)
+        rows = end[1:21].decode("ascii", "replace")
+        source.seek(0)
+        return rows.isdigit() and end == _end(source, size - _END_BYTES, int(rows))
 
 
-def _end(file: Path, size: int, rows: int) -> bytes:
-    """Return what stands behind the first `size` bytes of a file of `rows` rows."""
+def _end(source: BinaryIO, size: int, rows: int) -> bytes:
+    """Return what stands behind the next `size` bytes of a file of `rows` rows."""
     hashed = hashlib.sha256(str(rows).encode())
-    with file.open("rb") as opened:
-        while size > 0 and (part := opened.read(min(size, _CHUNK))):
-            hashed.update(part)
-            size -= len(part)
+    while size > 0 and (part := source.read(min(size, _CHUNK))):
+        hashed.update(part)
+        size -= len(part)
     return _END.format(rows=rows, digest=hashed.hexdigest()).encode()
 
 
@@ -140,18 +148,18 @@ def _write(file: Path, rows: Iterable[Any]) -> None:
     import pyarrow
 
     schema = pyarrow.schema([(_COLUMN, pyarrow.large_string())])
-    draft, count = file.with_name(f".{file.name}"), 0
-    with named(file, draft):
-        with draft.open("wb") as opened:
-            with pyarrow.ipc.new_stream(opened, schema) as writer:
-                for part in _parts(file, map(_text, rows)):
-                    writer.write_batch(pyarrow.record_batch([part], schema=schema))
-                    count += len(part)
-            opened.flush()
-            opened.write(_end(draft, opened.tell(), count))
-            opened.flush()
-            os.fsync(opened.fileno())
-        draft.replace(file)
+    count = 0
+    with drafted(file) as target:
+        with pyarrow.ipc.new_stream(target, schema) as writer:
+            for part in _parts(file, map(_text, rows)):
+                writer.write_batch(pyarrow.record_batch([part], schema=schema))
+                count += len(part)
+        target.flush()
+        size = target.tell()
+        target.seek(0)
+        end = _end(target, size, count)
+        target.seek(size)
+        target.write(end)
 
 
 def _parts(file: Path, rows: Iterator[str]) -> Iterator[list[str]]:

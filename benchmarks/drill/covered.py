@@ -18,12 +18,12 @@ COVERED = {
         "fault/test_two_owners.py::test_of_two_commands_at_once_one_does_the_run",
     ],
     "clock jumps": [
-        "folder/test_sharing.py::test_a_clock_that_differs_by_ten_seconds_changes_no_owner",
+        "test_files.py::test_a_clock_that_differs_by_ten_seconds_changes_no_owner",
         "fault/test_clock.py::test_a_clock_that_jumps_while_a_run_trains_changes_nothing",
     ],
     "a stale or busy network file system": [
-        "folder/test_sharing.py::test_a_stale_handle_is_read_again",
-        "folder/test_sharing.py::test_a_file_that_is_open_elsewhere_is_replaced_when_it_is_closed",
+        "test_files.py::test_a_stale_handle_is_read_again",
+        "test_files.py::test_a_file_that_is_open_elsewhere_is_replaced_when_it_is_closed",
     ],
     "NaN and infinity": [
         "training/test_stopping.py::test_a_dev_score_that_is_no_number_fails_the_member",

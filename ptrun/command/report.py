@@ -89,7 +89,7 @@ def show(shown: "RenderableType") -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    from ptrun.folder.result import write_text
+    from ptrun.files import write_text
 
     try:
         write_text(file, text)

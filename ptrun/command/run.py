@@ -6,6 +6,7 @@ and an interrupted one resumes. rerun=true repeats a run and keeps the old one.
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     elif given.as_variant:
         raise UserError("--as-variant is for runs of a table: type experiment=PAPER/TABLE.")
     elif given.cfg or given.info:
-        _print(arguments)
+        _print(given, arguments)
     else:
         _check_own(given.overrides)
         (_sweep if given.multirun else _one)(given.overrides)
@@ -149,19 +150,24 @@ def _unused(_: object) -> None:
     """Do nothing: Hydra prints and does not call it."""
 
 
-def _print(arguments: Sequence[str]) -> None:
+def _print(given: Namespace, arguments: Sequence[str]) -> None:
     """Print the configuration, or how it is composed, by Hydra's `--cfg` and `--info`."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from ptrun.config.compose import loosen
+    from ptrun.config.compose import checked, loosen
     from ptrun.config.explain import explain
     from ptrun.config.paths import conf_dir
+    from ptrun.config.user_files import without_environment
 
     sys.argv = [sys.argv[0], *map(loosen, arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
+    print_it = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")
     try:
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")(_unused)()
+        if not given.multirun:
+            checked(given.overrides)
+        with without_environment():
+            print_it(_unused)()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, arguments) from error

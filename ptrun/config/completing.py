@@ -1,5 +1,6 @@
 """The possible ends of a command line, for `ptrun completion`."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from ptrun.config.schema import LISTED, RunConfig
 
 _OF_RUNS = ("predict", "rerun", "diff", "export")  # commands that take runs
 _FLAGS = ("true", "false")
+_PLAIN = re.compile(r"[\w./~=+-]+", re.ASCII)
 
 
 def completed(words: Sequence[str], commands: Sequence[str], flags: Sequence[str]) -> list[str]:
@@ -50,7 +52,7 @@ def _values(word: str) -> list[str]:
     before, comma, last = typed.rpartition(",")
     known = keys()
     if key in LISTED:
-        allowed = list(options(key))
+        allowed = [name for name in options(key) if _PLAIN.fullmatch(name)]
     elif isinstance(known.get(key), type) and issubclass(known[key], StrEnum):
         allowed = [str(value) for value in known[key]]
     else:
@@ -59,4 +61,6 @@ def _values(word: str) -> list[str]:
 
 
 def _runs() -> list[str]:
-    return [str(file.parent) for file in sorted(Path("outputs").glob("*/*/result.json"))]
+    """Return run folders whose names the shell would not read as a command."""
+    found = (str(file.parent) for file in sorted(Path("outputs").glob("*/*/result.json")))
+    return [name for name in found if _PLAIN.fullmatch(name)]

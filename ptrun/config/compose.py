@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ptrun.config import schema
+from ptrun.config import schema, user_files
 from ptrun.config.build import Component, check, plain
-from ptrun.config.paths import conf_dir, leads_out, package_dirs, user_dirs
+from ptrun.config.paths import conf_dir, leads_out, own_dir
 from ptrun.config.suggest import unknown
-from ptrun.config.user_files import check_user_files
 from ptrun.errors import UserError
 
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
@@ -29,17 +29,21 @@ _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 class UserFolders(SearchPathPlugin):
     """Puts the user's folders before the shipped files, and those of packages after them."""
 
+    trusted_only = False
+
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Check and add the folders that exist."""
-        for folder in reversed(user_dirs()):
-            check_user_files(folder)
-            search_path.prepend(provider="ptrun-user", path=folder.as_uri(), anchor="main")
-        for folder in package_dirs():
-            check_user_files(folder)
-            search_path.append(provider="ptrun-package", path=folder.as_uri())
+        """Add the folders that exist."""
+        before, after = user_files.addresses(), user_files.package_addresses()
+        if self.trusted_only:
+            before, after = [a for a in before if not a.startswith(f"{user_files.SCHEME}:")], []
+        for address in reversed(before):
+            search_path.prepend(provider="ptrun-user", path=address, anchor="main")
+        for address in after:
+            search_path.append(provider="ptrun-package", path=address)
 
 
 Plugins.instance().register(UserFolders)
+Plugins.instance().register(user_files.OthersFiles)
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,9 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     known = {one.name for one in fields(schema.RunConfig)}
     for key in content.keys() - known:
         raise UserError(unknown(key, key, known))
+    for group in ("backbone", "task"):
+        if not isinstance(content[group], dict):
+            raise UserError(f"{group}: expected keys with values, got {content[group]!r}.")
     _check_name(str(content["name"]))
     _check_seeds(content)
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
@@ -282,12 +289,55 @@ def compose_run(
 
     `given` replaces composed groups, and `changed` is merged over everything.
     """
+    with user_files.without_environment():
+        config = checked(overrides)
+        choices = OmegaConf.to_container(config.hydra.runtime.choices)
+        assert isinstance(choices, dict)
+        root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        with open_dict(root):
+            root.update(given or {})
+            root.merge_with(changed or {})
+        picked = {str(key): value for key, value in choices.items()}
+        user_files.tell_replaced(picked)
+        return resolve(root, picked)
+
+
+def checked(overrides: Sequence[str]) -> DictConfig:
+    """Compose the root, and check what files of somebody else set.
+
+    Raises:
+        UserError: they set what acts outside a run.
+    """
     with _own_hydra():
         config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)
-    choices = OmegaConf.to_container(config.hydra.runtime.choices)
-    assert isinstance(choices, dict)
+    if user_files.watched():
+        trusted = _trusted(tuple(own_dir()), tuple(filter(_decides, overrides)))
+        user_files.check_outside(_whole(config), trusted)
+    return config
+
+
+def _decides(override: str) -> bool:
+    """Return whether an override picks a trusted option, or sets a key of `user_files.OUTSIDE`."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if key in schema.LISTED:
+        folders = [*own_dir(), conf_dir()]
+        return value[:1] == "[" or any((root / key / f"{value}.yaml").is_file() for root in folders)
+    return key.partition(".")[0] in {one.partition(".")[0] for one in user_files.OUTSIDE}
+
+
+@cache
+def _trusted(_own: tuple[Path, ...], overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Return the root without the files of somebody else, for the overrides that decide it."""
+    UserFolders.trusted_only = True
+    try:
+        with _own_hydra():
+            return _whole(compose("run", [loosen(o) for o in overrides], return_hydra_config=True))
+    finally:
+        UserFolders.trusted_only = False
+
+
+def _whole(config: DictConfig) -> dict[str, Any]:
+    """Return a root as plain data; Hydra's own node has references that are not resolved."""
+    hydra = OmegaConf.to_container(config.hydra, resolve=False)
     root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    with open_dict(root):
-        root.update(given or {})
-        root.merge_with(changed or {})
-    return resolve(root, {str(key): value for key, value in choices.items()})
+    return {**plain(root), "hydra": hydra}

@@ -13,10 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 from ptrun.config.readable import visible
+from ptrun.files import read_text
 
 _LOG = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent.parent
 ENTRY_POINTS = "ptrun.conf"
+_LARGEST = 1_000_000  # bytes of a file of options
 
 
 def conf_dir() -> Path:
@@ -26,10 +28,22 @@ def conf_dir() -> Path:
 
 
 def user_dirs() -> list[Path]:
-    """Return the user's configuration folders that exist: `$PTRUN_CONFIG_DIR`, `./ptrun_conf`."""
+    """Return the configuration folders before ptrun's own, the first one first."""
+    return [*others_dirs(), *own_dir()]
+
+
+def others_dirs() -> list[Path]:
+    """Return the folders that may be somebody else's: `$PTRUN_CONFIG_DIR`, `./ptrun_conf`."""
     named = os.environ.get("PTRUN_CONFIG_DIR")
     candidates = [Path(named)] if named else []
     return [path.resolve() for path in [*candidates, Path("ptrun_conf")] if path.is_dir()]
+
+
+def own_dir() -> list[Path]:
+    """Return the folder of the user's own options, `~/.config/ptrun/conf`, if it exists."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    folder = Path(home).expanduser() / "ptrun" / "conf"
+    return [folder.resolve()] if folder.is_dir() else []
 
 
 def package_dirs() -> list[Path]:
@@ -84,8 +98,15 @@ def leads_out(name: str) -> bool:
 
 
 def describe(file: Path) -> str:
-    """Return the first comment line of a configuration file that is not a Hydra directive."""
-    for line in file.read_text(encoding="utf-8").splitlines():
+    """Return the first comment line of a configuration file that is not a Hydra directive.
+
+    A file that cannot be read has none.
+    """
+    try:
+        lines = read_text(file, "replace", limit=_LARGEST, links=True).splitlines()
+    except OSError:
+        return ""
+    for line in lines:
         if line.startswith("#") and "@package" not in line:
             return visible(line.lstrip("# ").strip())
     return ""

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptrun.files import from_json, opened
+
 BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl")
 """The files whose digests a result holds."""
 _CRC = "crc"
@@ -34,8 +36,8 @@ def of_file(file: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
+    with opened(file) as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()[:32]
 
 
 def beside(folder: Path) -> dict[str, str]:
@@ -55,18 +57,27 @@ def row(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the line is damaged.
     """
-    try:
-        content = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    content = from_json(text)
     if not isinstance(content, dict):
         raise ValueError("not an object")
+    if not is_count(content.get("step", 0)):
+        raise ValueError("its step is no number")
     name, value = content.popitem() if content else (_CRC, None)
     if value == _crc(content) and name == _CRC:
         return content
     if name == _CRC or value == _crc(content):  # then the name is damaged
         raise ValueError("its checksum is another")
     return {**content, name: value}
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value of a row is a number of steps."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value of a row is a number that can be printed."""
+    return type(value) in (int, float) and abs(value) < 10**300
 
 
 def _crc(row: Mapping[str, Any]) -> str:

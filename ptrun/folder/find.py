@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.files import read_text
 from ptrun.folder import digest, result
 from ptrun.types import RunResult
 
@@ -40,7 +41,7 @@ class Run:
         if not file.is_file():
             return None
         try:
-            lines = file.read_text(encoding="utf-8").split("\n")  # a text may hold other breaks
+            lines = read_text(file).split("\n")  # a text may hold other breaks
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: damaged ({error.reason}). {_AGAIN}") from error
         rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line]

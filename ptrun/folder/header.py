@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from ptrun.files import from_json
+
 PROMPT = "prompt.safetensors"
 """The file of a run's trained prompt and head."""
 _KEY = "ptrun"
@@ -35,4 +37,7 @@ def unpacked(metadata: Mapping[str, str] | None) -> dict[str, str]:
         ValueError: it is damaged.
     """
     found = dict(metadata or {})
-    return dict(json.loads(found[_KEY])) if _KEY in found else found
+    header = dict(from_json(found[_KEY])) if _KEY in found else found
+    if not all(isinstance(value, str) for value in header.values()):
+        raise ValueError("a value of its header is no text")
+    return header

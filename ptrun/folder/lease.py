@@ -17,18 +17,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import get_type_hints
 
 from filelock import FileLock, Timeout
 
 from ptrun.config.readable import all_readable
 from ptrun.errors import UserError
-from ptrun.folder import sharing as files
+from ptrun.files import read_json, write_text
 
 _LOG = logging.getLogger(__name__)
 BEAT = 5.0
 """Seconds between beats."""
 SILENCE = 3 * BEAT
 """Seconds without a beat after which an owner on another machine counts as dead."""
+_LIMIT = 10_000  # bytes of an owner's file
 _POLL = 1.0  # seconds between looks at a lock that is waited for
 
 
@@ -84,10 +86,13 @@ def _birth(pid: int) -> str:
 def owner(folder: Path) -> Owner | None:
     """Return the owner of a run folder; None if nobody holds its lease."""
     try:
-        found = Owner(**all_readable(json.loads(files.read_text(_owner_file(folder)))))
-    except (OSError, ValueError, TypeError):
+        found = Owner(**all_readable(read_json(_owner_file(folder), limit=_LIMIT)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    return None if found.gone else found
+    kinds = get_type_hints(Owner)
+    if any(type(getattr(found, name)) is not kind for name, kind in kinds.items()):
+        return None
+    return None if not 0 < found.pid < 2**31 or found.gone else found
 
 
 @contextmanager
@@ -198,9 +203,7 @@ def _beating(folder: Path) -> Iterator[None]:
 
 
 def _write(file: Path, own: Owner) -> None:
-    draft = file.with_name(f"{file.name}.{own.pid}")
-    draft.write_text(json.dumps(asdict(own)), encoding="utf-8")
-    files.replace(draft, file)
+    write_text(file, json.dumps(asdict(own)))
 
 
 def _owner_file(folder: Path) -> Path:

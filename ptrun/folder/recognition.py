@@ -22,6 +22,7 @@ from ptrun.config.compose import Composed
 from ptrun.config.identity import canonical
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
+from ptrun.files import below, read_json, write_text
 from ptrun.folder import result
 from ptrun.types import RunResult
 
@@ -45,8 +46,10 @@ _hooked = False
 def finished(composed: Composed) -> RunResult | None:
     """Return the result of a run that is known to be finished; None if it has to be planned."""
     try:
-        kept = json.loads(_file(composed).read_text("utf-8"))
+        kept = read_json(_file(composed))
         folder, files = Path(kept["folder"]), dict(kept["files"])
+        if folder.parent != Path(composed.outputs, composed.name).absolute():
+            return None  # somebody else wrote it
         if composed.rerun or files != _states(files, composed.outputs):
             return None
         return result.read(folder) if (folder / result.FINISHED).is_file() else None
@@ -70,13 +73,13 @@ def opened_files() -> Iterator[set[str]]:
 
 def remember(composed: Composed, folder: Path, files: Mapping[str, str]) -> None:
     """Keep which run a configuration is; where that is not possible it is planned again."""
-    file = _file(composed)
     try:
+        file = _file(composed)
         file.parent.mkdir(parents=True, exist_ok=True)
         content = {"folder": str(folder.absolute()), "files": dict(files)}
-        result.write_text(file, json.dumps(content))
+        write_text(file, json.dumps(content))
     except OSError as error:
-        _LOG.info("%s: not written (%s)", file, error.strerror)
+        _LOG.info("%s: not written (%s)", error.filename, error.strerror)
 
 
 def states(opened: Iterable[str], model: Path | None, outputs: Path) -> dict[str, str]:
@@ -123,4 +126,4 @@ def _file(composed: Composed) -> Path:
     }
     typed = [composed.names, config, str(Path.cwd()), __version__, code]
     key = hashlib.sha256(canonical(typed).encode()).hexdigest()[:24]
-    return composed.outputs / _FOLDER / f"{key}.json"
+    return below(composed.outputs, _FOLDER, f"{key}.json")

@@ -17,9 +17,8 @@ from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
 from ptrun.errors import UserError
+from ptrun.files import read_text, write_text
 from ptrun.folder import result
-from ptrun.folder.result import write_text
-from ptrun.folder.sharing import read_text
 from ptrun.hub.repository import COMMIT
 
 FILE = "run.yaml"

@@ -1,7 +1,6 @@
 """`result.json`: written last and atomically, so a folder that has it is a finished run."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from dataclasses import replace as replace_fields
@@ -9,30 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.config.readable import all_readable
-from ptrun.errors import UserError, named
+from ptrun.errors import UserError
+from ptrun.files import read_json, write_text
 from ptrun.folder import digest
-from ptrun.folder.sharing import read_text, replace
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
 _DIGEST = "digest"
 _DATA = ("config", "files")
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a file atomically: after a crash it is complete or as before.
-
-    Raises:
-        OSError: it cannot be written, as on a full disk; no draft is left.
-    """
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with named(file, draft):
-        with draft.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        replace(draft, file)
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -111,7 +95,7 @@ def ended_folders(root: Path) -> list[Path]:
 def _parse(file: Path) -> RunResult:
     names = {field.name for field in fields(RunResult)}
     try:
-        content = dict(json.loads(read_text(file)))
+        content = dict(read_json(file))
         if content.pop(_DIGEST, None) not in (None, digest.of_plain(content)):
             raise ValueError("edited: its digest is another")
         texts = {key: value for key, value in content.items() if key not in _DATA}
@@ -120,8 +104,9 @@ def _parse(file: Path) -> RunResult:
             content["metrics"] = {"dev": {}, **content["metrics"]}
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        deep = "nested too deeply" if isinstance(error, RecursionError) else None
+        reason = deep or getattr(error, "strerror", None) or error
         raise UserError(f"{file}: damaged ({reason}). Delete it to run again.") from error
     return done
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptrun.files import opened
 from ptrun.folder import digest, request, result
+from ptrun.folder.digest import is_number
 from ptrun.folder.state import RunState, state_of
 
 _FILES = {result.FINISHED, result.FAILED, request.FILE}
@@ -57,18 +59,19 @@ def progress(folder: Path) -> tuple[int, str]:
     """Return the last step of a run folder and its best dev score so far, as text."""
     file = folder / "metrics.jsonl"
     try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, file.stat().st_size - _TAIL))
-            lines = opened.read().decode("utf-8", "replace").split("\n")
+        with opened(file) as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - _TAIL))
+            lines = source.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return 0, ""
     step, scores = 0, []
     for line in lines:
         try:
             row = digest.row(line)
-            step = max(step, int(row.get("step", 0)))
-        except (ValueError, TypeError):  # cut at either end, or damaged: resuming names it
+        except ValueError:  # cut at either end, or damaged: resuming names it
             continue
+        step = max(step, row.get("step", 0))
         if row.get("event") == "dev":
-            scores += [value for key, value in row.items() if key not in _NO_SCORE][:1]
+            values = (value for key, value in row.items() if key not in _NO_SCORE)
+            scores += [value for value in values if is_number(value)][:1]
     return step, f"{max(scores):.1f}" if scores else ""

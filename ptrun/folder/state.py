@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError
+from ptrun.files import LIMIT, opened
 from ptrun.folder import lease, result
 from ptrun.folder.header import unpacked
 
@@ -15,7 +16,16 @@ KINDS: tuple[Kind, ...] = (
     "new", "queued", "running", "interrupted", "failed", "finished", "damaged",
 )  # fmt: skip
 """`queued` is said of runs in the queue of a cluster; their folders do not know it."""
-_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
+_DAMAGES = (
+    OSError,
+    OverflowError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    struct.error,
+)
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,9 @@ def state_of(folder: Path) -> RunState:
 def _saved(file: Path) -> dict[str, Any]:
     """Return the plain part of a state, without importing torch; nothing if it is damaged."""
     try:
-        with file.open("rb") as opened:
-            (size,) = struct.unpack("<Q", opened.read(8))
-            header = json.loads(opened.read(min(size, file.stat().st_size)))
+        with opened(file) as source:
+            (size,) = struct.unpack("<Q", source.read(8))
+            header = json.loads(source.read(min(size, LIMIT)))
         found = dict(json.loads(unpacked(header["__metadata__"])["state"]))
         return {"step": int(found["step"]), "group": list(map(str, found.get("group", ())))}
     except _DAMAGES:

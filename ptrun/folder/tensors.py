@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptrun.errors import UserError, named, system_error
+from ptrun.files import created, opened, replace
 from ptrun.folder.header import DIGEST, combined, packed, unpacked
-from ptrun.folder.sharing import replace
 
 Tensors = dict[str, Tensor]
 _MODE = 0o644
@@ -39,10 +39,11 @@ def draft(
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     own = packed({**header, DIGEST: combined(_hashes(kept), header)})
     with named(file, made):
+        created(made).close()  # never through a link
         _save(kept, made, own)
         made.chmod(_MODE)  # safetensors writes files that only their owner can read
-        with made.open("rb") as opened:
-            os.fsync(opened.fileno())
+        with opened(made) as saved:
+            os.fsync(saved.fileno())
     return partial(replace, made, file)
 
 
@@ -52,8 +53,8 @@ def read(file: Path, advice: str) -> tuple[Tensors, dict[str, str]]:
     Raises:
         UserError: it cannot be read, or is damaged; `advice` says what to type.
     """
-    with checked(file, advice) as (opened, header):
-        tensors: Tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    with checked(file, advice) as (source, header):
+        tensors: Tensors = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
         if header.pop(DIGEST, None) not in (None, combined(_hashes(tensors), header)):
             raise ValueError("its digest is another")
     return tensors, header
@@ -65,10 +66,10 @@ def check(file: Path, advice: str) -> list[str]:
     Raises:
         UserError: as `read`.
     """
-    with checked(file, advice) as (opened, header):
-        names = sorted(opened.keys())
+    with checked(file, advice) as (source, header):
+        names = sorted(source.keys())
         if recorded := header.pop(DIGEST, None):
-            hashes = {name: _hash(opened.get_tensor(name)) for name in names}
+            hashes = {name: _hash(source.get_tensor(name)) for name in names}
             if recorded != combined(hashes, header):
                 raise ValueError("its digest is another")
     return names
@@ -82,8 +83,9 @@ def checked(file: Path, advice: str) -> Iterator[tuple[Any, dict[str, str]]]:
         UserError: it cannot be read, or is damaged.
     """
     try:
-        with safe_open(file, "pt") as opened:
-            yield opened, unpacked(opened.metadata())
+        opened(file).close()  # a regular file, no link
+        with safe_open(file, "pt") as source:
+            yield source, unpacked(source.metadata())
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror or error}).") from error
     except (SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:

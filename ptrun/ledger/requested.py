@@ -19,8 +19,8 @@ from ptrun.config.explain import composed
 from ptrun.config.flat import flat
 from ptrun.config.paths import conf_dir, package_dirs, user_dirs
 from ptrun.errors import UserError
+from ptrun.files import read_json, write_text
 from ptrun.folder import request
-from ptrun.folder.result import write_text
 from ptrun.ledger.experiment import Cell, Experiment
 from ptrun.types import RunResult
 
@@ -89,7 +89,7 @@ class Requests:
     @cached_property
     def _kept(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.file.read_text("utf-8"))
+            content = read_json(self.file)
             return dict(content["cells"]) if content["stamp"] == self._stamp else {}
         except (OSError, ValueError, TypeError, KeyError):
             return {}

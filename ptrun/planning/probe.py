@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from ptrun.errors import RunFailed, UserError
+from ptrun.files import below
 from ptrun.method.base import Method
 from ptrun.planning.layout import Layout
 from ptrun.readout.base import Features
@@ -110,7 +111,7 @@ def _member(planned: Plan, method: Method, part: Part, steps: int) -> Member:
 def _features(planned: Plan, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
     """Return encoded examples; only those made from a corpus, which may be many, are stored."""
     if isinstance(examples, Stored):
-        return encoded(method, examples, planned.outputs / TOKENS)
+        return encoded(method, examples, below(planned.outputs, TOKENS))
     return method.encode(examples)
 
 

@@ -4,7 +4,6 @@ The header of `prompt.safetensors` holds what the task read from its data: label
 pattern. So a prediction needs no training files.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ import torch
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.errors import UserError
+from ptrun.files import from_json
+from ptrun.folder import result
 from ptrun.folder.header import PROMPT
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
@@ -26,6 +27,7 @@ from ptrun.task.own import Own
 from ptrun.task.tagging import Tagging
 from ptrun.types import RunResult
 
+_AGAIN = "Type the command of its run again with rerun=true."
 _FILES = ("train", "dev", "test", "pattern")  # of `task=csv`
 
 
@@ -83,16 +85,29 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     """Return the backbone of a run, from its recorded folder or from `path`.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: the folder does not exist, or the result is damaged.
     """
-    node = {key: value for key, value in done.config["backbone"].items() if key != "weights"}
-    if path := path or done.manifest["backbone"].get("path"):
+    node, made_with = done.config.get("backbone"), done.manifest.get("backbone")
+    if not (isinstance(node, Mapping) and isinstance(made_with, Mapping) and _names(made_with)):
+        raise UserError(
+            f"{done.run_id}: damaged (its {result.FINISHED} names no backbone). {_AGAIN}"
+        )
+    node = {key: value for key, value in node.items() if key != "weights"}
+    if path := path or made_with.get("path"):
         node["path"] = path
     backbone: PretrainedBackbone = build.build("backbone", node)
-    backbone.pooler_seed = done.manifest["backbone"].get("pooler_seed")
+    backbone.pooler_seed = made_with.get("pooler_seed")
     if backbone.repository:
-        backbone.repository.recorded = done.manifest["backbone"].get("commit")
+        backbone.repository.recorded = made_with.get("commit")
     return backbone
+
+
+def _names(made_with: Mapping[str, Any]) -> bool:
+    """Return whether the facts of a backbone have their types."""
+    optional = {"path": str, "commit": str, "pooler_seed": int}
+    return isinstance(made_with.get("name"), str) and all(
+        isinstance(made_with.get(key), kind | None) for key, kind in optional.items()
+    )
 
 
 def learned(
@@ -110,7 +125,28 @@ def learned(
         )
     bound = {**bound_to(backbone), "name": done.manifest["backbone"]["name"]}
     tensors, header = read_tensors(folder / PROMPT, bound, backbone.folder)
-    return tensors, json.loads(header.get("task", "null")) or None
+    try:
+        found = from_json(header.get("task", "null")) or None
+        if found is not None:
+            _check_found(found)
+    except ValueError as error:
+        raise UserError(f"{folder / PROMPT}: damaged (its task: {error}). {_AGAIN}") from error
+    return tensors, found
+
+
+def _check_found(found: Any) -> None:
+    """Raise ValueError if plain data are not what `found_by` writes."""
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    if "tasks" in found:
+        for own in found["tasks"].values() if isinstance(found["tasks"], dict) else [None]:
+            _check_found(own)
+        return
+    labels, pvps = found.get("labels"), found.get("pvps", {})
+    if not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
+        raise ValueError("labels are no list of texts")
+    if not isinstance(pvps, dict):
+        raise ValueError("patterns are no object")
 
 
 def found_by(task: Task) -> dict[str, Any]:
@@ -164,6 +200,10 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
             _restore(task.tasks[name], own)
         return
     if saved.get("labels"):
+        if not isinstance(task, Own) and task.labels and {*task.labels} != {*saved["labels"]}:
+            raise UserError(
+                f"{PROMPT} is damaged: its labels are not those of task={task.name}. {_AGAIN}"
+            )
         task.labels = saved["labels"]
     if isinstance(task, Own):
         task.pvps = saved["pvps"]

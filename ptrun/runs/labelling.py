@@ -18,6 +18,7 @@ from typing import Any
 from ptrun.config.build import Component, build, target
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.files import below
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
@@ -122,7 +123,7 @@ def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Lab
         fingerprint=labeller.fingerprint(),
         thresholds=_thresholds(lines.thresholds, labels),
     )
-    lines = replace(lines, shards=str(composed.outputs / ".labels" / lines.folder_name()))
+    lines = replace(lines, shards=str(below(composed.outputs, ".labels", lines.folder_name())))
     pvps = {name: _with_words(pvp, labels, labeller) for name, pvp in task["pvps"].items()}
     task = {**task, "source": vars(lines), "labels": {own: own for own in labels}, "pvps": pvps}
     completed = replace(composed, config={**composed.config, "task": task})

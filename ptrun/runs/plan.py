@@ -16,6 +16,7 @@ from ptrun.config.build import Component
 from ptrun.config.components import own_code
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
+from ptrun.files import below
 from ptrun.folder import request as request_file
 from ptrun.folder import result
 from ptrun.hardware.torch_engine import TorchEngine
@@ -127,7 +128,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     variant = _variant(setting, config)
     task = components["task"].build(config["data_dir"], variant)
     if of_corpus(config):  # up to millions of examples
-        task.store = composed.outputs / TOKENS
+        task.store = below(composed.outputs, TOKENS)
     backbone = components["backbone"].build()
     method: Any = components["method"].target
     check_pair(method, config["method"], backbone, task)
@@ -175,7 +176,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         own_code=code,
         content=content,
         run_id=run_id,
-        folder=composed.outputs / composed.name / run_id,
+        folder=below(composed.outputs, composed.name, run_id),
         request=request,
     )
     commits = _recorded(made, composed.commits)

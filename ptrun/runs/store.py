@@ -16,11 +16,11 @@ from typing import Any
 from torch import Tensor
 
 from ptrun.config.identity import file_name
-from ptrun.errors import UserError, named
+from ptrun.errors import UserError
+from ptrun.files import append, from_json, read_text, write_text
 from ptrun.folder import digest, result
 from ptrun.folder import tensors as files
 from ptrun.folder.header import PROMPT
-from ptrun.folder.sharing import read_text
 from ptrun.types import Example, Prediction, RunResult, Tracker
 
 _LOG = logging.getLogger(__name__)
@@ -61,8 +61,7 @@ class RunStore:
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row to `metrics.jsonl`; it survives a killed process."""
         whole = {**({"part": self._part} if self._part else {}), **row}
-        with named(self._metrics), self._metrics.open("a", encoding="utf-8") as opened:
-            opened.write(digest.line(whole))
+        append(self._metrics, digest.line(whole))
         self.tracker.log(whole)
 
     def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
@@ -125,7 +124,7 @@ class RunStore:
         found = list(_readable(self._metrics)) if self._metrics.is_file() else []
         rows = [row for row in found if self._is_kept(row, step)]
         if self._metrics.is_file():
-            result.write_text(self._metrics, "".join(map(digest.line, rows)))
+            write_text(self._metrics, "".join(map(digest.line, rows)))
         own = [row for row in rows if row.get("part", "") == self._part]
         there = {(row["event"] == "dev", row.get("step")) for row in own}
         wanted = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
@@ -136,7 +135,7 @@ class RunStore:
         """Return whether a row is of a saved step or of another part."""
         if row.get("event") not in _TRAINING_EVENTS:
             return False
-        return row.get("part", "") != self._part or int(row.get("step", 0)) <= step
+        return row.get("part", "") != self._part or bool(row.get("step", 0) <= step)
 
 
 def state_file(folder: Path, part: str = "") -> Path:
@@ -175,7 +174,7 @@ def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
         UserError: the header does not say.
     """
     try:
-        found = json.loads(header["backbone"])
+        found = from_json(header["backbone"])
         return {key: found[key] for key in ("name", "revision", "weights")}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: damaged (its header names no backbone). {_AGAIN}") from error
@@ -188,8 +187,10 @@ def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
         UserError: it is damaged.
     """
     try:
-        meta = dict(json.loads(header["state"]))
-        int(meta["step"])
+        meta = dict(from_json(header["state"]))
+        steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
+        if not all(map(digest.is_count, steps)):
+            raise ValueError("a step is no number")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: damaged (its header has no step). {_AGAIN}") from error
     return meta
@@ -222,4 +223,4 @@ def set_aside(folder: Path) -> None:
 
 def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
-    result.write_text(file, "".join(lines))
+    write_text(file, "".join(lines))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptrun.errors import RunFailed, UserError
+from ptrun.files import below
 from ptrun.method.base import Method
 from ptrun.protocol.overlap import Overlaps
 from ptrun.readout.base import Features
@@ -42,4 +43,4 @@ class Work:
 
     def encoded(self, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
         """Return examples as a method reads them; the token cache is shared between runs."""
-        return encoded(method, examples, self.planned.outputs / TOKENS)
+        return encoded(method, examples, below(self.planned.outputs, TOKENS))

@@ -10,8 +10,8 @@ from typing import Any
 
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
+from ptrun.files import read_bytes, write_text
 from ptrun.folder import digest
-from ptrun.folder.result import write_text
 
 _LOG = logging.getLogger(__name__)
 _ASIDE = "~"  # ends the name of a damaged journal
@@ -43,7 +43,7 @@ class Journal(JournalFileBackend):
 
 def _check(file: Path) -> None:
     """Cut a last line that a killed process left, and set a damaged file aside."""
-    whole, _, rest = file.read_bytes().rpartition(b"\n")
+    whole, _, rest = read_bytes(file).rpartition(b"\n")
     try:
         for line in whole.decode().split("\n") if whole else ():
             digest.row(line)

@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ptrun.config.explain import composed
 from ptrun.config.schema import On, SweepConfig
 from ptrun.errors import UserError
+from ptrun.files import below
 from ptrun.folder import result
 from ptrun.search.space import Space, space
 from ptrun.search.study import Study
@@ -44,7 +45,7 @@ def search(asked: Asked) -> dict[str, Any]:
     own = space(asked.overrides)
     base = composed(own.fixed)
     _check(base.sweep)
-    folder = base.outputs / base.name
+    folder = below(base.outputs, base.name)
     total = asked.trials if asked.sampler != "grid" else _size(own)
     study = Study(folder, own, asked.sampler, base.seed, _decisive(asked))
     while len(study.ended) < total:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptrun.errors import UserError
-from ptrun.folder import digest, result
-from ptrun.folder.sharing import read_text
+from ptrun.files import below, read_json, write_text
+from ptrun.folder import digest
 
 _DIGEST = "digest"
 FOLDER = ".jobs"
@@ -16,9 +16,9 @@ FOLDER = ".jobs"
 
 def record(outputs: Path, tasks: Mapping[str, Sequence[Path]]) -> None:
     """Write which runs the tasks of a job do; a task is `JOB` or `JOB_INDEX`."""
-    file = outputs / FOLDER / f"{next(iter(tasks)).split('_')[0]}.json"
+    file = below(outputs, FOLDER, f"{next(iter(tasks)).split('_')[0]}.json")
     plain = {task: [str(folder.absolute()) for folder in own] for task, own in tasks.items()}
-    result.write_text(file, json.dumps({**plain, _DIGEST: digest.of_plain(plain)}))
+    write_text(file, json.dumps({**plain, _DIGEST: digest.of_plain(plain)}))
 
 
 def queued(outputs: Path) -> dict[Path, str]:
@@ -44,7 +44,7 @@ def _recorded(file: Path) -> dict[str, list[Path]]:
         UserError: the file is damaged.
     """
     try:
-        tasks = json.loads(read_text(file))
+        tasks = read_json(file)
         if tasks.pop(_DIGEST, None) not in (None, digest.of_plain(tasks)):
             raise ValueError("its digest is another")
         return {str(task): [Path(one) for one in folders] for task, folders in tasks.items()}

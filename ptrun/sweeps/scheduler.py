@@ -14,6 +14,7 @@ from typing import Any
 
 from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
+from ptrun.files import below
 from ptrun.folder import recognition
 from ptrun.folder.state import RunState, state_of
 from ptrun.sweeps.beats import Beats
@@ -147,7 +148,7 @@ class Scheduler:
     def _start(self, worker: Worker, group: list[Job]) -> None:
         outputs = group[0].composed.outputs
         assert group[0].folder is not None
-        log = outputs / LOGS / f"{group[0].folder.name}.log"
+        log = below(outputs, LOGS, f"{group[0].folder.name}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
         for job in group:
             job.stage, job.log, job.started = "running", log, time.time()

@@ -6,14 +6,18 @@ as one machine would (`SlurmTask`), so the folders say what is left whatever bec
 
 import math
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ptrun.config.flat import flat
+from ptrun.config.readable import visible
 from ptrun.config.schema import ClusterConfig, SweepConfig
 from ptrun.errors import UserError
+from ptrun.files import below
 from ptrun.folder.state import state_of
 from ptrun.sweeps import queue
 from ptrun.sweeps.beats import Beats
@@ -24,6 +28,7 @@ from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import PLANNER
 from ptrun.training.stopping import Stopped
 
+_PYTHON = f"{shlex.quote(sys.executable)} -P"  # nothing is imported from the current folder
 _TURNS = 1000  # how often a job may come on again after its time
 _MARGIN, _START = 1.5, 10.0  # of the computed time; minutes to start
 _LOOK = 5.0  # seconds between looks at the queue
@@ -72,7 +77,7 @@ class Slurm:
 
     def _submit_array(self, groups: Sequence[Group]) -> None:
         cluster = groups[0][0].composed.cluster
-        executor = _executor(self.outputs / queue.FOLDER / "%j", parameters(cluster, groups))
+        executor = _executor(self._logs() / "%j", parameters(cluster, groups))
         ids = _submitted(executor, [self._task(own) for own in groups])
         tasks = dict(zip(ids, groups, strict=True))
         self.tasks |= tasks
@@ -133,7 +138,7 @@ class Slurm:
         return [*filter(None, groups), *([job] for job in left if job not in known)]
 
     def _logs(self) -> Path:
-        return self.outputs / queue.FOLDER
+        return below(self.outputs, queue.FOLDER)
 
     def _ask(self) -> None:
         """Ask on a terminal whether to cancel the jobs."""
@@ -164,13 +169,15 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
     """Return the parameters of submitit for an array of groups, each like the largest.
 
     Raises:
-        UserError: the processes of a run cannot be divided over the nodes.
+        UserError: the processes of a run cannot be divided over the nodes, or a text of the
+            cluster has a control character.
     """
     ranks, gpu = _need(groups[0], "ranks"), _need(groups[0], "device") == "cuda"
     nodes = cluster.nodes if ranks > 1 else 1
     if ranks % nodes:
         raise UserError(f"cluster.nodes={nodes}: a run has {ranks} processes; use a divisor of it.")
     on_node = ranks // nodes
+    _check_texts(cluster)
     own = {key: getattr(cluster, key) for key in ("partition", "account", "qos", "constraint")}
     return {
         **{key: value for key, value in own.items() if value is not None},
@@ -187,6 +194,17 @@ def parameters(cluster: ClusterConfig, groups: Sequence[Group]) -> dict[str, Any
         "setup": [f"export SUBMITIT_PREEMPT_SIGNAL={_SIGNAL}", *cluster.setup],
         "additional_parameters": {"requeue": True, **cluster.sbatch},
     }
+
+
+def _check_texts(cluster: ClusterConfig) -> None:
+    """Refuse control characters: a line break would begin another line of the job's script."""
+    texts = {key: str(value) for key, value in flat(vars(cluster)).items() if key != "setup"}
+    for key, text in texts.items():
+        if f"{key}{text}" != visible(f"{key}{text}"):
+            raise UserError(
+                f"cluster.{visible(key)}={visible(text)} has a control character. Leave it out; "
+                "lines of the job's script stand in cluster.setup."
+            )
 
 
 def _minutes(cluster: ClusterConfig, groups: Sequence[Group]) -> int:
@@ -245,7 +263,7 @@ def _executor(folder: Path, given: dict[str, Any]) -> Any:
             "sweep.on=slurm needs submitit. Type: pip install 'ptrun[slurm]'"
         ) from error
     try:
-        executor = SlurmExecutor(folder, max_num_timeout=_TURNS)
+        executor = SlurmExecutor(folder, max_num_timeout=_TURNS, python=_PYTHON)
     except RuntimeError as error:
         raise UserError(
             "sweep.on=slurm: there is no srun here. Type it on a login node of the cluster."

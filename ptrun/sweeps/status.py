@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.folder.scan import Known
 from ptrun.folder.state import KINDS, RunState
@@ -53,7 +54,7 @@ def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Gr
     for name, counts in by_folder.items():
         new = max(0, expected.get(name, 0) - counts.total())
         row = Counter({**counts, "new": new})
-        table.add_row(escape(name), *(str(row[kind] or "") for kind in KINDS))
+        table.add_row(escape(visible(name)), *(str(row[kind] or "") for kind in KINDS))
     left = [own for own in known if own.state.kind != "finished"]
     lines: list[RenderableType] = [_line(own) for own in left[:_LISTED]]
     if len(left) > _LISTED:
@@ -66,7 +67,7 @@ def _line(own: Known) -> str:
     parts = [own.folder.name, str(own.state).splitlines()[0]]
     parts += [f"step {own.step}"] if own.step and own.state.kind == "running" else []
     parts += [f"best dev {own.dev}"] if own.dev else []
-    return escape("  ".join(parts))
+    return escape(visible("  ".join(parts)))
 
 
 def as_json(known: Sequence[Known]) -> str:

@@ -11,7 +11,7 @@ from ptrun.config.schema import GROUPS
 
 ROOT = Path(__file__).parents[2] / "ptrun"
 LAYERS = [
-    ("__init__", "types", "errors", "metrics", "pocket"),
+    ("__init__", "types", "errors", "files", "metrics", "pocket"),
     ("converting",),
     ("stored", "tokenizer", "hub", "drawing"),
     ("config", "prompt", "backbone", "setting", "tracking"),

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptrun.config.components import component
-from ptrun.config.user_files import check_user_files
+from ptrun.config.user_files import SCHEME, OthersFiles
 from ptrun.task.own_pattern import entry
 from ptrun.task.yaml_text import parse_yaml
 from tests.folder.test_request import BOMB
@@ -72,7 +72,8 @@ def test_any_folder_of_options_is_checked_or_refused(place, text):
     folder = place / "conf"
     (folder / "task").mkdir(parents=True, exist_ok=True)
     (folder / "task" / "own.yaml").write_text(text, newline="")
-    read_or_refused(check_user_files, folder)
+    source = OthersFiles("fuzz", f"{SCHEME}://{folder}")
+    read_or_refused(source.load_config, "task/own")
 
 
 DOTTED = st.lists(st.sampled_from(["os", "system", "ptrun", "builtins", "exec", "", "task", "é"]))

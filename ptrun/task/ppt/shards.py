@@ -8,7 +8,6 @@ is made again.
 import hashlib
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,13 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from ptrun.errors import named
+from ptrun.files import read_bytes, write_text
 from ptrun.stored import read_once
 from ptrun.task.lines import json_lines
 
 _LOG = logging.getLogger(__name__)
 _DIGEST = "digest"
+_LARGEST = 2**31  # bytes of a file
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,10 @@ class Shards:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self._file(number)
-        draft = file.with_name(f".{file.name}.{os.getpid()}")
         head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with named(file, draft):
-            with draft.open("w", encoding="utf-8") as opened:
-                opened.write(json.dumps({**head, _DIGEST: _digest(head, text.encode())}) + "\n")
-                opened.write(text)
-                opened.flush()
-                os.fsync(opened.fileno())
-            draft.replace(file)
+        first = json.dumps({**head, _DIGEST: _digest(head, text.encode())})
+        write_text(file, f"{first}\n{text}")
 
     def _files(self) -> Iterator[Path]:
         return takewhile(_is_intact, map(self._file, count()))
@@ -69,7 +63,7 @@ class Shards:
 @read_once
 def _is_intact(file: Path) -> bool:
     """Return whether a file is there with the hash of its head; older versions wrote none."""
-    first, _sep, text = file.read_bytes().partition(b"\n")
+    first, _sep, text = read_bytes(file, _LARGEST).partition(b"\n")
     if _fits(first, text):
         return True
     _LOG.warning("%s: damaged; it is made again", file)
