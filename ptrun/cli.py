@@ -11,7 +11,7 @@ from ptrun import __version__
 from ptrun.config.commands import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.suggest import unknown
-from ptrun.errors import RankLost, RunFailed, UserError, explained
+from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.launcher import environment, without_local_rank
 from ptrun.hardware.messages import log_to_stderr, print_error
@@ -59,7 +59,9 @@ def main() -> None:
         print(stopped, file=sys.stderr)
         leave(128 + stopped.number)
         sys.exit(128 + stopped.number)
-    except Exception as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         if (told := explained(error)) is None or os.environ.get(_TRACEBACK):
             raise
         print_error(told)

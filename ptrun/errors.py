@@ -110,6 +110,11 @@ _OF_DEVICE: Sequence[tuple[str, str, str]] = (
     ),
 )
 """Errors of a GPU: how a library tells them, what it means, and what to type."""
+_SIZES = re.compile("index out of range in self|size calculation overflowed")
+_OF_MODEL = (
+    "Check the folder of the model: config.json, the tokenizer and the weights have to belong "
+    "together."
+)
 _DAMAGED = "A file is damaged, or not of this format. Write it again, or name another one."
 
 
@@ -165,6 +170,13 @@ def explained(error: BaseException) -> UserError | None:
     """Return what the user can do about an error; None if it is a mistake in the program."""
     if isinstance(error, MemoryError):
         return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]}")
+    if "DefaultCPUAllocator" in str(error):
+        more = "Sizes of a config.json that no machine holds do this, too."
+        return UserError(f"out of memory{_text(error)}. {_ADVICE[errno.ENOMEM]} {more}")
+    if is_panic(error):
+        return UserError(f"a library written in Rust failed{_text(error)}. {_OF_MODEL}")
+    if isinstance(error, IndexError | RuntimeError) and _SIZES.search(str(error)):
+        return UserError(f"a size or a token id fits no table{_text(error)}. {_OF_MODEL}")
     if (told := of_device(error)) is not None:
         return told
     if isinstance(error, OSError):
@@ -180,6 +192,11 @@ def explained(error: BaseException) -> UserError | None:
     if library in _LIBRARIES:
         return UserError(f"{library}: not readable{_text(error)}. {_DAMAGED}")
     return None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether a library written in Rust gave up; the error is no `Exception`."""
+    return type(error).__name__ == "PanicException"
 
 
 def of_device(error: BaseException) -> UserError | None:

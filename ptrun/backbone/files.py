@@ -1,12 +1,12 @@
 """Finds, reads and checks the files of a backbone, without torch."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ptrun.converting.headers import tensor_table
 from ptrun.errors import UserError
+from ptrun.files import read_json
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
@@ -99,8 +99,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     file = folder / "config.json"
     try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        config: dict[str, Any] = read_json(file, links=True)
+    except ValueError as error:
         raise UserError(f"{file}: not JSON ({str(error)[:120]}).") from error
     if not isinstance(config, dict):
         raise UserError(f"{file}: expected an object {{...}}, got {type(config).__name__}.")

@@ -68,6 +68,10 @@ def parser() -> Parser:
     )
     made.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
     made.add_argument(
+        "--raw", action="store_true",
+        help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
+    )  # fmt: skip
+    made.add_argument(
         "--quoting", choices=["none"], help="quotes in a CSV or TSV are plain text, as in GLUE's"
     )
     return made
@@ -82,6 +86,6 @@ def main(arguments: Sequence[str]) -> None:
     given = parser().parse(arguments)
     from ptrun.predicting.answering import Detail, predict  # imports torch
 
-    detail = Detail(given.probabilities, given.top)
+    detail = Detail(given.probabilities, given.top, given.raw)
     where = {"submission": given.submission, "quoting": given.quoting}
     predict(given.run, given.overrides, given.input, given.output, detail=detail, **where)

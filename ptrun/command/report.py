@@ -33,6 +33,9 @@ def parser() -> Parser:
     rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
+    made.add_argument(
+        "--raw", action="store_true", help="with --csv: formulas as they are, without an apostrophe"
+    )
     form.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     made.add_argument("--paper", metavar="NAME", help="dpt, ptuning, ptuning_v2, idpg, ppt or all")
     made.add_argument("--table", metavar="NAME", help="with --paper: one table or figure of it")
@@ -72,9 +75,9 @@ def main(arguments: Sequence[str]) -> None:
 
     found = table(given.folder, given.over, best=given.best, vote=given.vote)
     if given.csv not in (None, "-"):
-        _write(Path(given.csv), found.csv())
+        _write(Path(given.csv), found.csv(raw=given.raw))
     elif given.csv or given.markdown:
-        print(found.csv() if given.csv else found.markdown(), end="")
+        print(found.csv(raw=given.raw) if given.csv else found.markdown(), end="")
     else:
         show(found)
 

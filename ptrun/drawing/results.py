@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ptrun.drawing.spreadsheet import safe
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,12 +95,15 @@ class Results:
             raise UserError("to_pandas needs pandas: type pip install pandas.") from error
         return pandas.DataFrame(self.rows, columns=self.columns)
 
-    def csv(self) -> str:
-        """Return the rows as CSV, with a header; an empty cell is an unknown value."""
+    def csv(self, *, raw: bool = False) -> str:
+        """Return the rows as CSV, with a header; an empty cell is an unknown value.
+
+        A text that a spreadsheet would run as a formula begins with an apostrophe, unless `raw`.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([_cell(row[name]) for name in self.columns] for row in self.rows)
+        every = [self.columns, *([_cell(row[name]) for name in self.columns] for row in self.rows)]
+        writer.writerows(every if raw else (map(safe, cells) for cells in every))
         return text.getvalue()
 
     def markdown(self) -> str:
@@ -166,7 +170,14 @@ def _cell(value: Any) -> Any:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    """Return text that is no markup in Markdown, on one line."""
+    for mark in "&<>|[`":
+        text = text.replace(mark, f"&#{ord(mark)};")
+    return " ".join(text.split())
 
 
 def _html_cells(own: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The model card of an exported run, made of its manifest."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ptrun.runs.finished import Finished
 from ptrun.types import Example
 
 FILE = "README.md"
+_NAME = re.compile(r"[^\w.+-]+", re.ASCII)
 
 
 def write(
@@ -38,14 +40,19 @@ def write(
 
 def _head(run: Finished, base: str) -> str:
     """Return the metadata that the hub reads; the licence is the author's to choose."""
-    names = run.done.names
+    names = plain_names(run)
     tags = "\n".join(f"- {tag}" for tag in ("peft", "ptrun", names["method"], names["task"]))
     model = f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else ""
     return f"---\nlibrary_name: peft\n{model}license: unknown\ntags:\n{tags}\n---"
 
 
+def plain_names(run: Finished) -> dict[str, str]:
+    """Return the names of a run's options; other characters would be YAML or Markdown."""
+    return {group: _NAME.sub("_", name)[:80] for group, name in run.done.names.items()}
+
+
 def _about(run: Finished, form: Form) -> str:
-    names, learned = run.done.names, run.done.learned_parameters
+    names, learned = plain_names(run), run.done.learned_parameters
     return (
         f"# {names['method']} on {names['backbone']} for {names['task']}\n\n"
         f"A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters in "
@@ -85,7 +92,7 @@ def snippet(form: Form, base: str, method: Method, example: Example) -> str:
 def _text(method: Method, batch: Batch) -> str:
     """Return the tokens of the first row as one line of text."""
     words = method.backbone.tokenizer().decode(batch.features[0].rows[0].ids)
-    return " ".join(words.split())
+    return " ".join(words.replace("`", "'").split())
 
 
 def _place(batch: Batch, form: Form) -> str:
@@ -117,7 +124,7 @@ def _scores(run: Finished) -> str:
     counts = ", ".join(
         f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
     )
-    names = done.names
+    names = plain_names(run)
     return (
         "## Scores\n\n| split | metric | value |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"
         f"Setting `{names['setting']}`, protocol `{names['protocol']}`, seed {done.seed}; one run. "
@@ -145,7 +152,8 @@ def _made(run: Finished) -> str:
     versions = {**done.manifest.get("versions", {}), "peft": peft.__version__}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     groups = ("method", "backbone", "task", "setting", "protocol")
-    typed = " ".join(f"{group}={done.names[group]}" for group in groups)
+    names = plain_names(run)
+    typed = " ".join(f"{group}={names[group]}" for group in groups)
     return (
         "## How it was made\n\n"
         f"```\nptrun {typed} seed={done.seed}\n```\n\n"

@@ -51,6 +51,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
+    text = text.replace("](", "] (")  # no link
     for mark in "\\|*_`<":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())

@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import astuple
 
+from ptrun.drawing.spreadsheet import safe
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.shown import Line, Shown, listed
@@ -42,7 +43,7 @@ def tabular(tables: Sequence[Shown]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
-    writer.writerows(_row(line) for table in tables for line in table.lines)
+    writer.writerows(map(safe, _row(line)) for table in tables for line in table.lines)
     return text.getvalue()
 
 

@@ -31,10 +31,12 @@ class Detail:
     Args:
         probabilities: those of all labels.
         top: the number of likeliest labels, with their probabilities.
+        raw: whether a table has texts as they are that a spreadsheet would run as formulas.
     """
 
     probabilities: bool = False
     top: int | None = None
+    raw: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a number of labels that is not 1 or more."""
@@ -68,7 +70,7 @@ def predict(
     """
     run = ready(given, typed)
     parts, quoting = frozenset(run.parts), quoting or getattr(run.task, "quoting", None)
-    form: Form = form_of(output, detail.top)
+    form: Form = form_of(output, detail.top, raw=detail.raw)
     if submission is not None:
         form = Submission(run.task.name, run.task.labels, file)
         output = submission / form.name

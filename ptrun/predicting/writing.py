@@ -15,6 +15,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ptrun.drawing.spreadsheet import safe
 from ptrun.errors import UserError, named
 from ptrun.predicting.questions import Question
 
@@ -50,10 +51,11 @@ class Delimited:
     Args:
         separator: `,` or a tab.
         top: the number of likeliest labels, each with a column for itself and its probability.
+        raw: write texts as they are that a spreadsheet would run as formulas.
     """
 
-    def __init__(self, separator: str, top: int | None):
-        self.separator, self.top = separator, top
+    def __init__(self, separator: str, top: int | None, *, raw: bool = False):
+        self.separator, self.top, self.raw = separator, top, raw
         self.header: list[str] = []
 
     def lines(self, answered: Answered) -> Iterator[str]:
@@ -90,15 +92,16 @@ class Delimited:
     def _line(self, cells: Sequence[Any]) -> str:
         plain = [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
         text = io.StringIO()
-        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(plain)
+        kept = plain if self.raw else [*map(safe, plain)]
+        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(kept)
         return text.getvalue()
 
 
-def form_of(output: Path | None, top: int | None) -> Form:
+def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> Form:
     """Return the form of a file, by its suffix."""
     suffix = "" if output is None else output.suffix.lower()
     separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
-    return JsonLines() if separator is None else Delimited(separator, top)
+    return JsonLines() if separator is None else Delimited(separator, top, raw=raw)
 
 
 class Lines:

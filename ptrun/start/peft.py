@@ -12,7 +12,6 @@ Lengths, ranks and modules must be equal. The head in the folder is not copied, 
 """
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.files import from_json, read_bytes
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod, peft_config
@@ -97,9 +97,9 @@ def read(folder: Path) -> Adapter:
                 f"{where}: expected {name}, found {why}. Give a folder that PEFT's save_pretrained "
                 "wrote."
             )
-    text, content = (folder / _CONFIG).read_bytes(), (folder / _TENSORS).read_bytes()
+    text, content = read_bytes(folder / _CONFIG), (folder / _TENSORS).read_bytes()
     try:
-        config = json.loads(text)
+        config = from_json(text)
     except ValueError as error:
         raise UserError(f"{where}: {_CONFIG} is no JSON ({error}).") from error
     if not isinstance(config, dict) or "peft_type" not in config:

@@ -14,6 +14,7 @@ from ptrun.task.source import Row
 
 _Record = TypeVar("_Record")
 _ALLOWED = ".csv, .tsv, .jsonl (each also with .gz) or .parquet"
+_LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 _BATCH = 1024  # rows of a parquet file that are read together
 _SAVE_AS = "an Excel or zip file; save the sheet as CSV (UTF-8) and name that file"
 _FOREIGN = {
@@ -132,7 +133,9 @@ def _parquet(file: Path) -> Any:
     import pyarrow.parquet
 
     try:
-        return pyarrow.parquet.ParquetFile(file)
+        plain = pyarrow.parquet.ParquetFile(file)
+        texts = [f.name for f in plain.schema_arrow if pyarrow.types.is_string(f.type)]
+        return pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
     except (pyarrow.ArrowException, OSError) as error:
         raise _damaged(file, error) from error
 
@@ -145,12 +148,39 @@ def _parquet_rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
         if parquet.schema_arrow.names.count(name) > 1:
             raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
     try:
+        _check_sizes(file, parquet, wanted)
         batches = parquet.iter_batches(_BATCH, columns=list(wanted))
-        records = (data for batch in batches for data in batch.to_pylist())
+        records = (row for batch in batches for row in _records(batch))
         for number, data in enumerate(records, start=1):
             yield Row(f"{file} row {number}", data)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, error) from error
+
+
+def _records(batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch one by one: equal texts are stored once, and many are long."""
+    for place in range(batch.num_rows):
+        yield batch.slice(place, 1).to_pylist()[0]
+
+
+def _check_sizes(file: Path, parquet: Any, wanted: Sequence[str]) -> None:
+    """Refuse a row group whose columns do not fit in memory.
+
+    Raises:
+        UserError: names the column and its size.
+    """
+    for group in range(parquet.metadata.num_row_groups):
+        columns = parquet.metadata.row_group(group)
+        for place in range(columns.num_columns):
+            column = columns.column(place)
+            if column.path_in_schema.partition(".")[0] not in wanted:
+                continue
+            if column.total_uncompressed_size > _LARGEST:
+                raise UserError(
+                    f"{file}: column {shown(column.path_in_schema)} of row group {group + 1} has "
+                    f"{column.total_uncompressed_size:,} bytes, more than {_LARGEST:,}. Write it "
+                    "with smaller row groups."
+                )
 
 
 def _damaged(file: Path, error: Exception) -> UserError:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, is_panic
 from ptrun.tokenizer.cpm2_text import is_cpm2
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
@@ -111,8 +111,8 @@ def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
     library: Any = PreTrainedTokenizerFast if model_type in _OWN_MODELS else AutoTokenizer
     try:
         return library.from_pretrained(folder, **options)
-    except Exception as error:  # the library raises what it meets first: TypeError, KeyError, ...
-        if isinstance(error, UserError):
+    except BaseException as error:  # the library raises what it meets first, also a Rust panic
+        if isinstance(error, UserError) or not (isinstance(error, Exception) or is_panic(error)):
             raise
         reason = " ".join(str(error).split())[:120]
         raise UserError(

@@ -1,18 +1,37 @@
-"""Weights & Biases: live with an API key, else in files below the run folder."""
+"""Weights & Biases: live with an API key, else in files below the run folder.
 
+The key goes to the server of `$WANDB_BASE_URL`, else to that of `wandb login` in the user's own
+settings, else to wandb's. `./wandb/settings` may come with somebody else's files, so it is refused
+if it names another server.
+"""
+
+import configparser
 import netrc
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from ptrun.config.readable import visible
+from ptrun.errors import UserError
+from ptrun.files import read_text
 from ptrun.tracking.base import OneTracker, Tracked, final
 from ptrun.types import RunResult
 
 OPTIONS = ("project",)
+_SERVER = "https://api.wandb.ai"
+_HARMLESS = ("entity", "project", "mode", "disabled", "organization")
+_LARGEST = 100_000  # bytes of a settings file
 
 
 def opened(run: Tracked, project: str) -> OneTracker:
-    """Return a wandb run with the id of the ptrun run."""
+    """Return a wandb run with the id of the ptrun run.
+
+    Raises:
+        UserError: settings in the current folder decide where the key goes.
+    """
+    server = _server()
+    _check_folder(server)
     import wandb
 
     return _Wandb(
@@ -26,7 +45,7 @@ def opened(run: Tracked, project: str) -> OneTracker:
             resume="allow",
             mode="online" if _has_key() else "offline",
             reinit="create_new",  # runs that share passes are in one process
-            settings=wandb.Settings(silent=True, console="off"),
+            settings=wandb.Settings(silent=True, console="off", base_url=server),
         )
     )
 
@@ -43,6 +62,46 @@ class _Wandb:
             self.run.summary[name] = value
         done = result is not None and result.status == "finished"
         self.run.finish(exit_code=0 if done else 1)
+
+
+def _server() -> str:
+    """Return the address that the user chose."""
+    if typed := os.environ.get("WANDB_BASE_URL"):
+        return typed
+    folder = os.environ.get("WANDB_CONFIG_DIR") or Path("~/.config/wandb").expanduser()
+    return _settings(Path(folder, "settings")).get("base_url", _SERVER)
+
+
+def _check_folder(server: str) -> None:
+    """Refuse settings of the current folder that change where a key goes.
+
+    Raises:
+        UserError: names the file and the setting.
+    """
+    for file in (Path(".wandb", "settings"), Path("wandb", "settings")):
+        for key, value in _settings(file).items():
+            ours = key == "base_url" and value.rstrip("/") == server.rstrip("/")
+            if not ours and key not in _HARMLESS:
+                raise UserError(
+                    f"{file} sets {visible(key)} to {visible(value)}, which decides where your key "
+                    f"goes. Remove it; WANDB_BASE_URL=URL sets the server, which is {server} now."
+                )
+
+
+def _settings(file: Path) -> dict[str, str]:
+    """Return the keys of a settings file of wandb; none if there is no such file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if not os.path.lexists(file):
+        return {}
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(read_text(file, limit=_LARGEST))
+    except (OSError, ValueError, configparser.Error) as error:
+        raise UserError(f"{file}: not settings of wandb ({str(error).splitlines()[0]}).") from error
+    return {key: value for part in parser.values() for key, value in part.items()}
 
 
 def _has_key() -> bool:

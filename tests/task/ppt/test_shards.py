@@ -59,7 +59,7 @@ def test_a_full_disk_is_named_and_leaves_no_draft(shards, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ptrun.task.ppt.shards.os.fsync", full)
+    monkeypatch.setattr("ptrun.files.os.fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*000003\.jsonl"):
         shards.write(3, 16, ROWS)
     assert [file.name for file in files(shards)] == [f"00000{n}.jsonl" for n in range(3)]
