@@ -95,6 +95,7 @@ def _given() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="kills, in all")
     parser.add_argument("--places", type=int, default=100, help="places of a kind of file")
     parser.add_argument("--cases", type=int, default=4, help="cases of a command and a fault")
+    parser.add_argument("--strangers", type=int, default=420, help="files of somebody else, in all")
     parser.add_argument("--lanes", type=int, default=2, help="cases at once")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from benchmarks.drill import damage, disk, kills, vanishing
+from benchmarks.drill import damage, disk, kills, strangers, vanishing
 from benchmarks.drill.ends import Ended
 from benchmarks.drill.works import WORKS
 from benchmarks.drill.world import World
@@ -91,6 +91,12 @@ A file is damaged at a random place: three of four times one bit is flipped, els
 The command that reads it must give the answer of the undamaged file, heal the damage with a word,
 or refuse and name the file."""
 
+STRANGERS = """\
+A link, a pipe, a device, a file of 9 GiB, a value of another type (with the right digest), a
+`ptrun_conf`, or a name is planted where a command reads or writes. The command may refuse or go on.
+`wrong` is a change outside the folder of outputs, a variable of the environment in a file or on the
+screen, or a control character on the screen."""
+
 PARTS = {
     "kills": Part("Killed processes", lambda: kills.KINDS, kills.do, _killed, lambda: KILLED),
     "disk": Part(
@@ -109,5 +115,9 @@ PARTS = {
     ),
     "damage": Part(
         "Damaged files", lambda: list(damage.KINDS), damage.do, _places, lambda: DAMAGED
+    ),
+    "strangers": Part(
+        "Files of somebody else", lambda: strangers.KINDS, strangers.do,
+        lambda given, _: math.ceil(given.strangers / len(strangers.KINDS)), lambda: STRANGERS,
     ),
 }  # fmt: skip

@@ -7,10 +7,12 @@ from typing import Any
 from ptrun.converting.headers import tensor_table
 from ptrun.errors import UserError
 from ptrun.files import read_json
+from ptrun.tokenizer.tokenizers import BESIDE, FILES
 
 SHIPPED = Path(__file__).resolve().parent.parent / "pocket" / "models"
 LATEST = ("latest_checkpointed_iteration.txt", "latest")
 """Files of GLM's and CPM-2's checkpoints that name the folder with the ranks' weights."""
+_LONGEST = 250_000_000  # bytes of a configuration or tokenizer
 _LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer")
 _SIZES = (
     "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "d_ff", "d_kv",
@@ -27,6 +29,7 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     if path is None and shipped is None:
         return None
     folder = Path(path) if path is not None else SHIPPED / str(shipped)
+    _check_lengths(folder)
     if kind := _to_import(folder):
         raise UserError(
             f"backbone.path={folder} is a checkpoint of another library; convert it once:"
@@ -40,6 +43,21 @@ def locate(shipped: str | None, path: str | None) -> Path | None:
     tensors = sum(len(tensor_table(file)) for file in weight_files(folder))
     _check_sizes(folder, tensors)
     return folder
+
+
+def _check_lengths(folder: Path) -> None:
+    """Refuse a configuration or tokenizer that is longer than any: it would fill the memory.
+
+    Raises:
+        UserError: names the file.
+    """
+    for name in ("config.json", "model.safetensors.index.json", *FILES, *BESIDE):
+        file = folder / name
+        if file.is_file() and file.stat().st_size > _LONGEST:
+            raise UserError(
+                f"{file}: {file.stat().st_size:,} bytes; expected at most {_LONGEST:,}. It is not "
+                "a file of this model; copy it from the model's source again."
+            )
 
 
 def _check_sizes(folder: Path, tensors: int) -> None:

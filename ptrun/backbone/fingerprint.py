@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from ptrun.backbone.files import read_config, weight_files
+from ptrun.files import read_json
 from ptrun.tokenizer import tokenizers
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def _kept() -> Path:
 def _read(file: Path) -> dict[str, list[int | str]]:
     """Return the kept hashes; a file that is not readable holds none."""
     try:
-        kept = json.loads(file.read_text("utf-8"))
+        kept = read_json(file)
     except (OSError, ValueError):
         return {}
     return kept if isinstance(kept, dict) else {}

@@ -1,12 +1,12 @@
 """Signs before training that a run will not learn what was meant, each with a remedy."""
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from ptrun.backbone.files import SHIPPED
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.files import read_json
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.readout.head import row_limit
@@ -61,7 +61,7 @@ def trained_for_mean(folder: Path) -> bool:
     Such a folder has `1_Pooling/config.json`, which the sentence-transformers library writes.
     """
     try:
-        content = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+        content = read_json(folder / "1_Pooling" / "config.json", links=True)
         return content["pooling_mode_mean_tokens"] is True
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return False

@@ -15,7 +15,7 @@ _OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not 
 _ENDING = ("t5", "mt5")
 _PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
-_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
 def kind_of(folder: Path, model_type: str) -> Kind:
@@ -30,7 +30,7 @@ def kind_of(folder: Path, model_type: str) -> Kind:
 def digest(folder: Path) -> str:
     """Return a hash (16 hex digits) of all files that decide how a text becomes token ids."""
     hashed = hashlib.sha256()
-    for name in sorted((*FILES, *_BESIDE)):
+    for name in sorted((*FILES, *BESIDE)):
         file = folder / name
         hashed.update(f"{name} ".encode() + (file.read_bytes() if file.is_file() else b""))
     return hashed.hexdigest()[:16]
@@ -99,7 +99,7 @@ def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> N
 
 def copy(folder: Path, there: Path) -> None:
     """Copy the files of a tokenizer; if saved again, T5's would lack `</s>`."""
-    for file in (folder / name for name in (*FILES, *_BESIDE)):
+    for file in (folder / name for name in (*FILES, *BESIDE)):
         if file.is_file():
             shutil.copyfile(file, there / file.name)
 
