@@ -21,6 +21,8 @@ from ptrun.files import from_json, opened
 
 BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl")
 """The files whose digests a result holds."""
+LONGEST = 4_000_000_000
+"""Bytes of a journal, or of the predictions for millions of rows."""
 _CRC = "crc"
 
 

@@ -41,7 +41,9 @@ class Run:
         if not file.is_file():
             return None
         try:
-            lines = read_text(file).split("\n")  # a text may hold other breaks
+            lines = read_text(file, limit=digest.LONGEST).split(
+                "\n"
+            )  # a text may hold other breaks
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: damaged ({error.reason}). {_AGAIN}") from error
         rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line]

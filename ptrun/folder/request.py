@@ -25,6 +25,7 @@ FILE = "run.yaml"
 
 _ALWAYS = ("name", "seed", "data_seed", "outputs", "train")
 _DAMAGES = (
+    OSError,
     yaml.YAMLError,
     OmegaConfBaseException,
     ValueError,
@@ -56,10 +57,12 @@ def read(folder: Path) -> Composed | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    if (done := result.read(folder)) is not None:
-        result.check_beside(done, file)
+    done = result.read(folder)
     try:
-        content = plain_yaml.load(read_text(file))
+        text = read_text(file)
+        if done is not None:
+            result.check_beside(done, file)
+        content = plain_yaml.load(text)
         composed = Composed(content["config"], content["names"], content.get("commits", {}))
         _check(composed)
     except _DAMAGES as error:

@@ -198,7 +198,7 @@ def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
 
 def _readable(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a journal. A damaged line is named and left out: it decides no number."""
-    text = read_text(file, errors="replace")
+    text = read_text(file, "replace", limit=digest.LONGEST)
     lines = text[: text.rfind("\n") + 1].split("\n")[:-1]  # a killed process may cut the last one
     for number, line in enumerate(lines, start=1):
         try:
