@@ -126,3 +126,23 @@ def test_an_error_of_a_gpu_says_what_it_means_and_what_to_type(text, meaning):
 @pytest.mark.parametrize("text", ["out of memory", "shapes do not fit", "index 3 is out of bounds"])
 def test_an_error_of_another_device_is_no_gpu_s(text):
     assert explained(RuntimeError(text)) is None
+
+
+class PanicException(BaseException):
+    """What a library written in Rust raises."""
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (PanicException("backtrack limit"), "a library written in Rust failed (backtrack limit)"),
+        (IndexError("index out of range in self"), "a size or a token id fits no table"),
+        (
+            RuntimeError("Storage size calculation overflowed with sizes=[9, 9]"),
+            "a size or a token",
+        ),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate"), "out of memory"),
+    ],
+)
+def test_a_model_whose_files_do_not_belong_together_is_told(error, meaning):
+    assert str(explained(error)).startswith(meaning) and "config.json" in str(explained(error))

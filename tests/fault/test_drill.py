@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from benchmarks.drill import covered, damage, disk, kills, page, vanishing
+from benchmarks.drill import covered, damage, disk, kills, page, strangers, vanishing
 from benchmarks.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
 from benchmarks.drill.near import rounded, used
 from benchmarks.drill.parts import PARTS
@@ -54,6 +54,24 @@ def test_a_limit_of_the_size_of_a_file_is_named(world):
 def test_folders_may_vanish(world, do):
     one = do(world, "import data", 0, seed=1)
     assert one.end in ENDS[:3], one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", strangers.KINDS)
+def test_files_of_somebody_else_do_no_harm(world, kind):
+    for number in range(4):
+        one = strangers.do(world, kind, number, seed=7)
+        assert one.end in ("same", "refused"), one
+
+
+def test_the_drill_sees_harm():
+    def judged(code, text="", *, changed=False, leaked=False):
+        return strangers.judged(Called(code, text, ""), changed=changed, leaked=leaked)
+
+    assert judged(0) == "same" and judged(1, "run.yaml: damaged") == "refused"
+    assert judged(0, changed=True) == judged(1, leaked=True) == "wrong"
+    assert judged(0, f"name {strangers.SECRET}") == judged(0, "a\x1b[2J") == "wrong"
+    assert judged(1, TRACEBACK) == "traceback" and judged(-9) == "lost"
 
 
 def test_rounding_is_no_other_answer_and_what_was_used_may_be_gone():

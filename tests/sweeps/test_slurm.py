@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 
 import pytest
 
@@ -134,3 +135,20 @@ def test_without_slurm_the_queue_is_empty_and_a_job_is_refused(tmp_path, monkeyp
     assert queue.queued(tmp_path) == {}
     with pytest.raises(UserError, match="Type it on a login node"):
         slurm._executor(tmp_path, {})
+
+
+@pytest.mark.parametrize("key", ["partition", "account", "qos", "constraint"])
+def test_a_line_break_begins_no_line_of_the_script(key):
+    with pytest.raises(UserError, match=rf"cluster\.{key}=a\\ntouch own has a control character"):
+        asked(group(1), **{key: "a\ntouch own"})
+    with pytest.raises(UserError, match=r"cluster\.sbatch\.mail has a control|sbatch\.mail=x\\n"):
+        asked(group(1), sbatch={"mail": "x\n#SBATCH --wrap=y"})
+    assert "module load x" in asked(group(1), setup=["module load x"])["setup"]
+
+
+def test_a_job_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "srun").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    executor = slurm._executor(tmp_path / "jobs", {})
+    assert executor._submitit_command_str.startswith(f"{sys.executable} -P -u -m submitit")

@@ -64,3 +64,20 @@ def test_json_has_all_fields(root):
     found = json.loads(as_json(scan.runs(root)))
     assert [one["state"] for one in found] == ["finished", "failed", "interrupted", "running"]
     assert found[2]["step"] == 2 and found[3]["detail"].startswith("process")
+
+
+def test_a_folder_s_name_is_written_out(tmp_path):
+    known = [scan.Known(tmp_path / "g\x1b[2J" / "a\x1b]0;x", scan.RunState("new"))]
+    assert "\x1b" not in text(shown(tmp_path, known, {})) and r"g\x1b[2J" in text(
+        shown(tmp_path, known, {})
+    )
+
+
+@pytest.mark.parametrize("odd", ["Infinity", '"3"', "[1]", "-1", "1e400"])
+def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
+    from ptrun.folder import digest
+
+    rows = [f'{{"event": "step", "step": {odd}}}', f'{{"event": "dev", "step": 2, "f1": {odd}}}']
+    journal = digest.line({"event": "dev", "step": 1, "f1": 50.0}) + "\n".join(rows) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(journal)
+    assert scan.progress(tmp_path)[1] == "50.0"

@@ -134,3 +134,36 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
     assert done.status == "finished" and (one.plan.folder / "result.json").is_file()
     (warning,) = [r.getMessage() for r in caplog.records if "tracking=" in r.getMessage()]
     assert warning.startswith(f"tracking={name} is off from here on: ") and told in warning
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Return a function that writes wandb's settings into a folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "home"))
+    monkeypatch.delenv("WANDB_BASE_URL", raising=False)
+
+    def write(folder, text):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "settings").write_text(f"[default]\n{text}\n")
+
+    return write
+
+
+@pytest.mark.parametrize("folder", ["wandb", ".wandb"])
+@pytest.mark.parametrize("line", ["base_url = http://127.0.0.1:9", "api_key = x", "host = y"])
+def test_settings_of_the_folder_do_not_choose_the_server(settings, tmp_path, folder, line):
+    settings(folder, line)
+    with pytest.raises(UserError, match=rf"{folder}/settings sets {line.split()[0]}"):
+        wandb.opened(Tracked(tmp_path, "r", {}), "p")
+
+
+def test_the_user_s_own_server_is_kept(settings, monkeypatch):
+    settings("wandb", "entity = me\nproject = p\nbase_url = https://api.wandb.ai")
+    wandb._check_folder(wandb._server())
+    settings("home", "base_url = https://own.server")
+    assert wandb._server() == "https://own.server"
+    with pytest.raises(UserError, match="decides where your key goes"):
+        wandb._check_folder(wandb._server())
+    monkeypatch.setenv("WANDB_BASE_URL", "https://typed.server")
+    assert wandb._server() == "https://typed.server"

@@ -1,0 +1,75 @@
+"""What predictions read of a run that somebody else may have written."""
+
+import dataclasses
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.folder.header import packed, unpacked
+from ptrun.runs.finished import _check_found, _restore, backbone_of
+from ptrun.types import RunResult
+
+DONE = RunResult("r", "g", "finished", {}, 1, "f1", {}, {}, {}, {}, None)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        5,
+        "text",
+        {},
+        {"labels": 5},
+        {"labels": [{"a": 1}]},
+        {"labels": ["a"], "pvps": [1]},
+        {"tasks": [1]},
+        {"tasks": {"a": {"labels": None}}},
+    ],
+)
+def test_a_header_of_another_form_is_damaged(found):
+    with pytest.raises(ValueError):
+        _check_found(found)
+    _check_found({"tasks": {"a": {"labels": ["x"], "pvps": {}}}})
+
+
+def test_labels_of_another_task_are_refused(pocket_task):
+    with pytest.raises(UserError, match="its labels are not those of task=pocket_sentiment"):
+        _restore(pocket_task, {"labels": ["other", "words"]})
+    _restore(pocket_task, {"labels": list(reversed(pocket_task.labels))})
+
+
+@pytest.fixture
+def pocket_task():
+    from ptrun.config.compose import compose_run
+
+    return compose_run(["task=pocket_sentiment"]).components()["task"].build(None, None)
+
+
+ODD = {
+    "no backbone": {},
+    "a text": {"backbone": "bert"},
+    "no name": {"backbone": {"weights": "x"}},
+    "a path that is a list": {"backbone": {"name": "a", "path": [1]}},
+    "a seed that is a text": {"backbone": {"name": "a", "pooler_seed": "1"}},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_result_without_its_backbone_is_damaged(name):
+    done = dataclasses.replace(DONE, manifest=ODD[name], config={"backbone": {}})
+    with pytest.raises(UserError, match=r"r: damaged \(its result.json names no backbone\)"):
+        backbone_of(done)
+
+
+@pytest.mark.parametrize("config", [{}, {"backbone": []}])
+def test_a_configuration_without_its_backbone_too(config):
+    done = dataclasses.replace(DONE, manifest={"backbone": {"name": "a"}}, config=config)
+    with pytest.raises(UserError, match="damaged"):
+        backbone_of(done)
+
+
+@pytest.mark.parametrize("header", ['["a"]', '{"state": 5}', "[" * 100_000, "5"])
+def test_the_header_of_a_file_of_tensors_is_text_by_name(header):
+    assert unpacked(packed({"a": "b"})) == {"a": "b"}
+    with pytest.raises((ValueError, TypeError)):
+        unpacked({"ptrun": header})
