@@ -31,6 +31,7 @@ _READ = (
     "journal, resume",
     "owner, resume",
     "prompt, predict",
+    "prompt, start=run:",
     "result, predict",
     "result, report",
     "run.yaml, rerun",
@@ -187,17 +188,21 @@ def _given(world: World, given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "environment": {**environment, **given.get("environment", {})}}
 
 
+_PLACES = ("runs", ".tokens", ".planned")
+
+
 def _written(world: World, _: str, draw: random.Random) -> tuple[str, Called]:
     """Let a run write where links lead out of its folder of outputs."""
     outputs, out = world.clear() / "outputs", _outside(world)
-    name = draw.choice(["runs", ".tokens", ".planned", "run folder", "journal", "drafts"])
+    name = draw.choice([*_PLACES, "run folder", "journal", "drafts", "in run folder"])
     line = [*world.line, f"outputs={outputs}"]
-    if name in ("runs", ".tokens", ".planned"):
+    if name in _PLACES:
         outputs.mkdir()
         (outputs / name).symlink_to(out)
     else:
         folder = outputs / "runs" / world.finished.name
-        place = folder if name == "run folder" else folder / "metrics.jsonl"
+        inside = "tensorboard" if name == "in run folder" else "metrics.jsonl"
+        place = folder if name == "run folder" else folder / inside
         place.parent.mkdir(parents=True)
         if name == "drafts":
             for pid in range(os.getpid(), os.getpid() + 400):

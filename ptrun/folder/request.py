@@ -51,6 +51,8 @@ def write(folder: Path, composed: Composed) -> None:
 def read(folder: Path) -> Composed | None:
     """Return the configuration of a run; None if an older version of ptrun did not write it.
 
+    A tracker, a cluster or a sweep is never written, so one in the file is somebody else's.
+
     Raises:
         UserError: the file is damaged, or was edited after the run ended.
     """
@@ -63,7 +65,8 @@ def read(folder: Path) -> Composed | None:
         if done is not None:
             result.check_beside(done, file)
         content = plain_yaml.load(text)
-        composed = Composed(content["config"], content["names"], content.get("commits", {}))
+        config = {k: v for k, v in content["config"].items() if k not in NOT_OF_A_RUN}
+        composed = Composed(config, content["names"], content.get("commits", {}))
         _check(composed)
     except _DAMAGES as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""

@@ -17,6 +17,7 @@ FINISHED, FAILED = "result.json", "failure.json"
 RERUNS = "reruns"  # the name below `outputs` of the runs of `ptrun rerun`
 _DIGEST = "digest"
 _DATA = ("config", "files")
+_NODES = ("method", "backbone", "task")
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -113,7 +114,7 @@ def _parse(file: Path) -> RunResult:
 
 def _check_types(done: RunResult) -> None:
     """Raise TypeError if a field that every reader relies on has the wrong type."""
-    parts = done.metrics.values()
+    parts = [*done.metrics.values(), *(done.config.get(key, {}) for key in _NODES)]
     records = (done.names, done.learned_parameters, done.manifest, done.config, done.files, *parts)
     if not (isinstance(done.seed, int) and all(isinstance(part, Mapping) for part in records)):
         raise TypeError("a field has the wrong type")

@@ -4,6 +4,7 @@
 far. Its header holds the rest of the state as JSON, so one rename replaces both.
 """
 
+import errno
 import json
 import logging
 import re
@@ -52,8 +53,14 @@ class RunStore:
         return RunStore(self.folder, self.bound, self.tracker, name) if name else self
 
     def clean(self) -> None:
-        """Remove the drafts of processes that were killed; only the owner of the folder may."""
+        """Remove the drafts of processes that were killed; only the owner of the folder may.
+
+        Raises:
+            OSError: a link is in the folder; a tracker would write through it.
+        """
         for file in self.folder.iterdir():
+            if file.is_symlink() and not _DRAFT.fullmatch(file.name):
+                raise OSError(errno.EXDEV, "a link in the folder of a run", str(file))
             if _DRAFT.fullmatch(file.name):
                 with suppress(FileNotFoundError):
                     file.unlink()

@@ -109,7 +109,7 @@ def _end(index: int, ended: Any) -> End:
 def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
     if "plan" in request:
         return runs.plan(request["plan"])
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)

@@ -3,6 +3,7 @@
 Optuna reads a damaged journal as another study, or not at all. So a study is opened behind a check.
 """
 
+import errno
 import json
 import logging
 from pathlib import Path
@@ -24,9 +25,14 @@ class Journal(JournalFileBackend):
 
     Args:
         file: the journal, which need not exist.
+
+    Raises:
+        OSError: a link is there; it could lead to any file.
     """
 
     def __init__(self, file: Path):
+        if file.is_symlink():
+            raise OSError(errno.EXDEV, "a link in place of the journal", str(file))
         lock = JournalFileSymlinkLock(str(file))
         if file.exists():
             lock.acquire()

@@ -21,6 +21,16 @@ def test_what_is_cut_short_is_refused(tmp_path, key, told):
         request.read(tmp_path)
 
 
+@pytest.mark.parametrize("key", ["tracking", "cluster", "sweep", "keep"])
+def test_what_is_never_written_is_not_read(tmp_path, key):
+    """A tracker of somebody else would get the user's key."""
+    request.write(tmp_path, compose_run(["seed=7"]))
+    file = tmp_path / request.FILE
+    planted = f"config:\n  {key}: {{wandb: {{project: theirs}}}}"
+    file.write_text(file.read_text().replace("config:", planted, 1))
+    assert planted in file.read_text() and key not in request.read(tmp_path).config
+
+
 def test_what_was_edited_after_the_end_is_refused(tmp_path):
     request.write(tmp_path, compose_run(["seed=7"]))
     result.write(tmp_path, outcome())
