@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone.dropout import row_keys
 from ptrun.config.schema import Select, Ties, TrainConfig
-from ptrun.errors import UserError
+from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.stored import Stored
@@ -30,6 +30,7 @@ SAVE_SECONDS = 20.0
 """A member saves at every evaluation, and in between when the last save is older than this."""
 
 Score = Callable[[Sequence[Prediction]], Mapping[str, float]]
+_MISFITS = (LookupError, TypeError, ValueError, AttributeError, StopIteration)
 _COUNTS = ("step", "stale", "tokens", "best_step", "history")
 
 
@@ -269,11 +270,26 @@ class Member:
         return tensors | moments, plain
 
     def resume(self) -> bool:
-        """Restore the journal's saved state; return whether there is one."""
+        """Restore the journal's saved state; return whether there is one.
+
+        Raises:
+            UserError: it does not fit the run; somebody else wrote it.
+        """
         saved = self.journal.restore()
         if saved is None:
             return False
-        tensors, plain = saved
+        try:
+            self._restore(*saved)
+        except (*_MISFITS, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and of_device(error):
+                raise
+            raise UserError(
+                f"the saved state does not fit this run ({type(error).__name__}: {error}). Type "
+                "the command with rerun=true to start anew."
+            ) from error
+        return True
+
+    def _restore(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
         for name in _COUNTS:
             setattr(self, name, plain[name])
         self.token_budget = plain.get("token_budget")
@@ -287,4 +303,3 @@ class Member:
                 if f"best.{name}" in tensors:
                     self.best[name] = tensors[f"best.{name}"].to(parameter.device)
         self.stepper.resume(tensors, plain)
-        return True
