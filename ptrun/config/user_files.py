@@ -10,6 +10,7 @@ configuration, because a file can set a key in many ways. The user's own files, 
 import io
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -26,7 +27,7 @@ from omegaconf.resolvers import oc
 from ptrun.config import plain_yaml
 from ptrun.config.components import code_allowed
 from ptrun.config.flat import flat
-from ptrun.config.paths import conf_dir, others_dirs, own_dir, package_dirs, user_dirs
+from ptrun.config.paths import conf_dir, leads_out, others_dirs, own_dir, package_dirs, user_dirs
 from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.files import read_text
@@ -38,6 +39,7 @@ OUTSIDE = ("hydra", "outputs", "sweep.on", "cluster.setup", "cluster.sbatch", "t
 _OF_HYDRA = ("overrides", "runtime", "job.override_dirname")  # these repeat what was typed
 _LARGEST = 1_000_000  # bytes of a file
 _ENVIRONMENT = "oc.env"
+_PACKAGE = re.compile(r"^\s*#\s*@package\s+(\S+)", re.MULTILINE)
 _SHOWN = 6  # changed keys that are named
 
 
@@ -85,11 +87,25 @@ def _read(file: Path, folder: Path) -> tuple[str, Any]:
     ) as error:
         told = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UserError(f"{visible(str(file))} is not readable YAML: {visible(told)}.") from error
-    if called := plain_yaml.call(content):
+    if refused := plain_yaml.call(content) or _refused(file.relative_to(folder), text, content):
         raise UserError(
-            f"{visible(str(file))} sets {called!r}, which a configuration file may not do. {_ALLOW}"
+            f"{visible(str(file))} sets {refused!r}, which a configuration file may not do. "
+            f"{_ALLOW}"
         )
     return text, read
+
+
+def _refused(name: Path, text: str, content: Any) -> str | None:
+    """Return what a file plainly sets outside a run; `check_outside` finds every other way."""
+    root = content if isinstance(content, dict) else {}
+    entries: Any = root.get("defaults")
+    entries = entries if isinstance(entries, list) else []
+    keys = [key for one in entries for key in (one if isinstance(one, dict) else [one])]
+    parts = [name.parts[0], *_PACKAGE.findall(text), *map(str, keys), *map(str, root)]
+    words = [re.split(r"[./@ ]", part.removeprefix("override ").lstrip("/"))[0] for part in parts]
+    if leads_out(own := str(root.get("name", "own"))) or "${" in own:
+        return "name"  # a sweep makes this folder
+    return next((word for word in words if word in ("hydra", "outputs")), None)
 
 
 _ALLOW = "Remove it, or type allow_code=true if you trust this folder."

@@ -66,7 +66,7 @@ OUTSIDE = {
 def test_another_root_is_checked_too(project):
     text = (conf_dir() / "run.yaml").read_text()
     project("run.yaml", text.replace("hydra:", "outputs: elsewhere\n\nhydra:"))
-    with pytest.raises(UserError, match="ptrun_conf sets outputs"):
+    with pytest.raises(UserError, match=r"run.yaml sets '(outputs|hydra)'"):
         composed(LINE)
 
 
