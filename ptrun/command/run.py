@@ -159,13 +159,13 @@ def _print(given: Namespace, arguments: Sequence[str]) -> None:
     from ptrun.config.compose import checked, loosen
     from ptrun.config.explain import explain
     from ptrun.config.paths import conf_dir
-    from ptrun.config.user_files import without_environment
+    from ptrun.config.user_files import watched, without_environment
 
     sys.argv = [sys.argv[0], *map(loosen, arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise the exception instead of printing it
     print_it = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="run")
     try:
-        if not given.multirun:
+        if watched() and not given.multirun:
             checked(given.overrides)
         with without_environment():
             print_it(_unused)()

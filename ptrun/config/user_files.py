@@ -41,6 +41,8 @@ _LARGEST = 1_000_000  # bytes of a file
 _ENVIRONMENT = "oc.env"
 _PACKAGE = re.compile(r"^\s*#\s*@package\s+(\S+)", re.MULTILINE)
 _SHOWN = 6  # changed keys that are named
+_ALLOW = "Remove it, or type allow_code=true if you trust this folder."
+_UNREADABLE = (yaml.YAMLError, OmegaConfBaseException, OSError, RecursionError)
 
 
 class OthersFiles(FileConfigSource):
@@ -77,14 +79,7 @@ def _read(file: Path, folder: Path) -> tuple[str, Any]:
         text = read_text(file.resolve(), limit=_LARGEST)
         content = plain_yaml.load(text)
         read = OmegaConf.load(io.StringIO(text))
-    except (
-        yaml.YAMLError,
-        OmegaConfBaseException,
-        OSError,
-        RecursionError,
-        ValueError,
-        TypeError,
-    ) as error:
+    except (*_UNREADABLE, ValueError, TypeError) as error:
         told = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UserError(f"{visible(str(file))} is not readable YAML: {visible(told)}.") from error
     if refused := plain_yaml.call(content) or _refused(file.relative_to(folder), text, content):
@@ -108,9 +103,6 @@ def _refused(name: Path, text: str, content: Any) -> str | None:
     return next((word for word in words if word in ("hydra", "outputs")), None)
 
 
-_ALLOW = "Remove it, or type allow_code=true if you trust this folder."
-
-
 def addresses() -> list[str]:
     """Return the addresses of the folders before ptrun's own, the first one first."""
     scheme = "file" if code_allowed() else SCHEME
@@ -126,7 +118,12 @@ def package_addresses() -> list[str]:
 
 def watched() -> bool:
     """Return whether files of somebody else are read that the user has not allowed."""
-    return bool([*others_dirs(), *package_dirs()]) and not code_allowed()
+    return bool(_folders()) and not code_allowed()
+
+
+def _folders() -> str:
+    """Return the folders of somebody else, for a message."""
+    return visible(" or ".join(map(os.path.relpath, [*others_dirs(), *package_dirs()])))
 
 
 @contextmanager
@@ -144,8 +141,7 @@ def without_environment() -> Iterator[None]:
 
 def _refuse(name: str, *_: Any) -> None:
     raise UserError(
-        f"${name} is not read while {' or '.join(map(os.path.relpath, others_dirs()))} is not "
-        "trusted; type its value, or allow_code=true"
+        f"${name} is not read while {_folders()} is not trusted; type its value, or allow_code=true"
     )
 
 
@@ -162,12 +158,11 @@ def check_outside(found: Mapping[str, Any], trusted: Mapping[str, Any]) -> None:
     ours, theirs = _outside(trusted), _outside(found)
     for key in sorted(ours.keys() | theirs.keys()):
         if ours.get(key) != theirs.get(key):
-            folders = " or ".join(map(os.path.relpath, [*others_dirs(), *package_dirs()]))
             root = next(root for root in OUTSIDE if _is_under(key, [root]))
             home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
             yours = f"Type {root}= yourself, put it into {home}/ptrun/conf"
             raise UserError(
-                f"{visible(folders)} sets {visible(key)}, which acts outside the run. "
+                f"{_folders()} sets {visible(key)}, which acts outside the run. "
                 f"{'Remove it' if root == 'hydra' else yours}, or type allow_code=true if you "
                 "trust this folder."
             )
@@ -185,9 +180,8 @@ def tell_replaced(choices: Mapping[str, Any]) -> None:
 
 @cache
 def _tell(theirs: Path, ours: Path) -> None:
-    before, after = (
-        flat(plain_yaml.load(read_text(file, links=True)) or {}) for file in (ours, theirs)
-    )
+    contents = [plain_yaml.load(read_text(file, links=True)) for file in (ours, theirs)]
+    before, after = (flat(own if isinstance(own, dict) else {}) for own in contents)
     changed = [
         f"{key}={after.get(key)!r} (was {before.get(key)!r})"
         for key in sorted(before.keys() | after.keys())

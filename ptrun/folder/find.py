@@ -41,12 +41,11 @@ class Run:
         if not file.is_file():
             return None
         try:
-            lines = read_text(file, limit=digest.LONGEST).split(
-                "\n"
-            )  # a text may hold other breaks
+            text = read_text(file, limit=digest.LONGEST)
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: damaged ({error.reason}). {_AGAIN}") from error
-        rows = [_row(file, number, line) for number, line in enumerate(lines, 1) if line]
+        lines = enumerate(text.split("\n"), 1)  # a text may hold other breaks
+        rows = [_row(file, number, line) for number, line in lines if line]
         result.check_beside(self.result, file)
         return rows
 

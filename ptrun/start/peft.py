@@ -97,7 +97,7 @@ def read(folder: Path) -> Adapter:
                 f"{where}: expected {name}, found {why}. Give a folder that PEFT's save_pretrained "
                 "wrote."
             )
-    text, content = read_bytes(folder / _CONFIG), (folder / _TENSORS).read_bytes()
+    text, content = read_bytes(folder / _CONFIG, links=True), (folder / _TENSORS).read_bytes()
     try:
         config = from_json(text)
     except ValueError as error:

@@ -69,7 +69,7 @@ def _server() -> str:
     if typed := os.environ.get("WANDB_BASE_URL"):
         return typed
     folder = os.environ.get("WANDB_CONFIG_DIR") or Path("~/.config/wandb").expanduser()
-    return _settings(Path(folder, "settings")).get("base_url", _SERVER)
+    return _settings(Path(folder, "settings"), links=True).get("base_url", _SERVER)
 
 
 def _check_folder(server: str) -> None:
@@ -88,7 +88,7 @@ def _check_folder(server: str) -> None:
                 )
 
 
-def _settings(file: Path) -> dict[str, str]:
+def _settings(file: Path, *, links: bool = False) -> dict[str, str]:
     """Return the keys of a settings file of wandb; none if there is no such file.
 
     Raises:
@@ -98,7 +98,7 @@ def _settings(file: Path) -> dict[str, str]:
         return {}
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(read_text(file, limit=_LARGEST))
+        parser.read_string(read_text(file, limit=_LARGEST, links=links))
     except (OSError, ValueError, configparser.Error) as error:
         raise UserError(f"{file}: not settings of wandb ({str(error).splitlines()[0]}).") from error
     return {key: value for part in parser.values() for key, value in part.items()}

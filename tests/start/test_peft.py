@@ -221,3 +221,12 @@ def test_the_digest_is_that_of_both_files(tiny_folder, tmp_path):
     text = (tmp_path / "adapter_config.json").read_text()
     (tmp_path / "adapter_config.json").write_text(text + " ")
     assert peft.read(tmp_path).digest != first
+
+
+def test_a_folder_of_links_is_read(tiny_folder, tmp_path):
+    """The hub's cache is made of links."""
+    saved(tmp_path / "blobs", tiny_folder, IA3Config(**TAGS))
+    (tmp_path / "snapshot").mkdir()
+    for file in (tmp_path / "blobs").iterdir():
+        (tmp_path / "snapshot" / file.name).symlink_to(file)
+    assert peft.read(tmp_path / "snapshot").digest == peft.read(tmp_path / "blobs").digest

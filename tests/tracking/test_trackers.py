@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
@@ -161,7 +162,8 @@ def test_settings_of_the_folder_do_not_choose_the_server(settings, tmp_path, fol
 def test_the_user_s_own_server_is_kept(settings, monkeypatch):
     settings("wandb", "entity = me\nproject = p\nbase_url = https://api.wandb.ai")
     wandb._check_folder(wandb._server())
-    settings("home", "base_url = https://own.server")
+    settings("dotfiles", "base_url = https://own.server")
+    Path("home").symlink_to("dotfiles")
     assert wandb._server() == "https://own.server"
     with pytest.raises(UserError, match="decides where your key goes"):
         wandb._check_folder(wandb._server())
