@@ -51,7 +51,7 @@ def dpt(name: str, task: str, model: str = "", rate: str = "5e-4") -> Claim:
     common = (f"task={task}", f"setting={share}", f"train.lr={rate}", "train.batch_size=16")
     rows = {"FT": ("method=fine_tuning",)}
     if task != "ag_news":  # its test split is large
-        rows["DPT(sigma)"] = ("method=dpt", "method.score_direction=sigma")
+        rows["DPT(sigma)"] = ("method=dpt", "readout.direction=sigma")
     rows["DPT"] = ("method=dpt",)
     return Claim(
         f"10 %, {name}" + (f", {model}" if model else ""),
@@ -174,7 +174,7 @@ CLAIMS = (
         ("task=lama", "task.vocabulary=objects", "task.relations=[P17,P19,P27,P36,P103]"),
         {
             "manual": ("method=manual_prompt",),
-            "LPAQA": ("method=manual_prompt", "method.pattern=lpaqa"),
+            "LPAQA": ("method=manual_prompt", "readout.pattern=lpaqa"),
             "P-tuning": ("method=ptuning", "train.lr=5e-3", *SHORT),
         },
         "mini_bert",

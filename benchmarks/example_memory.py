@@ -40,7 +40,7 @@ print(json.dumps({"train": train, "peak_mib": peak / 1024, "cpu_seconds": cpu}))
 def measured(corpus: Path, examples: int, steps: int, outputs: Path, seed: int) -> dict[str, int]:
     """Return the figures of a process that runs once."""
     typed = ["task=ppt_nsp", "method=ppt_pretraining", "backbone=pocket_t5", "method.length=20"]
-    typed += ["method.pattern=pocket", f"train.max_steps={steps}", f"train.eval_every={steps}"]
+    typed += ["readout.pattern=pocket", f"train.max_steps={steps}", f"train.eval_every={steps}"]
     typed += ["train.batch_size=32", f"seed={seed}", f"outputs={outputs}"]
     typed += [f"task.source.corpus={corpus}", f"task.source.examples.train={examples}"]
     command, environment = [sys.executable, "-c", _RUN, *typed], {**os.environ, **_ENVIRONMENT}

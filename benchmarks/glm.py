@@ -18,7 +18,7 @@ NAMES = ("glm.json", "glm.md")
 BACKBONE = ("backbone=pocket_glm",)
 SHORT = ("train.max_steps=200", "train.batch_size=16", "train.eval_every=50")
 LONGER = ("train.max_steps=100", "train.batch_size=8", "train.eval_every=100")
-LABELS = "method.readout=verbalizer"
+LABELS = "readout=verbalizer"
 MANUAL = {"manual": ("method=manual_prompt",)}
 ROWS = {
     "PT": ("method=prompt_tuning", LABELS),
@@ -27,7 +27,7 @@ ROWS = {
     "FT": ("method=fine_tuning", LABELS),
 }
 TEXTS = MANUAL | {"FT": ROWS["FT"]}
-OPTIONS = ("task=pocket_choice", "method.pattern=texts")  # options of several tokens
+OPTIONS = ("task=pocket_choice", "readout.pattern=texts")  # options of several tokens
 TABLE, FIRST = "P-tuning v2 T2: PT < P-tuning v2, FT", "P-tuning T2: manual < P-tuning"
 
 

@@ -37,7 +37,7 @@ FORMATS = {
     "int8": ["hardware.quantization=int8"],
     "nf4": ["hardware.quantization=nf4"],
 }
-WORDS = "method.readout=verbalizer"
+WORDS = "readout=verbalizer"
 
 
 @dataclass(frozen=True)

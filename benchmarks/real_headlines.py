@@ -62,8 +62,9 @@ CHECKED = """
 - TREC with 100 texts: what is read. Logistic regression on MiniLM's frozen [CLS] state
   (transformers and scikit-learn, 100 random texts) has 32.2 on test, and 60.2 with 1,000 texts; on
   the mean over tokens, which MiniLM was trained for, 64.2 and 84.2. So the rows were run again with
-  `method.pooler=mean`. With 100 texts, prompt tuning rises from 33.4 to 79.1, P-tuning v2 from 34.2
-  to 76.1 and M-IDPG from 39.6 to 82.8; fine-tuning stays at 84. Most of the gap was the read-out's.
+  `readout.pooler=mean`. With 100 texts, prompt tuning rises from 33.4 to 79.1, P-tuning v2 from
+  34.2 to 76.1 and M-IDPG from 39.6 to 82.8; fine-tuning stays at 84. Most of the gap was the
+  read-out's.
 - TREC with 100 texts, mean of tokens: rates. P-tuning v2's best rate is the lower of its two. One
   seed has 61.5, 67.3 and 71.1 on dev at 1e-3, 3e-3 and 1e-2: lower rates do not explain the gap.
 - TREC with 1,000 texts, mean of tokens. Prompt tuning gains 7.9 points and P-tuning v2 2.9, so they

@@ -31,8 +31,8 @@ SMOLLM = (
     "backbone.path={weights}/smollm2_135m",
     "hardware.precision=bf16",  # 1.4 times the tokens/s of fp32 on a CPU with its instructions
 )
-HEAD = "method.pooler=trainable"  # the head of IDPG and adapters, so that all have the same one
-MEAN = "method.pooler=mean"
+HEAD = "readout.pooler=trainable"  # the head of IDPG and adapters, so that all have the same one
+MEAN = "readout.pooler=mean"
 METHODS = {
     "FT": (("method=fine_tuning",), FULL_RATES),
     "PT": (("method=prompt_tuning", "method.length=5", HEAD), PROMPT_RATES),
@@ -72,7 +72,7 @@ def smollm(claim: str, options: str, pattern: str) -> list[Row]:
     P-tuning has its own pattern, with learned vectors in it.
     """
     common = (*SMOLLM, *options.split())
-    words = "method.readout=verbalizer", f"method.pattern={pattern}"
+    words = "readout=verbalizer", f"readout.pattern={pattern}"
     rows = {
         "manual": (("method=manual_prompt", words[1]), ""),
         "P-tuning": (("method=ptuning",), SMALL_RATES),
@@ -94,11 +94,11 @@ def pretrained(claim: str, options: str) -> list[Row]:
         "pretraining.task.source.examples={{train:1600,validation:100,test:100}}",
         f'+pretraining.task.pvps.end.pattern="{asked.replace("{", "{{").replace("}", "}}")}"',
         "+pretraining.task.pvps.end.words={{no:[No],maybe:[Maybe],yes:[Yes]}}",
-        "pretraining.method.pattern=end",
+        "pretraining.readout.pattern=end",
         "pretraining.task.max_tokens=96",
         *(f"pretraining.train.{o}" for o in ("max_steps=100", "batch_size=16", "eval_every=50")),
     )
-    common = (*SMOLLM, *options.split(), "method.length=20", "method.pattern=pet")
+    common = (*SMOLLM, *options.split(), "method.length=20", "readout.pattern=pet")
     rows = {"hybrid PT": ("method=pt_vanilla",), "hybrid PPT": ("method=ppt", *corpus)}
     return [Row(claim, name, (*own, *common), "1e-2,5e-2") for name, own in rows.items()]
 
@@ -109,12 +109,12 @@ def facts() -> list[Row]:
     common = (*SMOLLM, "task=lama", f"task.relations=[{relations}]", "task.vocabulary=objects")
     short = ("train.batch_size=8", "train.max_steps=60", "train.eval_every=60")
     patterns = {"manual": "original_gpt", "LPAQA": "lpaqa_gpt", "AutoPrompt": "autoprompt_gpt"}
-    written = {name: f"method.pattern={pattern}" for name, pattern in patterns.items()}
+    written = {name: f"readout.pattern={pattern}" for name, pattern in patterns.items()}
     rows = {
         **{name: (("method=manual_prompt", own), "") for name, own in written.items()},
         "P-tuning": (("method=ptuning", *short), "1e-3,3e-3"),
         "P-tuning v2": (
-            ("method=ptuning_v2", "method.readout=verbalizer", written["manual"], *short),
+            ("method=ptuning_v2", "readout=verbalizer", written["manual"], *short),
             PROMPT_RATES,
         ),
     }

@@ -15,7 +15,7 @@ from ptrun.backbone.files import SHIPPED
 SAVES = {"ptrun.training.member:SAVE_SECONDS": 0.0}
 """Runs of a second save at every step."""
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning", "method.length=4"]
-POCKET += ["method.readout=verbalizer"]
+POCKET += ["readout=verbalizer"]
 POCKET += ["setting=few_shot_32", "train.max_steps=4", "train.eval_every=2", "train.batch_size=8"]
 NOUNS = ("film", "story", "plot", "cast", "end", "scene", "song", "play", "joke", "book")
 SPAN = '{{"text": "Ann met {0} in Rome.", "spans": [[0, 3, "PER"], [{1}, {2}, "LOC"]]}}\n'

@@ -18,7 +18,7 @@ _NUMBERS, _STEP, _LEFT, _WIDEST = 32, 17.0, 56.0, 7.5
 
 def start(value: str) -> str:
     """Return a picture of four vectors that begin as `start=VALUE` says."""
-    made = compose_run([*_OVERRIDES, "method.readout=verbalizer"]).components()
+    made = compose_run([*_OVERRIDES, "readout=verbalizer"]).components()
     torch.manual_seed(1)
     backbone, task = made["backbone"].build(), made["task"].build(None, None)
     backbone.load()

@@ -1,7 +1,7 @@
 """Continue the training of an encoder-decoder as a language model (LM adaptation).
 
 Lester et al. 2021, section 3.1. Writes a model folder that every run can use, with backbone.path=
-and method.pattern=ppt_lm. The same command resumes an interrupted adaptation.
+and readout.pattern=ppt_lm. The same command resumes an interrupted adaptation.
 """
 
 import inspect

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
-  ptrun report outputs --over method.pattern    over the values of a key, and the best on dev
+  ptrun report outputs --over readout.pattern    over the values of a key, and the best on dev
   ptrun report outputs --best 3                 also the mean of the best 3 seeds, as DPT does
   ptrun report outputs --csv results.csv        the numbers as a file; --csv - prints them
   ptrun report --paper dpt --to ledger          the paper beside ours: a page, CSV, LaTeX, figures

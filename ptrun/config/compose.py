@@ -16,7 +16,7 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ptrun.config import schema, user_files
+from ptrun.config import renamed, schema, user_files
 from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, leads_out, own_dir
 from ptrun.config.suggest import unknown
@@ -50,13 +50,15 @@ Plugins.instance().register(user_files.OthersFiles)
 class Composed:
     """The configuration of a run as plain data, and the chosen option of each group.
 
-    `commits` are those of the hub that an earlier run recorded, by `Repository.key`.
+    `commits` are those of the hub that an earlier run recorded, by `Repository.key`. `typed` are
+    the keys of the command line.
     `ptrun.runs.plan` turns it into a `Plan`. Other modules use the properties below.
     """
 
     config: dict[str, Any]
     names: dict[str, str]
     commits: dict[str, str] = field(default_factory=dict)
+    typed: Sequence[str] = ()
 
     @property
     def outputs(self) -> Path:
@@ -166,13 +168,28 @@ class Composed:
         """The backbone's own name, which may differ from its option."""
         return str(self.config["backbone"]["name"])
 
+    @property
+    def readout(self) -> tuple[str, dict[str, Any]]:
+        """The option and node of the read-out, which `ptrun.readout.choose` completes."""
+        return self.names["readout"], self.config["readout"] or {}
+
+    @property
+    def typed_readout(self) -> set[str]:
+        """The keys of the read-out that were typed."""
+        return {key.partition(".")[2] for key in self.typed if key.startswith("readout.")}
+
+    def read_by(self, option: str, node: Mapping[str, Any]) -> "Composed":
+        """Return the run with a completed read-out."""
+        config, names = {**self.config, "readout": dict(node)}, {**self.names, "readout": option}
+        return replace(self, config=config, names=names, typed=())
+
     def components(self) -> dict[str, Component]:
-        """Return the component of each group.
+        """Return the component of each group, without that of the read-out.
 
         Raises:
             UserError: a key or value is wrong.
         """
-        nodes = {group: self.config[group] for group in schema.GROUPS}
+        nodes = {group: self.config[group] for group in schema.GROUPS if group != "readout"}
         check(nodes)
         return {group: Component(group, node) for group, node in nodes.items()}
 
@@ -206,7 +223,7 @@ def _quoted(override: str) -> str:
     return key + equals + "".join(part if part.isascii() else f"'{part}'" for part in parts)
 
 
-def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
+def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = ()) -> Composed:
     """Return a composed root as plain data, with defaults from the environment.
 
     Raises:
@@ -226,6 +243,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
     names = {group: str(choices.get(group, "several")) for group in schema.GROUPS}
+    content, names = renamed.current(content, names, tell=True)
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
@@ -235,7 +253,7 @@ def resolve(config: DictConfig, choices: dict[str, Any]) -> Composed:
             task[part] = os.path.expanduser(task[part])
     if isinstance(task.get("train"), str):
         names["task"] = _own_name(names["task"], str(task.get("name") or task["train"]))
-    return Composed(content, names)
+    return Composed(content, names, typed=typed)
 
 
 def _check_name(name: str) -> None:
@@ -299,7 +317,8 @@ def compose_run(
             root.merge_with(changed or {})
         picked = {str(key): value for key, value in choices.items()}
         user_files.tell_replaced(picked)
-        return resolve(root, picked)
+        typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
+        return resolve(root, picked, [*map(renamed.current_key, typed)])
 
 
 def checked(overrides: Sequence[str]) -> DictConfig:

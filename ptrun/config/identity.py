@@ -76,9 +76,11 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
         task["vocabulary"] = Path(task["vocabulary"]).name
     if "corpus" in (task.get("source") or {}):  # `data` covers the examples made from it
         task.pop("source")
+    read = {key: _content(value) for key, value in (kept.get("readout") or {}).items()}
     method = {key: _content(value) for key, value in kept["method"].items()}
     train = {k: v for k, v in kept.get("train", {}).items() if v or k not in _QUIRKS}
     parts = {"backbone": {**backbone, "weights": weights}, "method": method, "train": train}
+    parts |= {"readout": read} if read else {}
     return {**kept, **parts, "task": task, "data": data}
 
 

@@ -67,6 +67,6 @@ def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if not isinstance(value, str) or not value:
             continue
         file = value[1:] if value.startswith("@") else value if key in PLACES else None
-        here = key.startswith(("method.", "task.pattern")) or key in PLACES
+        here = key.startswith(("method.", "readout.", "task.pattern")) or key in PLACES
         if file and here and not Path(file).expanduser().exists():
             yield key, value

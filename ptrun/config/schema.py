@@ -8,7 +8,7 @@ from typing import Any, Literal
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-GROUPS = ("method", "backbone", "task", "setting", "hardware", "protocol", "tracking")
+GROUPS = ("method", "readout", "backbone", "task", "setting", "hardware", "protocol", "tracking")
 LISTED = (*GROUPS, "cluster")
 """Groups with options; the last one builds no component."""
 """The Hydra groups. Each is a folder of `conf/` and a key of the root."""
@@ -158,6 +158,8 @@ class PretrainingConfig:
     """Keys of its task, as in `pretraining.task.source.corpus=DIR`."""
     method: dict[str, Any] = field(default_factory=dict)
     """Keys of its method."""
+    readout: dict[str, Any] = field(default_factory=dict)
+    """Keys of its read-out."""
     train: dict[str, Any] = field(default_factory=dict)
     """Keys of its training."""
 
@@ -277,6 +279,7 @@ class RunConfig:
     start: str | None = None
     """How the prompt is initialized: `ptrun.start.spec`; null is the method's random start."""
     method: Any = MISSING
+    readout: Any = MISSING
     backbone: Any = MISSING
     task: Any = MISSING
     setting: Any = MISSING

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -166,5 +167,14 @@ def _made(run: Finished) -> str:
 def _options(run: Finished) -> dict[str, Any]:
     """Return the options of method and training, without defaults that name classes."""
     config = run.done.config
-    method = {k: v for k, v in config["method"].items() if k != "_target_" and v is not None}
-    return {"method": method, "train": config["train"], "start": run.done.manifest.get("start")}
+    method = _without_class(config["method"])
+    return {
+        "method": method,
+        "readout": _without_class(config["readout"]),
+        "train": config["train"],
+        "start": run.done.manifest.get("start"),
+    }
+
+
+def _without_class(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key != "_target_" and value is not None}

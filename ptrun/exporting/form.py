@@ -97,7 +97,7 @@ def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> Form:
     if reader.task_type == "SEQ_CLS":
         raise cannot(
             "PEFT's label models read the first position, where its vectors stand, and ptrun "
-            "reads [CLS]. A tagging task or method.readout=verbalizer has no such head."
+            "reads [CLS]. A tagging task or readout=verbalizer has no such head."
         )
     shape = method.backbone.shape
     options = {

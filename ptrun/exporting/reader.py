@@ -93,7 +93,7 @@ def _label(method: Method, readout: LabelHead) -> Reader:
         UserError: the stock head of this model type differs.
     """
     if readout.pooler == "mean":
-        raise cannot("stock classifiers read one token, and method.pooler=mean reads all.")
+        raise cannot("stock classifiers read one token, and readout.pooler=mean reads all.")
     kind, dense = method.backbone.config["model_type"], _dense(method, readout)
     labels = tuple(map(str, method.task.labels)) or ("number",)
     own = "AutoModelForSequenceClassification", "SEQ_CLS", labels
@@ -114,12 +114,12 @@ def _other_head(kind: str) -> str:
     if kind == "roberta":
         return (
             "RobertaForSequenceClassification has a dense layer before its labels, and this run "
-            "has none. Train with method.pooler=classifier."
+            "has none. Train with readout.pooler=classifier."
         )
     if kind in _TANH:
         return (
             "the stock model has a pooler before its labels, and this run has none. Train with "
-            "method.pooler=trainable."
+            "readout.pooler=trainable."
         )
     heads = {
         "electra": "ElectraForSequenceClassification has GELU in its head",
@@ -129,7 +129,7 @@ def _other_head(kind: str) -> str:
         "mt5": "MT5ForSequenceClassification reads the end of the text",
     }
     differs = heads.get(kind, "the stock classifier has no bias, which this run's head has")
-    return f"{differs}. Tags of words, and on most models method.readout=verbalizer, can be held."
+    return f"{differs}. Tags of words, and on most models readout=verbalizer, can be held."
 
 
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:

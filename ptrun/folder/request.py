@@ -12,7 +12,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config import plain_yaml
+from ptrun.config import plain_yaml, renamed
 from ptrun.config.compose import Composed
 from ptrun.config.identity import NOT_OF_A_RUN
 from ptrun.config.schema import GROUPS, RunConfig
@@ -66,7 +66,8 @@ def read(folder: Path) -> Composed | None:
             result.check_beside(done, file)
         content = plain_yaml.load(text)
         config = {k: v for k, v in content["config"].items() if k not in NOT_OF_A_RUN}
-        composed = Composed(config, content["names"], content.get("commits", {}))
+        config, names = renamed.current(config, content["names"])
+        composed = Composed(config, names, content.get("commits", {}))
         _check(composed)
     except _DAMAGES as error:
         key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) else ""
@@ -82,7 +83,8 @@ def _check(composed: Composed) -> None:
 
     A default in place of a lost value would make another run.
     """
-    if not all(isinstance(part, Mapping) for part in vars(composed).values()):
+    parts = (composed.config, composed.names, composed.commits)
+    if not all(isinstance(part, Mapping) for part in parts):
         raise ValueError("expected names and config")
     groups = [group for group in GROUPS if group not in NOT_OF_A_RUN]
     lost = {key for key in (*groups, *_ALWAYS) if key not in composed.config}

@@ -7,6 +7,7 @@ from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
+from ptrun.config import renamed
 from ptrun.config.readable import all_readable
 from ptrun.errors import UserError
 from ptrun.files import read_json, write_text
@@ -103,6 +104,7 @@ def _parse(file: Path) -> RunResult:
         content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
             content["metrics"] = {"dev": {}, **content["metrics"]}
+        content["config"], content["names"] = renamed.current(content["config"], content["names"])
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -81,8 +81,8 @@ class DeepSpeedEngine(TorchEngine):
         """
         if self.world.data_parallel > 1 and any(map(needs_all_rows, methods)):
             raise UserError(
-                "method.objective=batch_margin needs all rows of a batch, which are divided over "
-                f"{self.world.data_parallel} ranks; type method.objective=margin or hardware=gpu."
+                "readout.objective=batch_margin needs all rows of a batch, which are divided over "
+                f"{self.world.data_parallel} ranks; type readout.objective=margin or hardware=gpu."
             )
         if self.world.model_parallel > 1 and any(m.changes_maps for m in methods):
             raise UserError(

@@ -51,7 +51,7 @@ def unread_mean(method: Method) -> str | None:
         return None
     return (
         f"backbone={backbone.name} was trained for the mean of its tokens, and "
-        f"method.pooler={pooler} reads one; try method.pooler=mean"
+        f"readout.pooler={pooler} reads one; try readout.pooler=mean"
     )
 
 

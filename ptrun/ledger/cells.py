@@ -58,7 +58,7 @@ def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
 
     Args:
         results: the results.
-        key: the key's path, such as `method.pattern`.
+        key: the key's path, such as `readout.pattern`.
 
     Raises:
         UserError: no result has the key.

@@ -1,7 +1,7 @@
 """A table of results: mean, standard deviation and number of seeds for each cell.
 
 ptrun report outputs
-ptrun report outputs --over method.pattern    # mean and std over patterns, and the best on dev
+ptrun report outputs --over readout.pattern    # mean and std over patterns, and the best on dev
 ptrun report outputs --best 3                 # DPT's rule: the mean of the best 3 of 10 seeds
 ptrun report outputs --vote                   # and the score of the seeds' majority
 """

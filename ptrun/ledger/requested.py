@@ -50,7 +50,9 @@ class Request:
 
 def compose(overrides: list[str]) -> Request:
     """Return what overrides request, in the form that a run records."""
-    made = composed(tuple(overrides))
+    from ptrun.runs.plan import read  # imports torch
+
+    made = read(composed(tuple(overrides)))
     hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
     own["hardware"] |= identity.quantized(made.config["hardware"])

@@ -9,7 +9,7 @@ Dropout acts after the up-projection; the layer's own dropout then acts on the s
 """
 
 from dataclasses import replace
-from typing import Literal, Unpack
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -50,12 +50,13 @@ class Adapter(Method):
         UserError: a value is out of range.
     """
 
-    may_differ = ("dropout", "head_dropout")
+    may_differ = ("dropout",)
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         layout: Layout = "houlsby",
         maps: Maps = "dense",
@@ -63,9 +64,8 @@ class Adapter(Method):
         order: int = 4,
         shared_mixing: bool = False,
         dropout: float = 0.1,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         if hidden < 1:
             raise UserError(f"method.hidden is {hidden}; use 1 or more.")
         check_dropout(dropout)

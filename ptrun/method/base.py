@@ -1,7 +1,7 @@
 """The base class of methods: inputs for the backbone, a read-out, and learned parameters."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +10,8 @@ from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.residual import divided, whole
 from ptrun.errors import UserError
-from ptrun.readout import choose
 from ptrun.readout.base import Batch, Features
+from ptrun.readout.choose import READINGS, automatic, resolved
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
@@ -25,16 +25,16 @@ class Method(nn.Module):
 
     A sub-class adds its prompt in `inputs`, and returns the positions it takes in
     `prompt_positions`. `soft` allows patterns with learned vectors. `readouts` and `families` list
-    the supported read-outs (the first is the default) and backbone families.
+    the supported read-outs, in order of preference, and backbone families.
 
     Args:
         backbone: frozen, unless `tunes_backbone`.
         task: provides examples, labels and patterns.
-        reading: see `ptrun.readout.reading.Reading`.
+        reading: how predictions are read; None is the first of `readouts` that reads the task.
     """
 
     soft: ClassVar[bool] = False
-    readouts: ClassVar[Sequence[str]] = tuple(choose.KINDS)
+    readouts: ClassVar[Sequence[str]] = tuple(READINGS)
     families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
     tunes_backbone: bool = False
     changes_maps: ClassVar[bool] = False
@@ -44,12 +44,13 @@ class Method(nn.Module):
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task, **reading: Unpack[Reading]):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, reading: Reading | None = None):
         super().__init__()
         self._backbone = [backbone]  # a list keeps the backbone out of the module tree
         self.task = task
-        reading.setdefault("readout", self.readouts[0])  # type: ignore[typeddict-item]
-        self.readout = choose.readout_for(backbone, task, reading, soft=self.soft)
+        self.reading = reading or automatic(task, self.readouts)()
+        self.reading.check(backbone, task, soft=self.soft)
+        self.readout = self.reading.made(backbone, task, soft=self.soft)
 
     @property
     def backbone(self) -> PretrainedBackbone:
@@ -195,9 +196,16 @@ def check_dropout(dropout: float) -> None:
 
 
 def check_pair(
-    method: type[Method], node: Mapping[str, Any], backbone: PretrainedBackbone, task: Task
-) -> None:
+    method: type[Method],
+    option: str,
+    node: Mapping[str, Any],
+    backbone: PretrainedBackbone,
+    task: Task,
+    typed: Set[str] = frozenset(),
+) -> tuple[str, dict[str, Any]]:
     """Check that a method supports a backbone and a task, before anything is loaded.
+
+    Returns the option and node of the read-out, `auto` resolved: `ptrun.readout.choose.resolved`.
 
     Raises:
         UserError: it does not; the message names the supported values.
@@ -207,13 +215,5 @@ def check_pair(
             f"{method.__name__} needs a backbone that is {' or '.join(method.families)}, but "
             f"{backbone.name} is {backbone.family}."
         )
-    reading = {key: node[key] for key in Reading.__annotations__ if key in node}
-    chosen = reading.setdefault("readout", method.readouts[0])
-    if chosen not in method.readouts:
-        raise UserError(
-            f"method.readout={chosen}: {method.__name__} supports only "
-            f"{' or '.join(method.readouts)}; leave it out, or use another method, "
-            "such as method=fine_tuning."
-        )
-    soft, offered = method.soft, method.readouts
-    choose.check(backbone, task, reading, soft=soft, offered=offered)  # type: ignore[arg-type]
+    offered, soft = method.readouts, method.soft
+    return resolved(option, node, typed, backbone, task, offered=offered, soft=soft)

@@ -5,8 +5,6 @@ released code adds a bias per class. Every method can use the read-out,
 `ptrun.readout.class_words`. `reserved` needs a tuned backbone and belongs to this method.
 """
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
@@ -43,12 +41,12 @@ class DPT(FineTuning):
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         reserved: bool = False,
         copied: bool = True,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         self._copied = not (reserved and copied)
         if not (reserved or copied):
             raise UserError(
@@ -84,12 +82,12 @@ def _check_reserved(readout: Readout) -> None:
     if not isinstance(readout, ClassWords):
         raise UserError(
             "method.reserved=true needs rows with all classes, not a passage or a tree; leave it "
-            "out, or leave out method.class_tree and method.fan_out."
+            "out, or leave out readout.tree and readout.fan_out."
         )
     pvp = readout.pvp
     last = [part for part in pvp.pattern.parts if isinstance(part, Field)][-1]
     if last.name != "words":
         raise UserError(
             f"method.reserved=true: in pattern {pvp.name} {{{last.name}}} comes after the class "
-            "words; name a method.pattern that ends in them."
+            "words; name a readout.pattern that ends in them."
         )

@@ -15,7 +15,7 @@ frozen pass has no dropout in training, so M(x) is computed once for each exampl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -62,12 +62,13 @@ class IDPG(Method):
     """
 
     families = ("masked",)
-    may_differ = ("dropout", "head_dropout")
+    may_differ = ("dropout",)
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         length: int = 5,
         sharing: Sharing = "M",
@@ -83,9 +84,8 @@ class IDPG(Method):
         instance_dropout: bool = False,
         position: Place = 0,
         dropout: float = 0.1,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         _check(length, position)
         check_dropout(dropout)
         _check_glove(glove, source if deep else "first")

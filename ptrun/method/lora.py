@@ -6,7 +6,7 @@ the bare backbone. A baseline for prompts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 from torch import nn
 
@@ -55,20 +55,20 @@ class LoRA(Method):
     """
 
     changes_maps = True
-    may_differ = ("rank", "alpha", "dropout", "head_dropout")
+    may_differ = ("rank", "alpha", "dropout")
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         rank: int = 8,
         alpha: float = 16,
         dropout: float = 0.0,
         targets: list[str] | None = None,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         kind = backbone.config["model_type"]
         chosen = targets or list(TARGETS[kind])
         _check(rank, alpha)

@@ -4,12 +4,12 @@
 
 `method.config` is the content of PEFT's configuration; PEFT's defaults hold for what is left out.
 The modules to change are PEFT's for the model type, or `target_modules`. The backbone's own weights
-stay frozen, and the read-out is `method.readout`. It needs `pip install 'ptrun[peft]'`.
+stay frozen, and the read-out is `readout`. It needs `pip install 'ptrun[peft]'`.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,12 +68,12 @@ class PeftMethod(Method):
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         config: dict[str, Any],
-        **reading: Unpack[Reading],
     ):
         need_peft("method=peft")
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         self.config = dict(config)
         self.peft_type = str(_type_of(self.config).value)
         _check_backbone(backbone)

@@ -12,7 +12,7 @@ prompt and text: `double_embedding`, off by default. `start` sets the initial pr
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -46,20 +46,20 @@ class PromptTuning(Method):
         UserError: the prompt leaves no room for text, or the backbone cannot embed twice.
     """
 
-    may_differ = ("length", "rescale", "head_dropout")
+    may_differ = ("length", "rescale")
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         length: int,
         rescale: float = 1.0,
         after: Literal[0, 1] | None = None,
         double_embedding: bool = False,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         if double_embedding and backbone.config["model_type"] not in _EMBEDDING_TWICE:
             raise UserError(
                 f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"

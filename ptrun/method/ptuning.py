@@ -7,13 +7,13 @@ Words around the slots are anchors.
 
 Departs from the released code, by default:
 - on LAMA the mask comes after the subject, as printed; the code's order is
-  `method.pattern=ptuning_code` (the authors saw no difference);
+  `readout.pattern=ptuning_code` (the authors saw no difference);
 - a left-to-right backbone is trained at the position that predicts the answer; the code trains the
-  one before, by mistake: `method.shifted_label=true`;
+  one before, by mistake: `readout.shifted_label=true`;
 - a pattern with `||` has two segments; the code has one, with "[SEP]" in it:
-  `method.literal_sep=true`;
+  `readout.literal_sep=true`;
 - COPA has a margin for each example, WSC one extra mask; the code has one margin a batch and 0 to 3
-  masks: `method.objective=batch_margin`, `method.random_masks=true`.
+  masks: `readout.objective=batch_margin`, `readout.random_masks=true`.
 `method=ptuning_fewglue` does as the code in the last two.
 As in the code, the frozen backbone has dropout while the prompt is trained (its loop calls
 `model.train()`); `method.lm_eval_mode=true` switches that off.
@@ -22,7 +22,7 @@ COPA, WSC: see `ptrun.readout.candidates`, `ptrun.readout.one_row` and `ptrun.re
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import nn
@@ -59,23 +59,22 @@ class PTuning(Folded):
     def shares(
         cls, node: Mapping[str, Any], backbone: PretrainedBackbone
     ) -> Mapping[str, Any] | None:
-        """Return the options, or None if the backbone is tuned or a loss needs all rows at once."""
-        together = node["tune_backbone"] or node["objective"] == "batch_margin"
-        return None if together else super().shares(node, backbone)
+        """Return the options, or None if the backbone is tuned."""
+        return None if node["tune_backbone"] else super().shares(node, backbone)
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         encoder: Kind = "lstm",
         hidden: Width = "half",
         tune_backbone: bool = False,
         per_relation: bool = True,
         lm_eval_mode: bool = False,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         if lm_eval_mode and tune_backbone:
             raise UserError(
                 "method.lm_eval_mode=true is for a frozen backbone, but "

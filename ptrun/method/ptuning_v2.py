@@ -16,7 +16,6 @@ attention dropout with such a prefix; ptrun keeps it.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
 
 import torch
 
@@ -74,12 +73,13 @@ class PTuningV2(Folded):
 
     finished, paper = "prompt.prefix", "P-tuning v2"
 
-    may_differ = ("length", "dropout", "reparameterization", "hidden", "head_dropout")
+    may_differ = ("length", "dropout", "reparameterization", "hidden")
 
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         length: int,
         reparameterization: Reparameterization = "embedding",
@@ -89,9 +89,8 @@ class PTuningV2(Folded):
         dropout: float | None = None,
         layers: list[int] | None = None,
         stacks: list[Stack] | None = None,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         shape = backbone.shape
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")

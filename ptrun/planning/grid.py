@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build
 from ptrun.config.build import Component
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
@@ -17,7 +18,8 @@ from ptrun.config.schema import TrainConfig
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, check_pair
-from ptrun.readout.choose import KINDS
+from ptrun.readout.choose import AUTO
+from ptrun.readout.reading import Reading
 from ptrun.runs.parts import usable
 from ptrun.task.base import Task
 from ptrun.training.member import Member
@@ -36,6 +38,7 @@ TASKS = {
     "span_check": "wsc",
     "multispan": "pocket_multispan",
 }
+_READOUT = "readout"
 _FEW, _SOME = 4, 100  # examples that are learned from, and of which they are chosen
 
 
@@ -97,8 +100,12 @@ def methods() -> dict[str, Mapping[str, Any]]:
     A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
     which decide what it can answer.
     """
-    nodes = {option: _nodes([f"method={option}"])["method"].node for option in options("method")}
-    form = {option: (node["_target_"], node.get("readout")) for option, node in nodes.items()}
+    runs = {option: compose_run([f"method={option}"]) for option in options("method")}
+    nodes = {
+        option: {**own.components()["method"].node, _READOUT: own.readout}
+        for option, own in runs.items()
+    }
+    form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
     def is_preset(option: str) -> bool:
         return any(option.startswith(f"{o}_") and form[o] == form[option] for o in nodes)
@@ -112,39 +119,42 @@ def _task(overrides: Sequence[str]) -> Task:
     return task
 
 
-def _nodes(overrides: Sequence[str]) -> dict[str, Component]:
-    return compose_run(overrides).components()
-
-
 def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return a method's rows: one a read-out, where its file leaves that open.
 
     A file that names a pattern is for the tasks that have it: no method of its own.
     """
-    if node.get("pattern"):
+    option, read = node[_READOUT]
+    if read.get("pattern"):
         return []
-    if node.get("readout", "head") != "head":
+    offered = build.target("method", node).readouts
+    if option != AUTO or len(offered) == 1:
         return [(method, [f"method={method}"])]
-    chosen = [f"method={method}", "method.readout="]
-    return [(f"{method}, {r}", [chosen[0], chosen[1] + r]) for r in KINDS]
+    return [(f"{method}, {r}", [f"method={method}", f"readout={r}"]) for r in offered]
 
 
 def _refusal(composed: Composed, task: Task) -> str | None:
     """Return why a cell is refused, if it is."""
     components = composed.components()
-    own: PretrainedBackbone = components["backbone"].build()
-    method = _sharing(components["method"], task)
     try:
-        check_pair(method.target, method.node, own, task)
+        _reading(composed, components, components["backbone"].build(), task)
     except UserError as error:
         return str(error).splitlines()[0]
     return None
 
 
-def _sharing(method: Component, task: Task) -> Component:
-    """Return a method; on several data sets with a pooler that they can share."""
-    shares = task.kind == "multi" and "pooler" in method.node
-    return Component("method", {**method.node, "pooler": "none"}) if shares else method
+def _reading(
+    composed: Composed,
+    components: Mapping[str, Component],
+    backbone: PretrainedBackbone,
+    task: Task,
+) -> Reading:
+    """Return the read-out; on several data sets with a pooler that they can share."""
+    option, node = composed.readout
+    node = {**node, "pooler": "none"} if task.kind == "multi" else node
+    _, node = check_pair(components["method"].target, option, node, backbone, task)
+    reading: Reading = build.build(_READOUT, node)
+    return reading
 
 
 def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps: int) -> str:
@@ -157,7 +167,8 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     components = composed.components()
     backbone: PretrainedBackbone = components["backbone"].build()
     try:
-        method: Method = _sharing(components["method"], task).build(backbone, task)
+        reading = _reading(composed, components, backbone, task)
+        method: Method = components["method"].build(backbone, task, reading)
     except UserError as error:
         raise Unsuitable(str(error)) from error
     engine: TorchEngine = components["hardware"].build(backbone)

@@ -20,7 +20,7 @@ from ptrun.runs.tuned_backbone import tuned_by
 from ptrun.task.base import Task
 
 _WHOLE = ("hardware", "data_dir", "outputs")  # keys that are composed, not set
-_INSIDE = ("backbone.path", "start", "method.glove", "method.pattern", "task.vocabulary")
+_INSIDE = ("backbone.path", "start", "method.glove", "readout.tree", "task.vocabulary")
 
 
 def ready(given: str, typed: Sequence[str]) -> Finished:
@@ -42,7 +42,10 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
     tensors, found = learned(run.folder, run.result, backbone)
     task = _task(run, config, found)
     engine = build.build("hardware", config["hardware"], backbone)
-    return Finished(run.folder, run.result, task, backbone, engine, config["method"], tensors)
+    return Finished(
+        *(run.folder, run.result, task, backbone, engine),
+        *(config["method"], config["readout"], tensors),
+    )
 
 
 def _check_keys(keys: Mapping[str, str]) -> None:
@@ -92,7 +95,7 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
     """Refuse a missing or changed file of the method."""
     node = config["method"]
     for key, place in gone(config):
-        if key.startswith("method."):
+        if key.startswith(("method.", "readout.")):
             form = "@FILE" if place.startswith("@") else "PATH"
             raise UserError(
                 f"predict {run.folder}: {key}={place} is missing. Type {key}={form} with its "
@@ -100,9 +103,10 @@ def _check_method(run: Run, config: Mapping[str, Any]) -> None:
             )
     method: type[Method] = build.target("method", node)
     parts = {"backbone": {}, "task": {}, "method": method.fingerprint_config(node)}
-    if identity.affecting(parts, "", "")["method"] != run.result.config["method"]:
+    own = identity.affecting({**parts, "readout": config["readout"]}, "", "")
+    if any(own[group] != run.result.config[group] for group in ("method", "readout")):
         raise UserError(
-            f"predict {run.folder}: a file of its method has changed. Type method.pattern=@FILE or "
+            f"predict {run.folder}: a file of its method has changed. Type readout.tree=@FILE or "
             "method.glove=FILE with the original content."
         )
 

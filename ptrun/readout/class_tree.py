@@ -59,7 +59,7 @@ class ClassTree(WordReader, nn.Module):
     ):
         super().__init__()
         if beam < 1:
-            raise UserError(f"method.beam is {beam}; use 1 or more.")
+            raise UserError(f"readout.beam is {beam}; use 1 or more.")
         self.backbone, self.pvp, self.beam, self.paths = backbone, pvp, beam, paths(tree)
         self.marker = marker
         self.written = json.dumps(tree)  # what rows depend on: see `ptrun.runs.token_cache`

@@ -86,7 +86,7 @@ class ClassWords(nn.Module, Cloze):
         except TooLong as error:
             raise UserError(
                 f"{error}\nIt writes {len(self.labels)} class words out; arrange them in a tree "
-                "with method.fan_out=16 or less, or with method.class_tree=@FILE."
+                "with readout.fan_out=16 or less, or with readout.tree=@FILE."
             ) from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -143,7 +143,7 @@ class ClassWords(nn.Module, Cloze):
         tokenizer = self.backbone.tokenizer()
         frame = (tokenizer.cls_token_id, tokenizer.sep_token_id)
         before = sum(token not in frame for token in row.ids[: row.reads[0]])
-        return self._reserved("reserved", _FIRST + before, len(self.written))
+        return self._reserved("method.reserved", _FIRST + before, len(self.written))
 
     @cached_property
     def markers(self) -> list[int]:
@@ -152,7 +152,7 @@ class ClassWords(nn.Module, Cloze):
         Raises:
             UserError: the vocabulary has too few.
         """
-        return self._reserved("class_marker", _MARKER, len(self.labels))
+        return self._reserved("readout.marker", _MARKER, len(self.labels))
 
     def _reserved(self, key: str, first: int, count: int) -> list[int]:
         tokenizer = self.backbone.tokenizer()
@@ -161,9 +161,9 @@ class ClassWords(nn.Module, Cloze):
         known = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
         if len(known) < count:
             raise UserError(
-                f"method.{key}=true: the classes of task={self.task.name} need the {count} "
+                f"{key}=true: the classes of task={self.task.name} need the {count} "
                 f"reserved tokens from {names[0]} on, and backbone={self.backbone.name} has "
-                f"{len(known)}; use method.{key}=false."
+                f"{len(known)}; use {key}=false."
             )
         return known
 
@@ -203,7 +203,7 @@ def ordered(words: Mapping[str, Sequence[str]], order: Order) -> dict[str, Seque
         random.Random(order).shuffle(labels)
     elif isinstance(order, list) and sorted(order) != sorted(labels):
         raise UserError(
-            f"method.class_order is {', '.join(order)}; name each of {', '.join(labels)} once."
+            f"readout.order is {', '.join(order)}; name each of {', '.join(labels)} once."
         )
     elif order != "written":
         labels = labels[::-1] if order == "reversed" else list(order)

@@ -72,7 +72,7 @@ class Cloze(WordReader, ABC):
             raise UserError(
                 f"backbone={self.backbone.name}: its tokenizer has no sentinel such as "
                 "<extra_id_0>, which marks the gap in the text.\nUse the tokenizer of its source, "
-                "or type method.sentinel=false: the answer starts the decoder's text."
+                "or type readout.sentinel=false: the answer starts the decoder's text."
             )
         if self.infills and (tokenizer.mask_token is None or answer_end(tokenizer) is None):
             raise UserError(

@@ -79,9 +79,9 @@ def described(task: Task) -> dict[str, str]:
     forms: Mapping[str, str] = task.descriptions
     if not forms:
         raise UserError(
-            f"task={task.name} has no descriptions of its labels, and method.readout=entailment "
+            f"task={task.name} has no descriptions of its labels, and readout=entailment "
             "needs them;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
-            "(task=csv has none: type method.readout=head)."
+            "(task=csv has none: type readout=head)."
         )
     if unknown := sorted(set(forms) - set(task.labels)):
         raise UserError(

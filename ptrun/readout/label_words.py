@@ -62,7 +62,7 @@ class LabelWords(Cloze):
             return verbalizer.bind(self.backbone.tokenizer())
         except UserError as error:
             others = ", ".join(name for name in self.task.pvps if name != self.pvp.name)
-            also = f"\nOr another method.pattern: {others}." if others else ""
+            also = f"\nOr another readout.pattern: {others}." if others else ""
             raise UserError(f"pattern {self.pvp.name}: {error}{also}") from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:

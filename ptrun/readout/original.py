@@ -1,6 +1,6 @@
-"""Read-outs of ELECTRA's own head: class words in a row or down a tree, or a passage."""
+"""`readout=class_words`: ELECTRA's own head over class words in a row, a tree, or a passage."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -8,76 +8,88 @@ from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.class_tree import ClassTree
-from ptrun.readout.class_words import ClassWords, ordered
+from ptrun.readout.class_words import ClassWords, Direction, Order, Share, ordered
 from ptrun.readout.multispan.words import PassageWords
 from ptrun.readout.patterns import choose
 from ptrun.readout.reading import Reading
 from ptrun.readout.tree import Tree, made_tree, read_tree
 from ptrun.task.base import Task
 
-_CLASSES = {
-    "pattern": None,
-    "class_bias": False,
-    "class_loss": "mean",
-    "class_order": "written",
-    "class_marker": False,
-    "class_tree": None,
-    "fan_out": None,
-    "beam": 1,
-}
-_PASSAGE = {"threshold": 0.6, "threshold_on": "sigma"}
-"""The keys that only class words, or only a passage, have, with their defaults."""
 
+@dataclass(frozen=True, kw_only=True)
+class ClassWordsReading(Reading):
+    """ELECTRA's head over written-out classes, or over the words of a passage.
 
-def original_words(
-    backbone: PretrainedBackbone, task: Task, reading: Reading, *, soft: bool
-) -> Readout:
-    """Return the read-out of `class_words`; `soft` as in `ptrun.readout.choose`.
-
-    Raises:
-        UserError: the backbone is no ELECTRA, no pattern or tree suits, or a key does not apply.
+    Args:
+        pattern: a name in the task's `pvps`; null is the first that lists its classes.
+        direction, bias, loss, order, marker: see `ptrun.readout.class_words`.
+        tree: for too many classes for one row: @FILE or the tree (`ptrun.readout.tree`).
+        fan_out: build the tree instead, from the classes in `order`.
+        beam: see `ptrun.readout.class_tree`.
+        threshold, threshold_on: of a passage (`ptrun.readout.multispan.words`).
     """
-    if backbone.config["model_type"] != "electra":
-        raise UserError(
-            f"backbone={backbone.name} has no head that detects replaced words, which "
-            "method.readout=class_words needs; use backbone=electra_base or another ELECTRA."
-        )
-    keys: dict[str, Any] = {"score_direction": "one_minus_sigma", **_CLASSES, **_PASSAGE, **reading}
-    direction = keys["score_direction"]
-    if task.kind == "multispan":
-        _refuse(keys, _CLASSES, f"task={task.name} has no classes, but a passage")
-        border, on = keys["threshold"], keys["threshold_on"]
-        return PassageWords(backbone, task, direction=direction, threshold=border, on=on)
-    _refuse(keys, _PASSAGE, f"task={task.name} has classes, and one is predicted")
-    pvp = choose(task, backbone.family, soft=soft, name=keys["pattern"], listed=True)
-    tree = _tree(task, pvp, keys)
-    options = {"direction": direction, "bias": keys["class_bias"], "share": keys["class_loss"]}
-    options["marker"] = keys["class_marker"]
-    if tree is None or not any(tree.values()):  # one level: a list
-        order = keys["class_order"] if tree is None else list(tree)
-        return ClassWords(backbone, task, pvp, order=order, **options)
-    return ClassTree(backbone, task, pvp, tree, beam=keys["beam"], **options)
 
+    name = "class_words"
+    kinds = ("classification", "multispan")
+    tunes_head = True
 
-def _tree(task: Task, pvp: PVP, keys: Mapping[str, Any]) -> Tree | None:
-    """Return the tree of classes: the configured one, one made with `fan_out`, or None."""
-    tree, fan_out, order = keys["class_tree"], keys["fan_out"], keys["class_order"]
-    if tree is None and fan_out is None:
-        return None
-    if tree is None:
-        words = ordered(pvp.words or {}, order)
-        return made_tree({label: own[0] for label, own in words.items()}, fan_out)
-    if fan_out is not None or order != "written":
-        other = "fan_out" if fan_out is not None else "class_order"
-        raise UserError(
-            f"method.{other} sets an order of classes, but method.class_tree has its own; "
-            f"leave method.{other} out."
-        )
-    return read_tree(tree, task.labels)
+    pattern: str | None = None
+    direction: Direction = "one_minus_sigma"
+    bias: bool = False
+    loss: Share = "mean"
+    order: Order = "written"
+    marker: bool = False
+    tree: str | dict[str, Any] | list[Any] | None = None
+    fan_out: int | None = None
+    beam: int = 1
+    threshold: float = 0.6
+    threshold_on: Direction = "sigma"
 
+    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
+        """Refuse a backbone that is no ELECTRA, and patterns or trees that do not suit."""
+        if backbone.config["model_type"] != "electra":
+            raise UserError(
+                f"backbone={backbone.name} has no head that detects replaced words, which "
+                "readout=class_words needs; use backbone=electra_base or another ELECTRA."
+            )
+        if task.kind != "multispan":
+            self._tree(task, self._pvp(backbone, task, soft))
 
-def _refuse(keys: Mapping[str, Any], defaults: Mapping[str, Any], reason: str) -> None:
-    """Refuse keys that differ from their defaults."""
-    for key, default in defaults.items():
-        if keys[key] != default:
-            raise UserError(f"method.{key}={keys[key]}: {reason}; leave it out.")
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys of a passage, or of classes; `beam` needs a tree."""
+        if task.kind == "multispan":
+            return {"direction", "threshold", "threshold_on"}
+        keys = {"pattern", "direction", "bias", "loss", "order", "marker", "tree", "fan_out"}
+        return keys | ({"beam"} if self.tree is not None or self.fan_out is not None else set())
+
+    def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
+        """Return the read-out of a passage, a row of classes, or a tree of them."""
+        if task.kind == "multispan":
+            border, on = self.threshold, self.threshold_on
+            return PassageWords(backbone, task, direction=self.direction, threshold=border, on=on)
+        pvp = self._pvp(backbone, task, soft)
+        tree = self._tree(task, pvp)
+        keys: dict[str, Any] = {"direction": self.direction, "bias": self.bias}
+        keys |= {"share": self.loss, "marker": self.marker}
+        if tree is None or not any(tree.values()):  # one level: a list
+            order = self.order if tree is None else list(tree)
+            return ClassWords(backbone, task, pvp, order=order, **keys)
+        return ClassTree(backbone, task, pvp, tree, beam=self.beam, **keys)
+
+    def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
+        return choose(task, backbone.family, soft=soft, name=self.pattern, listed=True)
+
+    def _tree(self, task: Task, pvp: PVP) -> Tree | None:
+        """Return the tree of classes: the configured one, one made with `fan_out`, or None."""
+        if self.tree is None:
+            if self.fan_out is None:
+                return None
+            words = ordered(pvp.words or {}, self.order)
+            return made_tree({label: own[0] for label, own in words.items()}, self.fan_out)
+        if self.fan_out is not None or self.order != "written":
+            other = "fan_out" if self.fan_out is not None else "order"
+            raise UserError(
+                f"readout.{other} sets an order of classes, but readout.tree has its own; "
+                f"leave readout.{other} out."
+            )
+        return read_tree(self.tree, task.labels)

@@ -34,7 +34,7 @@ def choose(
         return _named(pvps, task, name, misfits, _advice(soft=soft, listed=listed))
     for n, pvp in pvps.items():
         if not (misfits[n] or listed or pvp.pattern.masks):
-            misfits[n] = "has no {mask}, so method.pattern must name it"
+            misfits[n] = "has no {mask}, so readout.pattern must name it"
     order = sorted(misfits, key=lambda n: family == "infilling" and not n.startswith("glm"))
     found = next((pvps[n] for n in order if not misfits[n]), None)
     if found is None:
@@ -51,12 +51,12 @@ def _named(
 ) -> PVP:
     if name not in pvps:
         raise UserError(
-            f"method.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
+            f"readout.pattern={name}: task={task.name} has {', '.join(pvps) or 'no patterns'}."
         )
     if reason := misfits[name]:
         fit = [n for n, misfit in misfits.items() if not misfit]
         raise UserError(
-            f"method.pattern={name} {reason}; of task={task.name} these suit: "
+            f"readout.pattern={name} {reason}; of task={task.name} these suit: "
             f"{', '.join(fit) or 'none'}.\n{advice}"
         )
     return pvps[name]

@@ -61,8 +61,8 @@ class PooledHead(Head):
         super().__init__(backbone, task, outputs or self.outputs or len(task.labels))
         if pooler == "frozen" and not backbone.architecture.pooler:
             raise UserError(
-                f"method.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
-                "use method.pooler=trainable, classifier, mean or none."
+                f"readout.pooler is frozen, but {backbone.name} ({backbone.family}) has no pooler; "
+                "use readout.pooler=trainable, classifier, mean or none."
             )
         self.pooler = pooler
         self.reads_decoder = pooler != "mean"

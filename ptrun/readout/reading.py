@@ -1,55 +1,78 @@
-"""The keys of `method` that configure how predictions are read."""
+"""The base class of the group `readout`: which read-out a task has, and with which keys."""
 
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
-from ptrun.readout.candidates import Objective, Scored
-from ptrun.readout.class_words import Direction, Order, Share
-from ptrun.readout.label_words import Among
-from ptrun.readout.pooled_head import Pooler
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.readout.base import Readout
+from ptrun.task.base import Task
 
 
-class Reading(TypedDict, total=False):
-    """The read-out keys that methods share; `readout` is one of four.
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How predictions are read; its fields are the keys of `readout`, all with a default.
 
-    - `head`: a learned linear map of hidden states. Keys `pooler` (`ptrun.readout.pooled_head`) and
-      `literal_sep` (`ptrun.readout.token_head`); `head_dropout`, before the map, null is the
-      backbone's.
-    - `entailment`: a head that decides whether a label's description is entailed. Keys `pooler`
-      and `head_dropout`.
-    - `verbalizer`: words through the frozen language-model head. Keys `pattern`, a name in the
-      task's `pvps`, null for the first that suits; `among` (auto is vocabulary for
-      encoder-decoders, else labels) and `closed` (`ptrun.readout.label_words`); `objective`,
-      `scored` and `swapped` (`ptrun.readout.candidates`); `random_masks` (`ptrun.readout.fill`);
-      `sentinel` and `literal_sep` (`ptrun.readout.cloze`); `shifted_label` and `released_query`
-      (`ptrun.readout.fact_words`).
-    - `class_words`: ELECTRA's head over written-out classes. Keys `pattern`; `score_direction`,
-      `class_bias`, `class_loss`, `class_order`, `class_marker` (`ptrun.readout.class_words`); for
-      too many classes `class_tree` (@FILE or the tree) or `fan_out`, with `beam`
-      (`ptrun.readout.class_tree`). On multi-span questions it reads the words of the passage:
-      `score_direction`, `threshold`, `threshold_on` (`ptrun.readout.multispan.words`).
+    `name` is its option, `kinds` are the kinds of task that it reads, and `may_differ` the keys in
+    which runs that share passes may differ.
     """
 
-    readout: Literal["head", "verbalizer", "entailment", "class_words"]
-    pooler: Pooler
-    head_dropout: float | None
-    pattern: str | None
-    among: Among | Literal["auto"]
-    closed: bool | Literal["auto"]
-    objective: Objective
-    scored: Scored
-    swapped: bool
-    random_masks: bool
-    literal_sep: bool
-    sentinel: bool
-    shifted_label: bool
-    released_query: bool
-    score_direction: Direction
-    class_bias: bool
-    class_loss: Share
-    class_order: Order
-    class_marker: bool
-    threshold: float
-    threshold_on: Direction
-    class_tree: str | dict[str, Any] | list[Any] | None
-    fan_out: int | None
-    beam: int
+    name: ClassVar[str]
+    kinds: ClassVar[Sequence[str]]
+    may_differ: ClassVar[Sequence[str]] = ()
+    tunes_head: ClassVar[bool] = False
+    """Whether a method that tunes the backbone tunes its pre-trained head too."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the loss is one number for all rows of a step."""
+        return False
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The values that differ from their defaults."""
+        own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {key: value for key, (value, default) in own.items() if value != default}
+
+    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
+        """Refuse a backbone or a task without loading weights; `soft` as in `made`.
+
+        Raises:
+            UserError: it cannot be read; the message names the reason.
+        """
+
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that can change a number on this backbone and task."""
+        return {field.name for field in fields(self)}
+
+    def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
+        """Return the read-out; `soft` says whether the pattern has learned vectors."""
+        raise NotImplementedError
+
+    def check(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
+        """Refuse what cannot be read, and keys that would change nothing.
+
+        Raises:
+            UserError: as `fits`, the kind of task is not one of `kinds`, or a key has no effect.
+        """
+        if task.kind not in self.kinds:
+            raise UserError(
+                f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
+            )
+        self.fits(backbone, task, soft=soft)
+        unused = self.changed.keys() - self.used(backbone, task, soft=soft)
+        for key in sorted(unused):
+            value = self.changed[key]
+            typed = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(
+                f"readout.{key}={typed} changes nothing: readout={self.name} does not "
+                f"use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
+                f"({backbone.family}). Leave it out."
+            )
+
+
+def known(reading: type[Reading], node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a node that a read-out has."""
+    own = {field.name for field in fields(reading)}
+    return {key: value for key, value in node.items() if key in own}

@@ -1,6 +1,6 @@
 """Trees of classes: an inner node is named by a word, a leaf is a label.
 
-animal: [cat, dog]      # method.class_tree=@FILE, or {animal: [cat, dog], ...} in a method's file
+animal: [cat, dog]      # readout.tree=@FILE, or {animal: [cat, dog], ...} in a method's file
 tool:
   saw:                  # nothing below: a label beside an inner node
   cutter: [knife, razor]
@@ -21,7 +21,7 @@ Tree = dict[str, Union["Tree", None]]
 """The nodes below the root: a word with the nodes below it, or a label with None."""
 
 _MOST_BYTES = 1_000_000
-_KEY = "method.class_tree"
+_KEY = "readout.tree"
 _EXPECTED = "expected YAML or JSON such as {animal: [cat, dog], tool: [saw, axe]}"
 _QUOTE = 'a word or label is text: write a bare number, yes, no, true or false in quotes, "1"'
 
@@ -49,7 +49,7 @@ def made_tree(words: Mapping[str, str], fan_out: int) -> Tree:
         UserError: `fan_out` is below 2.
     """
     if fan_out < 2:
-        raise UserError(f"method.fan_out is {fan_out}; a node needs 2 classes or more below it.")
+        raise UserError(f"readout.fan_out is {fan_out}; a node needs 2 classes or more below it.")
     labels = list(words)
     levels = next(d for d in count(1) if fan_out**d >= len(labels))
     if levels == 1:

@@ -40,7 +40,7 @@ class Finished:
         done: its result.
         task: makes examples of rows.
         backbone, engine: run the model.
-        method: the configuration of the method.
+        method, readout: the configuration of the method and of its read-out.
         tensors: what was learned, as in `prompt.safetensors`.
     """
 
@@ -50,6 +50,7 @@ class Finished:
     backbone: PretrainedBackbone
     engine: TorchEngine
     method: Mapping[str, Any]
+    readout: Mapping[str, Any]
     tensors: Tensors
 
     @property
@@ -77,8 +78,11 @@ class Finished:
     def _build_method(self) -> Method:
         """Return the method with the run's seed, which decides random values that stay frozen."""
         torch.manual_seed(self.done.seed)
-        method: Method = build.build("method", self.method, self.backbone, self.task)
+        method: Method = build.build("method", self.method, *self._runtime())
         return method
+
+    def _runtime(self) -> tuple[Any, ...]:
+        return self.backbone, self.task, build.build("readout", self.readout)
 
 
 def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:

@@ -99,7 +99,9 @@ class Labelling:
         task, backbone = _task(done), backbone_of(done)
         tensors, _ = learned(folder, done, backbone)
         engine = self.hardware.build(backbone)
-        return Labeller(folder, done, task, backbone, engine, done.config["method"], tensors)
+        config = done.config
+        own = config["method"], config["readout"], tensors
+        return Labeller(folder, done, task, backbone, engine, *own)
 
 
 def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
@@ -213,7 +215,7 @@ def _labelled(
         if probability is None:
             raise UserError(
                 f"{_KEY}={lines.labeller}: its read-out gives no probabilities. Give a run with "
-                "method.readout=head or verbalizer."
+                "readout=head or verbalizer."
             )
         if name in lines.thresholds and probability > lines.thresholds[name]:
             kept = {"id": line.id, "split": line.split, "text": line.text, "label": name}

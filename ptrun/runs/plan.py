@@ -52,7 +52,7 @@ class Plan:
         outputs, folder: the folder of all runs, and the folder of this run.
         task, protocol, setting, backbone, engine: built.
         backbone_path: the backbone's local folder, if one was given.
-        method, tracking, engine_component: checked nodes that are built later.
+        method, readout, tracking, engine_component: checked nodes that are built later.
         usual_rates: learning rates of the backbone's file, by what is trained.
         hardware: the requested devices and processes.
         variant: the folder of the setting's own files, if there are any.
@@ -81,6 +81,7 @@ class Plan:
     backbone: Any
     backbone_path: str | None
     method: Component
+    readout: Component
     usual_rates: Mapping[str, float]
     hardware: schema.HardwareConfig
     engine: TorchEngine
@@ -106,7 +107,7 @@ class Plan:
     def build_method(self) -> Method:
         """Return the method; only the seed decides its random values."""
         torch.manual_seed(self.seed)
-        method: Method = self.method.build(self.backbone, self.task)
+        method: Method = self.method.build(self.backbone, self.task, self.readout.build())
         return method
 
 
@@ -131,7 +132,12 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         task.store = below(composed.outputs, TOKENS)
     backbone = components["backbone"].build()
     method: Any = components["method"].target
-    check_pair(method, config["method"], backbone, task)
+    composed = composed.read_by(
+        *check_pair(method, *composed.readout, backbone, task, composed.typed_readout)
+    )
+    config, names = composed.config, composed.names
+    request = request.read_by(*composed.readout)
+    components["readout"] = Component("readout", config["readout"])
     start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
@@ -163,6 +169,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         backbone=backbone,
         backbone_path=config["backbone"].get("path"),
         method=components["method"],
+        readout=components["readout"],
         usual_rates=config["backbone"].get("lr") or {},
         hardware=schema.hardware_config(config["hardware"]),
         engine=made_engine,
@@ -182,6 +189,20 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     commits = _recorded(made, composed.commits)
     pin(made.repositories, commits)
     return replace(made, request=replace(request, commits=commits))
+
+
+def read(composed: Composed) -> Composed:
+    """Return a configuration with its read-out resolved, as `plan` records it.
+
+    A combination that `plan` would refuse stays as it is.
+    """
+    parts = composed.components()
+    try:
+        task, backbone = parts["task"].build(composed.data_dir, None), parts["backbone"].build()
+        own = check_pair(parts["method"].target, *composed.readout, backbone, task)
+    except UserError:
+        return composed
+    return composed.read_by(*own)
 
 
 def _recorded(planned: Plan, commits: dict[str, str]) -> dict[str, str]:

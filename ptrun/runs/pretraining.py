@@ -23,11 +23,12 @@ from ptrun.folder import result
 from ptrun.task.base import Task
 
 _SHARED = ("backbone", "hardware", "protocol", "tracking")
+_NAMED = (*_SHARED, "readout")
 _NAME = "pretraining"
-_OWN_KEY = re.compile(r"(?<![\w.])((?:method|task|train)\.\w)")
+_OWN_KEY = re.compile(r"(?<![\w.])((?:method|readout|task|train)\.\w)")
 
 
-def task_for(task: Task, method: Mapping[str, Any], given: str) -> str:
+def task_for(task: Task, reading: Mapping[str, Any], given: str) -> str:
     """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task.
 
     Raises:
@@ -36,7 +37,7 @@ def task_for(task: Task, method: Mapping[str, Any], given: str) -> str:
     tasks = options("task")
     if given and given not in tasks:
         raise UserError(unknown(f"start=pretrained:{given}", given, tasks))
-    name = given or _of_ppt(task, method)
+    name = given or _of_ppt(task, reading)
     if name not in tasks:
         raise UserError(
             f"task={task.name}: PPT pre-trains for it on {name}, which ptrun does not have. "
@@ -45,8 +46,8 @@ def task_for(task: Task, method: Mapping[str, Any], given: str) -> str:
     return name
 
 
-def _of_ppt(task: Task, method: Mapping[str, Any]) -> str:
-    if method.get("pattern") == "ppt_unified":
+def _of_ppt(task: Task, reading: Mapping[str, Any]) -> str:
+    if reading.get("pattern") == "ppt_unified":
         return "ppt_unified"
     if task.kind == "classification":
         return "ppt_nsp" if len(task.fields) == 2 else "ppt_cls"
@@ -86,7 +87,7 @@ def composed_for(own: Composed, task: str) -> Composed:
     if of_corpus(base.config):  # the corpus alone decides its split
         base.config["data_seed"] = 1
         _name_pattern(base.config)
-    return Composed(base.config, {**base.names, **{group: own.names[group] for group in _SHARED}})
+    return Composed(base.config, {**base.names, **{group: own.names[group] for group in _NAMED}})
 
 
 def typed_keys(message: object) -> str:
@@ -96,14 +97,15 @@ def typed_keys(message: object) -> str:
 
 def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that the prerequisite shares with the run, changed by `pretraining`."""
-    changes, method = config["pretraining"], config["method"]
-    no_pattern = {"pattern": None} if "pattern" in method else {}  # it is for the other task
+    changes = config["pretraining"]
+    read = {k: v for k, v in config["readout"].items() if k != "pattern"}  # is for the other task
     return {
         **{key: config[key] for key in ("outputs", "data_dir", "data_seed")},
         **({"start": changes["start"]} if changes["start"] else {}),
         "name": _NAME,
         "seed": changes["seed"],
-        "method": {**method, **no_pattern, **changes["method"]},
+        "method": {**config["method"], **changes["method"]},
+        "readout": {**read, **changes["readout"]},
         "task": changes["task"],
         "train": changes["train"],
     }
@@ -111,10 +113,10 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name_pattern(config: Mapping[str, Any]) -> None:
     """Use the pattern that is named like the corpus, if there is one (the pocket corpus)."""
-    task, method = config["task"], config["method"]
+    task, read = config["task"], config["readout"]
     corpus = task["source"]["corpus"]
-    if method.get("readout") == "verbalizer" and corpus in task["pvps"]:
-        method["pattern"] = method["pattern"] or corpus
+    if corpus in task["pvps"]:
+        read["pattern"] = read.get("pattern") or corpus
 
 
 def of_corpus(config: Mapping[str, Any]) -> bool:

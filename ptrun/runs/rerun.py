@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ptrun.config import renamed
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
 from ptrun.config.overriding import at, gone, parsed, put
@@ -56,7 +57,8 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
         names["backbone"] = Path(config["backbone"]["path"]).resolve().name
     _check_places(old, config)
     _resolve_runs(config, str(kept.config["name"]))
-    return _under_free_name(Composed(config, names, kept.commits))
+    config, names = renamed.current(config, names, tell=True)
+    return _under_free_name(Composed(config, names, kept.commits, [*keys.values()]))
 
 
 def _outputs(old: Run, kept: Composed, base: Composed) -> str:

@@ -36,7 +36,7 @@ def plan_start(
         peft.check(adapter, method, config["method"], backbone)
         return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
     if start.kind == "pretrained":
-        return Start("pretrained", task_for(task, config["method"], start.value))
+        return Start("pretrained", task_for(task, config["readout"], start.value))
     if start.kind != "random" and not method.learns_vectors(config["method"]):
         raise UserError(
             f"start={config['start']}: {method.__name__} as configured learns no input vectors. "

@@ -54,9 +54,9 @@ def tuned_by(folder: Path, bound: Mapping[str, str]) -> Tuned | None:
 def _classifier(done: RunResult | None, names: list[str]) -> Classifier | None:
     """Return the head of a run; None if it has none, or its labels are not recorded."""
     config: dict[str, Any] = dict(done.config) if done else {}
-    labels, method = config.get("task", {}).get("labels"), config.get("method", {})
-    if not labels or method.get("readout") != "head":
+    labels, options = config.get("task", {}).get("labels"), done.names if done else {}
+    if not labels or options.get("readout") != "head":
         return None
     parts = [part for part in ("linear", "dense") if f"{_HEAD}{part}.weight" in names]
     stored = {part: f"{_HEAD}{part}" for part in parts}
-    return Classifier(list(labels), stored, method.get("pooler", "auto"), "that run's")
+    return Classifier(list(labels), stored, config["readout"].get("pooler", "auto"), "that run's")

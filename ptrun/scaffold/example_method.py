@@ -4,7 +4,6 @@ Change the parameters and `inputs` to what your method does.
 """
 
 from dataclasses import replace
-from typing import Unpack
 
 import torch
 from torch import nn
@@ -28,18 +27,18 @@ class ExampleMethod(Method):
     # The families of backbones that `inputs` works with. Without this line it is all of them.
     families = ("masked", "causal")
 
-    # Positional parameters come from the run. Each parameter after the star is an option, typed
-    # as method.length=4; `reading` stands for method.readout, method.pattern and the like.
+    # Positional parameters come from the run; `reading` is the option of `readout`. Each parameter
+    # after the star is an option, typed as method.length=4.
     def __init__(
         self,
         backbone: PretrainedBackbone,
         task: Task,
+        reading: Reading | None = None,
         *,
         length: int = 8,
         scale: float = 0.02,
-        **reading: Unpack[Reading],
     ):
-        super().__init__(backbone, task, **reading)
+        super().__init__(backbone, task, reading)
         shape = backbone.shape
         size = (shape.layers, 2, shape.heads, length, shape.head_size)
         # Every nn.Parameter of this class is trained, counted as the prompt and saved.

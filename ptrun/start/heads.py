@@ -28,7 +28,7 @@ def begin_head(method: Method) -> bool:
     if lost := sorted(parameters.keys() - tensors.keys()):
         raise UserError(
             f"backbone={backbone.name}: its configuration names a classification head, but its "
-            f"files lack {lost[0]}; type method.pooler=none for a new head."
+            f"files lack {lost[0]}; type readout.pooler=none for a new head."
         )
     with torch.no_grad():
         for name, tensor in tensors.items():

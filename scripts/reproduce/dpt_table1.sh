@@ -8,8 +8,8 @@
 # are totals. The released script for large has 8 on each of two GPUs (train.batch_size=16).
 # RoBERTa's head is not released; here it is the usual one, dense and tanh, newly initialized.
 # DPT reads as the released code: reserved tokens initialized from the class words, and a
-# learned bias for each class. The paper has neither: method.pattern=dpt_paper
-# method.class_bias=false method.reserved=false.
+# learned bias for each class. The paper has neither: readout.pattern=dpt_paper
+# readout.bias=false method.reserved=false.
 #
 # 64 cells, 10 seeds each. GPU hours: about 150 on one A100, most of it AGNews with batches of 8
 # (150,000 steps at an assumed 60 ms; not measured).

@@ -8,7 +8,7 @@
 # BertAdam corrects no bias and clips each tensor separately at 1. Here it is AdamW with the
 # total norm clipped. A token answers if sigma of its score is under 0.6, as printed. The code
 # trains and reads the other direction, perhaps with a negated head
-# (method.score_direction=sigma). FT's tagger is what remains in the code's configuration.
+# (readout.direction=sigma). FT's tagger is what remains in the code's configuration.
 #
 # 8 cells, 10 seeds each. GPU hours: about 70 on one A100 (32,000 steps of 12 x 512 tokens per
 # run at an assumed 150 ms; not measured).

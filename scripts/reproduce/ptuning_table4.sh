@@ -6,7 +6,7 @@
 # batch size (16 or 32). 20 epochs (COPA, WSC, CB, RTE) or 10. The best epoch is chosen on the
 # dev set that is reported. No code, seeds or deviations are published; here there are three
 # seeds. The paper does not say which pattern each backbone had. Here they are the released
-# few-shot patterns, read and trained as that code does on BERT; method.pattern=ptuning_alt1 and
+# few-shot patterns, read and trained as that code does on BERT; readout.pattern=ptuning_alt1 and
 # so on are others. AVG is over seven tasks; CB and MultiRC each count as the mean of their two
 # metrics.
 #

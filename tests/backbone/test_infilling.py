@@ -16,6 +16,7 @@ from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
 from tests.backbone import glm_reference
 from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
+from tests.readings import method_of
 from tests.small_runs import sst2
 
 HEADS, LAYERS = 2, 3
@@ -181,7 +182,7 @@ def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
 )
 def test_published_counts_need_no_weights(name, count, hidden, kv, mlp, prompt, data_dir):
     """Parameters of the model, of 100 prefix vectors of each kind, and of 100 at the input."""
-    words = [f"backbone={name}", "task=boolq", "method.length=100", "method.readout=verbalizer"]
+    words = [f"backbone={name}", "task=boolq", "method.length=100", "readout=verbalizer"]
     learned = {
         hidden: ["method=ptuning_v2"],
         kv: ["method=ptuning_v2", "method.prefix_kind=kv"],
@@ -189,13 +190,14 @@ def test_published_counts_need_no_weights(name, count, hidden, kv, mlp, prompt, 
         prompt: ["method=prompt_tuning"],
     }
     for wanted, own in learned.items():
-        config = compose_run([*words, *own, f"data_dir={data_dir}"]).config
+        composed = compose_run([*words, *own, f"data_dir={data_dir}"])
+        config = composed.config
         backbone = build.build("backbone", config["backbone"])
         assert isinstance(backbone, PretrainedBackbone)
         assert backbone.size() == count == backbone.parameters
         task = build.build("task", config["task"], config["data_dir"], None)
         with torch.device("meta"):
-            method = build.build("method", config["method"], backbone, task)
+            method = method_of(composed, backbone, task)
         assert method.learned_parameters()["total"] == wanted
 
 

@@ -16,6 +16,7 @@ from ptrun.config import build
 from ptrun.config.compose import compose_run
 from tests.backbone import megatron_reference
 from tests.backbone.inputs import LENGTHS, text
+from tests.readings import method_of
 
 HEADS, WIDTH = 2, 32
 
@@ -139,12 +140,13 @@ def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
 def test_published_counts_need_no_weights(data_dir):
     """Parameters of the model, and of P-tuning's encoder for six vectors."""
     words = ["backbone=megatron_11b", "method=ptuning_lama", "task=lama", f"data_dir={data_dir}"]
-    config = compose_run(words).config
+    composed = compose_run(words)
+    config = composed.config
     backbone = build.build("backbone", config["backbone"])
     assert backbone.size() == 11_032_240_128 == backbone.parameters
     task = build.build("task", config["task"], config["data_dir"], None)
     with torch.device("meta"):
-        method = build.build("method", config["method"], backbone, task)
+        method = method_of(composed, backbone, task)
     assert method.learned_parameters()["total"] == 132_194_304
     assert method.prompt.table.numel() == 18_432
     normed = {**config["backbone"]["config"], "final_norm": True}

@@ -20,6 +20,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.training.loss_scale import LossScale, ScaledStepper
 from tests.backbone.inputs import text
+from tests.readings import reading
 from tests.readout.reading import pocket
 from tests.small_runs import member, sst2
 
@@ -235,7 +236,7 @@ def _stepped(tiny, data_dir, **settings):
     """Return a T5 before and after one step of full tuning, its exported tensors, its gradients."""
     backbone = tiny("t5")
     before = {name: p.clone() for name, p in backbone.model.named_parameters()}
-    make = partial(FineTuning, readout="verbalizer")
+    make = partial(FineTuning, reading=reading("verbalizer"))
     optimizer = {"lr": LR, "weight_decay": DECAY, "eps": EPS, "clip": CLIP, "max_steps": 1}
     task = sst2(data_dir, "{sentence} {mask}")
     one = member(make, backbone, task, schedule=Schedule.constant, **optimizer)
@@ -275,7 +276,7 @@ def test_full_tuning_learns_the_divided_tensors_at_the_same_rate(tiny, data_dir)
 
 @pytest.mark.slow
 def test_full_tuning_of_a_scaled_t5_in_fp16_learns_as_in_fp32(tiny, data_dir, monkeypatch):
-    make = partial(FineTuning, readout="verbalizer")
+    make = partial(FineTuning, reading=reading("verbalizer"))
     low = partial(LossScale, 2.0**6)  # its gradients fit: no step is skipped
     monkeypatch.setattr("ptrun.training.loss_scale.LossScale", low)
     losses = []
@@ -298,7 +299,9 @@ def test_a_tuned_scaled_t5_is_saved_in_the_unit_of_its_checkpoint(tiny, data_dir
     tuned = backbone.forward(text(backbone)).logits
     for scaling in (False, True):
         fresh = tiny("t5")
-        method = FineTuning(fresh, sst2(data_dir, "{sentence} {mask}"), readout="verbalizer")
+        method = FineTuning(
+            fresh, sst2(data_dir, "{sentence} {mask}"), reading=reading("verbalizer")
+        )
         if scaling:
             scale_down(fresh)
         method.load_exported(one.method.exported())

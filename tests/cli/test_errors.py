@@ -15,7 +15,7 @@ WRONG = {
         ["train.schedule=cosine"],
         ["'cosine'", "linear_to_warmup, constant, exponential"],
     ),
-    "wrong literal": (["method.pooler=max"], ["'max'", "'frozen', 'trainable', 'classifier'"]),
+    "wrong literal": (["readout.pooler=max"], ["'max'", "'frozen', 'trainable', 'classifier'"]),
     "value out of range": (["train.lr=-1"], ["train.lr is -1.0; use more than 0"]),
     "rate far too high": (
         ["train.lr=1e38"],
@@ -75,8 +75,8 @@ WRONG = {
         ["rows.csv"],
     ),
     "no pooler": (
-        ["backbone=pocket_gpt2", "task=pocket_sentiment", "method.pooler=frozen"],
-        ["method.pooler is frozen", "pocket_gpt2 (causal)", "method.pooler=trainable"],
+        ["backbone=pocket_gpt2", "task=pocket_sentiment", "readout.pooler=frozen"],
+        ["readout.pooler is frozen", "pocket_gpt2 (causal)", "readout.pooler=trainable"],
     ),
     "no such shards": (["import", "cpm2", "/nowhere", "--out", "x"], ["/nowhere", "mp_rank_00"]),
     "import to nowhere": (["import", "cpm2", "/nowhere"], ["--out"]),
@@ -89,10 +89,10 @@ WRONG = {
     "no near miss": (["method.qqq=3"], ["method.qqq: unknown. Allowed: length"]),
     "no read-out of this method's": (
         ["method=manual_prompt"],
-        ["verbalizer cannot answer task=pocket_ner", "type method=fine_tuning method.readout=head"],
+        ["verbalizer cannot answer task=pocket_ner", "type method=fine_tuning readout=head"],
     ),
     "read-out it has not": (
-        ["method=ptuning", "task=pocket_sentiment", "method.readout=head"],
+        ["method=ptuning", "task=pocket_sentiment", "readout=head"],
         ["supports only verbalizer; leave it out, or use another method"],
     ),
     "ppt of no prompt": (
@@ -151,18 +151,18 @@ def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
 
 def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
     done = ptrun("task=pocket_facts", "backbone=bert_large_cased")
-    told = ["method.readout=head cannot answer task=pocket_facts", "type method.readout=verbalizer"]
+    told = ["readout=head cannot answer task=pocket_facts", "type readout=verbalizer"]
     check(ptrun, done, told)
 
 
 @pytest.mark.slow
 def test_words_the_backbone_does_not_know_leave_no_folder(ptrun):
     own = "{pattern: '{~sentence} {mask}', words: {negative: [zz qx], positive: [qq]}}"
-    words = ["method.readout=verbalizer", "method.pattern=own", f"+task.pvps.own={own}"]
+    words = ["readout=verbalizer", "readout.pattern=own", f"+task.pvps.own={own}"]
     done = ptrun(*ptrun.small("method=prompt_tuning", *words))
     told = "ptrun: pattern own: label 'negative': 'zz qx' is 4 tokens"
     assert done.returncode == 1 and told in done.stderr, done.stderr
-    assert "Or another method.pattern: " in done.stderr
+    assert "Or another readout.pattern: " in done.stderr
     assert not list(ptrun.folder.glob("outputs/runs/*"))
 
 

@@ -16,7 +16,7 @@ def test_a_joint_prompt_is_learned_resumed_and_learned_on(ptrun):
         "defaults:\n  - sst2@tasks.sst2\n  - conll03@tasks.conll03\n  - _self_\n"
         "_target_: ptrun.task.multi.Multi\nname: joint\nversion: 1\n"
     )
-    joint = ["task=joint", "method.pooler=none", "keep=state", *few]
+    joint = ["task=joint", "readout.pooler=none", "keep=state", *few]
     done = ptrun(*joint)
     assert done.returncode == 0, done.stderr
     (file,) = ptrun.results()

@@ -26,7 +26,7 @@ def test_wrong_arguments_are_refused(typed, message):
 def test_a_run_is_exported_and_another_starts_from_it(tmp_path, capsys):
     """The way out and back: export, then the first loss of a new run is that of the old prompt."""
     common = ["task=pocket_sentiment", "setting=few_shot_32", f"outputs={tmp_path / 'outputs'}"]
-    lora = [*common, "method=lora", "method.pooler=trainable", "train.max_steps=2"]
+    lora = [*common, "method=lora", "readout.pooler=trainable", "train.max_steps=2"]
     done = launch(compose_run(lora))
     out = tmp_path / "adapter"
     main([str(tmp_path / "outputs" / "runs" / done.run_id), "--to", "peft", str(out)])

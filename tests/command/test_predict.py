@@ -24,7 +24,7 @@ from tests.tiers import tiered
 
 SIZES = {"train": 24, "validation": 8, "test": 12}
 SMALL = ["hardware=cpu", "hardware.precision=fp32", "train.max_steps=2", "train.batch_size=4"]
-WORDS = ["method=prompt_tuning", "method.readout=verbalizer"]
+WORDS = ["method=prompt_tuning", "readout=verbalizer"]
 RUNS = {
     "head": ["task=pocket_sentiment"],
     "words": ["task=pocket_sentiment", "method=ptuning"],
@@ -32,9 +32,9 @@ RUNS = {
         "task=pocket_sentiment",
         "backbone=pocket_gpt2",
         *WORDS,
-        "method.pattern=manual_end",
+        "readout.pattern=manual_end",
     ],
-    "words_glm": ["task=pocket_sentiment", "backbone=pocket_glm", *WORDS, "method.pattern=manual"],
+    "words_glm": ["task=pocket_sentiment", "backbone=pocket_glm", *WORDS, "readout.pattern=manual"],
     "tags": ["task=pocket_ner"],
     "roles": ["task=pocket_srl"],
     "span": ["task=pocket_qa"],
@@ -44,7 +44,7 @@ RUNS = {
     "facts": ["task=pocket_facts", "method=ptuning_lama"],
     "tuned": ["task=pocket_pairs", "method=fine_tuning"],
     "generated": ["task=pocket_sentiment", "method=idpg"],
-    "several": ["task=pocket_multi", "method.pooler=none"],
+    "several": ["task=pocket_multi", "readout.pooler=none"],
 }
 LABELS = ("id", "label", "ner_tags", "srl_tags", "answers", "answer", "obj_label")
 

@@ -42,8 +42,8 @@ class Cell:
 
         name, _, readout = self.method.partition(", ")
         line = [f"method={name}", f"task={TASKS[self.kind]}", "hardware=gpu"]
-        line += [f"method.readout={readout}"] if readout else []
-        line += ["method.pooler=none"] if self.kind == "multi" and _pools(name) else []
+        line += [f"readout={readout}"] if readout else []
+        line += ["readout.pooler=none"] if self.kind == "multi" and _pools(name) else []
         line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
         line += ["train.max_steps=2", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
         return [*line, *_backbone(self.backbone, folder), *_data(self.kind, folder)]

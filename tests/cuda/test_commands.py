@@ -91,7 +91,7 @@ def test_passes_before_training_that_do_not_fit_are_told(ptrun):
 @pytest.mark.slow
 def test_a_run_is_exported_to_peft(ptrun, tmp_path):
     """PEFT reads an adapter to the device by itself."""
-    assert ptrun(*SMALL[1:-1], "method=lora", "method.pooler=trainable").returncode == 0
+    assert ptrun(*SMALL[1:-1], "method=lora", "readout.pooler=trainable").returncode == 0
     (run,) = (file.parent for file in tmp_path.rglob("result.json"))
     ran = ptrun("export", run, "--to", "peft", tmp_path / "adapter")
     assert ran.returncode == 0 and "differ by at most 0.0e+00" in ran.stdout, ran.stderr

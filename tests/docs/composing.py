@@ -72,4 +72,4 @@ def _overrides(overrides):
 def _pair(composed, parts):
     backbone = parts["backbone"].build()
     task = parts["task"].build(None, None)
-    check_pair(parts["method"].target, parts["method"].node, backbone, task)
+    check_pair(parts["method"].target, *composed.readout, backbone, task, composed.typed_readout)

@@ -67,7 +67,7 @@ def test_pandas_gets_the_same_rows(results):
 
 
 def test_a_notebook_gets_escaped_html(results):
-    results.texts[0]["differs in"] = "method.pattern=<script>"
+    results.texts[0]["differs in"] = "readout.pattern=<script>"
     shown = results._repr_html_()
     assert shown.count("<tr>") == 3 and "<script>" not in shown and "&lt;script&gt;" in shown
 

@@ -16,6 +16,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.exporting.runs import moved
+from tests.readings import reading
 from tests.small_runs import conll03, sst2
 
 FILL = partial(sst2, pattern="{~sentence} It was {mask}.")
@@ -29,11 +30,11 @@ PREFIX = partial(PTuningV2, length=3)
     [
         ("bert", FineTuning, sst2, "tuned the backbone itself"),
         ("bert", partial(PTuning, tune_backbone=True), SOFT, "tuned the backbone itself"),
-        ("bert", partial(ManualPrompt, readout="verbalizer"), FILL, "learned nothing"),
+        ("bert", partial(ManualPrompt, reading=reading("verbalizer")), FILL, "learned nothing"),
         ("bert", partial(Adapter, hidden=8), sst2, "no adapters between layers"),
         ("bert", partial(IDPG, length=3, hidden=8, order=4), sst2, "depends on the text"),
         ("electra", DPT, LISTED, "tuned the backbone itself"),
-        ("electra", partial(PREFIX, readout="class_words"), LISTED, "ClassWords"),
+        ("electra", partial(PREFIX, reading=reading("class_words")), LISTED, "ClassWords"),
         ("bert", partial(PromptTuning, length=3), sst2, r"read the first position"),
         ("bert", partial(PromptTuning, length=3, after=1), conll03, "method.after=1"),
         ("bert", partial(PromptTuning, length=3, double_embedding=True), conll03, "double_embed"),
@@ -49,9 +50,24 @@ PREFIX = partial(PTuningV2, length=3)
         ("deberta-v2", LoRA, sst2, "GELU in its pooler"),
         ("gpt2", LoRA, sst2, "has no bias"),
         ("t5", LoRA, sst2, "reads the end of the text"),
-        ("roberta", partial(LoRA, pooler="none"), sst2, "method.pooler=classifier"),
-        ("bert", partial(LoRA, pooler="mean"), sst2, "method.pooler=mean reads all"),
-        ("bert", partial(LoRA, pooler="none"), sst2, "method.pooler=trainable"),
+        (
+            "roberta",
+            partial(LoRA, reading=reading("head", pooler="none")),
+            sst2,
+            "readout.pooler=classifier",
+        ),
+        (
+            "bert",
+            partial(LoRA, reading=reading("head", pooler="mean")),
+            sst2,
+            "readout.pooler=mean reads all",
+        ),
+        (
+            "bert",
+            partial(LoRA, reading=reading("head", pooler="none")),
+            sst2,
+            "readout.pooler=trainable",
+        ),
     ],
 )
 def test_a_run_that_peft_cannot_express_is_refused(tiny, data_dir, kind, make, data, reason):

@@ -16,6 +16,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.exporting.runs import compared, moved, opinions, shipped
+from tests.readings import reading
 from tests.small_runs import conll03, sst2
 from tests.tiers import tiered
 
@@ -24,7 +25,7 @@ CAUSAL = ("gpt2", "llama")
 FILL = partial(opinions, pattern="{~sentence} It was {mask}")
 MEAN = partial(opinions, pattern="{~sentence} It was {masks}")
 FIRST = partial(opinions, pattern="{soft:3} {~sentence} It was {mask}")
-WORDS = {"readout": "verbalizer"}
+WORDS = {"reading": reading("verbalizer")}
 DORA = {"peft_type": "LORA", "use_dora": True, "r": 4}
 TUNERS = {"ia3": {"peft_type": "IA3"}, "dora": DORA, "vera": {"peft_type": "VERA", "r": 16}}
 MAPS = {"deberta": ["in_proj"], "gpt2": ["c_attn"]}
@@ -42,7 +43,12 @@ CELLS = [
     *[(kind, "ptuning", PTuning, FIRST) for kind in ("pocket_gpt2", "pocket_t5")],
     *[(kind, "prefix_tags", PREFIX, conll03) for kind in ("bert", "roberta", "electra", *CAUSAL)],
     ("bert", "prefix_label", PREFIX, sst2),
-    ("roberta", "prefix_label", partial(PREFIX, pooler="classifier"), sst2),
+    (
+        "roberta",
+        "prefix_label",
+        partial(PREFIX, reading=reading("head", pooler="classifier")),
+        sst2,
+    ),
     *[
         (kind, "prefix_words", partial(PREFIX, **WORDS), FILL)
         for kind in ("bert", "pocket_gpt2", "llama")
@@ -59,10 +65,20 @@ CELLS = [
         for name, make in (("prompt", PROMPT), ("prefix", PREFIX), ("lora", LOW))
     ],
     ("bert", "lora_label", LOW, sst2),
-    ("bert", "lora_label_own_pooler", partial(LOW, pooler="trainable"), sst2),
-    ("albert", "lora_label", partial(LOW, pooler="trainable"), sst2),
-    ("roberta", "lora_label", partial(LOW, pooler="classifier"), sst2),
-    ("roberta", "lora_label_untrained_pooler", partial(LOW, pooler="frozen"), sst2),
+    (
+        "bert",
+        "lora_label_own_pooler",
+        partial(LOW, reading=reading("head", pooler="trainable")),
+        sst2,
+    ),
+    ("albert", "lora_label", partial(LOW, reading=reading("head", pooler="trainable")), sst2),
+    ("roberta", "lora_label", partial(LOW, reading=reading("head", pooler="classifier")), sst2),
+    (
+        "roberta",
+        "lora_label_untrained_pooler",
+        partial(LOW, reading=reading("head", pooler="frozen")),
+        sst2,
+    ),
     *[
         (kind, f"{name}_tags", partial(PeftMethod, config=config), conll03)
         for kind in ("bert", "roberta", "electra", *CAUSAL, "t5")

@@ -46,7 +46,7 @@ def test_a_head_on_one_token_of_a_model_of_means_is_told(tmp_path, content, told
         (tmp_path / "1_Pooling").mkdir()
         (tmp_path / "1_Pooling/config.json").write_text(content)
     found = unread_mean(reading(tmp_path, pooler="auto"))
-    assert found is None or "method.pooler=auto reads one; try method.pooler=mean" in found
+    assert found is None or "readout.pooler=auto reads one; try readout.pooler=mean" in found
     assert (found is not None) is told
     assert unread_mean(reading(tmp_path, pooler="mean")) is None
     assert unread_mean(reading(tmp_path)) is None  # no pooler: tags of words

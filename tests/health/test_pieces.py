@@ -4,9 +4,9 @@ import pytest
 
 from ptrun.health.pieces import words_in_pieces
 from ptrun.prompt.pvp import read_pvp
-from ptrun.readout.choose import readout_for
 from ptrun.runs.parts import usable
 from ptrun.types import Split
+from tests.readings import readout_for
 from tests.readout.reading import task
 
 WHOLE = {"negative": ["bad"], "positive": ["good"]}

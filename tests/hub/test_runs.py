@@ -36,7 +36,7 @@ label: label
 labels: {{bad: bad, good: good}}
 """
 TYPED = ["backbone=mine", "task=reviews", "method=prompt_tuning", "method.length=2", "keep=all"]
-TYPED += ["method.readout=head", "train.max_steps=2", "train.batch_size=4", "hardware=cpu"]
+TYPED += ["readout=head", "train.max_steps=2", "train.batch_size=4", "hardware=cpu"]
 
 
 @pytest.fixture

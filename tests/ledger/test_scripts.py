@@ -40,7 +40,7 @@ IDPG = {
     "train.schedule": "constant",
     "train.warmup": 0.0,
     "train.clip": None,
-    "method.head_dropout": 0.0,
+    "readout.dropout": 0.0,
     "hardware.precision": "fp16",
     "method.length": 5,
 }

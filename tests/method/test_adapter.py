@@ -11,6 +11,7 @@ from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.training.join import join
+from tests.readings import reading
 from tests.small_runs import conll03, engine, sst2
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama", "t5"]
@@ -45,7 +46,8 @@ def assert_same(one, other, atol=1e-4):
 @pytest.mark.parametrize("maps", ["dense", "phm"])
 @torch.no_grad()
 def test_it_is_the_librarys_model_with_maps_added(tiny, tiny_folder, data_dir, layout, maps):
-    method = made(tiny("bert"), data_dir, layout=layout, maps=maps, pooler="none")
+    bare = reading("head", pooler="none")
+    method = made(tiny("bert"), data_dir, layout=layout, maps=maps, reading=bare)
     model = transformers.BertModel.from_pretrained(tiny_folder("bert")).eval()
 
     def hook(own):

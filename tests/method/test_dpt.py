@@ -13,6 +13,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.runs.token_cache import _key
+from tests.readings import method_of, reading
 from tests.small_runs import engine, member, sst2
 
 OFFICIAL = "{~sentence} || plot: {words|commas},"
@@ -38,8 +39,9 @@ def reserving(tiny_folder, tmp_path_factory):
     return load
 
 
-def placed(backbone, data, **options):
-    method = DPT(backbone, data, **options)
+def placed(backbone, data, reserved=False, copied=True, **keys):
+    own = reading("class_words", **keys)
+    method = DPT(backbone, data, own, reserved=reserved, copied=copied)
     fit = engine(backbone, 10_000)
     fit.place([method])
     return method, fit
@@ -58,14 +60,13 @@ def odds(method, fit, examples):
 def test_all_of_electra_is_learned_and_nothing_or_a_number_a_class_is_added(
     name, size, bias, added
 ):
-    config = compose_run(
-        [f"backbone={name}", "method=dpt", "task=trec", f"method.class_bias={bias}"]
-    ).config
+    composed = compose_run([f"backbone={name}", "method=dpt", "task=trec", f"readout.bias={bias}"])
+    config = composed.config
     backbone, task = (
         build("backbone", config["backbone"]),
         build("task", config["task"], None, None),
     )
-    counts = build("method", config["method"], backbone, task).learned_parameters()
+    counts = method_of(composed, backbone, task).learned_parameters()
     assert counts == {"prompt": 0, "head": added, "backbone": size, "total": size + added}
     assert config["train"]["lr"] == 2e-5
 
@@ -92,7 +93,7 @@ def test_reserved_tokens_begin_as_the_words_they_stand_for(reserving, data_dir):
 @pytest.mark.parametrize("marker", [False, True])
 def test_reserved_tokens_that_are_no_copies_keep_the_checkpoint_s_rows(reserving, data_dir, marker):
     """The code's `label_marker` does not copy, `add_label_init` copies the markers too."""
-    options = {"reserved": True, "class_marker": marker}
+    options = {"reserved": True, "marker": marker}
     before = reserving().model.get_input_embeddings().weight
     tables = []
     for copied in (True, False):
@@ -128,10 +129,10 @@ def test_reserved_tokens_learn_and_the_words_themselves_stay(reserving, data_dir
 def test_learned_reserved_tokens_are_kept(reserving, data_dir, first):
     """Whichever comes first: being placed must not copy the words over what was learned."""
     data = sst2(data_dir, OFFICIAL)
-    method, fit = placed(reserving(), data, reserved=True, class_bias=True)
+    method, fit = placed(reserving(), data, reserved=True, bias=True)
     fit.fit([member(lambda b, t: method, method.backbone, data, max_steps=3)])
     exported = {name: tensor.clone() for name, tensor in method.exported().items()}
-    fresh = DPT(reserving(), data, reserved=True, class_bias=True)
+    fresh = DPT(reserving(), data, reserved=True, reading=reading("class_words", bias=True))
     again = engine(fresh.backbone, 10_000)
     if first == "placed":
         again.place([fresh])
@@ -156,6 +157,6 @@ def test_a_text_after_reserved_class_words_is_refused(reserving, data_dir):
 def test_rows_kept_between_runs_are_told_apart(reserving, data_dir):
     """The released code reuses rows after a change of template, which answers wrongly."""
     data = sst2(data_dir, OFFICIAL)
-    others = [{}, {"reserved": True}, {"class_order": "reversed"}, {"class_marker": True}]
-    made = [DPT(reserving(), data, **options) for options in others]
+    others = [{}, {"reserved": True}, {"order": "reversed"}, {"marker": True}]
+    made = [placed(reserving(), data, **options)[0] for options in others]
     assert len({_key(method, data.load("train")) for method in made}) == 4

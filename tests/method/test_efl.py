@@ -11,15 +11,16 @@ from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.plan import plan
+from tests.readings import reading
 from tests.small_runs import engine, member, sst2
 from tests.tiers import tiered
 
-EFL = partial(FineTuning, readout="entailment")
+EFL = partial(FineTuning, reading=reading("entailment"))
 METHODS = {
     "efl": EFL,
-    "lora": partial(LoRA, rank=2, readout="entailment"),
-    "prompt_tuning": partial(PromptTuning, length=3, readout="entailment"),
-    "ptuning_v2": partial(PTuningV2, length=3, readout="entailment"),
+    "lora": partial(LoRA, rank=2, reading=reading("entailment")),
+    "prompt_tuning": partial(PromptTuning, length=3, reading=reading("entailment")),
+    "ptuning_v2": partial(PTuningV2, length=3, reading=reading("entailment")),
 }
 CELLS = [("bert", name) for name in METHODS]
 CELLS += [(kind, "efl") for kind in ("gpt2", "t5")]
@@ -33,9 +34,9 @@ def task(data_dir):
 
 def test_the_method_tunes_everything_on_entailment(tmp_path):
     planned = plan(compose_run(["method=efl", "task=pocket_pairs", f"outputs={tmp_path}"]))
-    node = planned.request.config["method"]
-    assert node["readout"] == "entailment" and node["_target_"].endswith(".FineTuning")
-    assert planned.request.names["method"] == "efl"
+    names, node = planned.request.names, planned.request.config["method"]
+    assert node["_target_"].endswith(".FineTuning")
+    assert (names["method"], names["readout"]) == ("efl", "entailment")
 
 
 @pytest.mark.slow

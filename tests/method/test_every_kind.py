@@ -18,6 +18,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.composing import task_node
+from tests.readings import reading
 from tests.small_runs import engine, member
 from tests.tiers import tiered
 
@@ -44,11 +45,14 @@ METHODS = {
     "prompt_tuning": (partial(PromptTuning, length=3), HEADS),
     "ptuning_v2": (partial(PTuningV2, length=3), HEADS),
     "lora": (partial(LoRA, rank=2, alpha=4.0, dropout=0.0), HEADS),
-    "fine_tuning, words": (partial(FineTuning, readout="verbalizer"), CLOZES),
-    "prompt_tuning, words": (partial(PromptTuning, length=3, readout="verbalizer"), CLOZES),
-    "ptuning": (partial(PTuning, readout="verbalizer"), CLOZES),
-    "ptuning_v2, words": (partial(PTuningV2, length=3, readout="verbalizer"), CLOZES),
-    "manual_prompt": (partial(ManualPrompt, readout="verbalizer"), CLOZES),
+    "fine_tuning, words": (partial(FineTuning, reading=reading("verbalizer")), CLOZES),
+    "prompt_tuning, words": (
+        partial(PromptTuning, length=3, reading=reading("verbalizer")),
+        CLOZES,
+    ),
+    "ptuning": (partial(PTuning, reading=reading("verbalizer")), CLOZES),
+    "ptuning_v2, words": (partial(PTuningV2, length=3, reading=reading("verbalizer")), CLOZES),
+    "manual_prompt": (partial(ManualPrompt, reading=reading("verbalizer")), CLOZES),
 }
 CELLS = [
     pytest.param(kind, name, task, id=f"{kind}-{name}-{task}")

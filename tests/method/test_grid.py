@@ -18,6 +18,7 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.store import RunStore, read_tensors
 from ptrun.types import Example
+from tests.readings import reading
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered
 
@@ -27,8 +28,10 @@ METHODS = {
     "compacter": partial(Adapter, hidden=8, maps="phm"),
     "compacter_shared": partial(Adapter, hidden=8, maps="phm", shared_mixing=True),
     "fine_tuning": FineTuning,
-    "fine_tuning_trainable_pooler": partial(FineTuning, pooler="trainable"),
-    "fine_tuning_mean": partial(FineTuning, pooler="mean"),
+    "fine_tuning_trainable_pooler": partial(
+        FineTuning, reading=reading("head", pooler="trainable")
+    ),
+    "fine_tuning_mean": partial(FineTuning, reading=reading("head", pooler="mean")),
     "idpg": partial(IDPG, length=3, hidden=8, order=4),
     "idpg_dense_at_the_end": partial(IDPG, length=3, hidden=8, generator="dense", position=4),
     "lora": partial(LoRA, rank=3),
@@ -36,21 +39,25 @@ METHODS = {
     "peft_dora": partial(PeftMethod, config={"peft_type": "LORA", "use_dora": True, "r": 3}),
     "peft_ia3": partial(PeftMethod, config={"peft_type": "IA3"}),
     "prompt_tuning": partial(PromptTuning, length=3),
-    "prompt_tuning_mean": partial(PromptTuning, length=3, pooler="mean"),
+    "prompt_tuning_mean": partial(PromptTuning, length=3, reading=reading("head", pooler="mean")),
     "prompt_tuning_rescaled": partial(PromptTuning, length=3, rescale=10.0),
     "prompt_tuning_embedding_twice": partial(PromptTuning, length=3, double_embedding=True),
     "ptuning_v2": partial(PTuningV2, length=3),
     "ptuning_v2_hidden": partial(PTuningV2, length=3, prefix_kind="hidden"),
     "ptuning_v2_mlp": partial(PTuningV2, length=3, reparameterization="mlp", hidden=8),
     "ptuning_v2_unshifted": partial(PTuningV2, length=3, shift_positions=False),
-    "ptuning_v2_frozen_pooler": partial(PTuningV2, length=3, pooler="frozen"),
+    "ptuning_v2_frozen_pooler": partial(
+        PTuningV2, length=3, reading=reading("head", pooler="frozen")
+    ),
 }
 TASKS = {"classification": sst2, "tagging": conll03}
 LISTED = partial(sst2, pattern="{~sentence} was {words|commas}.")
 CLASS_WORDS = {
     "dpt": DPT,
-    "dpt_bias": partial(DPT, class_bias=True, class_loss="sum", score_direction="sigma"),
-    "ptuning_v2_class_words": partial(PTuningV2, length=3, readout="class_words"),
+    "dpt_bias": partial(
+        DPT, reading=reading("class_words", bias=True, loss="sum", direction="sigma")
+    ),
+    "ptuning_v2_class_words": partial(PTuningV2, length=3, reading=reading("class_words")),
 }
 
 KINDS = ["bert", "roberta", "electra", "albert", "deberta", "deberta-v2", "gpt2", "llama"]
@@ -191,8 +198,8 @@ def _loss(backbone, one):
 
 @pytest.mark.parametrize("kind", WITHOUT_POOLER)
 def test_a_frozen_pooler_is_refused_where_there_is_none(tiny, data_dir, kind):
-    with pytest.raises(UserError, match="has no pooler; use method"):
-        PTuningV2(tiny(kind), sst2(data_dir), length=3, pooler="frozen")
+    with pytest.raises(UserError, match="has no pooler; use readout"):
+        PTuningV2(tiny(kind), sst2(data_dir), length=3, reading=reading("head", pooler="frozen"))
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])

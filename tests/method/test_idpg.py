@@ -14,6 +14,7 @@ from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.training.join import join
+from tests.readings import method_of, reading
 from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered
 
@@ -74,7 +75,7 @@ def reference(folder, ids, generators, source):
 @pytest.mark.parametrize("source", ["previous", "first"])
 @torch.no_grad()
 def test_it_is_the_librarys_model_with_prompts_added(tiny, tiny_folder, data_dir, source):
-    method = made(tiny("roberta"), data_dir, source=source, pooler="none")
+    method = made(tiny("roberta"), data_dir, source=source, reading=reading("head", pooler="none"))
     batch = batch_of(method, data_dir)
     ours = method.backbone.forward(method.inputs(batch)).hidden
     for row, hidden in zip(batch.rows, ours, strict=True):
@@ -240,14 +241,14 @@ def test_nothing_of_the_backbone_has_a_gradient_and_all_that_is_learned_has(tiny
 @pytest.mark.slow
 def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, count):
     """Each row of the paper's Table 1 by the word a user types, and its recipe."""
-    node = compose_run(["backbone=roberta_large", f"method={option}"]).config
+    composed = compose_run(["backbone=roberta_large", f"method={option}"])
+    node = composed.config
     if option == "idpg_glove":
         node["method"]["glove"] = str(tmp_path / "vectors.txt")
         (tmp_path / "vectors.txt").write_text("the" + " 0.1" * 300 + "\n")
     with torch.device("meta"):
-        method = build(
-            "method", node["method"], build("backbone", node["backbone"]), sst2(data_dir)
-        )
+        backbone = build("backbone", node["backbone"])
+        method = method_of(composed, backbone, sst2(data_dir))
     counted = method.learned_parameters()
     assert counted["prompt"] == count and counted["backbone"] == 0
     assert counted["head"] == 1_051_650  # learned too, though the paper does not count it
@@ -259,7 +260,7 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_other_families_are_refused(tiny, data_dir, kind):
     with pytest.raises(UserError, match="IDPG needs a backbone that is masked"):
-        check_pair(IDPG, {}, tiny(kind), sst2(data_dir))
+        check_pair(IDPG, "auto", {}, tiny(kind), sst2(data_dir))
 
 
 @pytest.mark.parametrize(

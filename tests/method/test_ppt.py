@@ -17,13 +17,13 @@ from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease, result, tensors
 from ptrun.folder.header import unpacked
-from ptrun.method.base import check_pair
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.runs.pretraining import task_for
 from ptrun.runs.recipe import run
 from ptrun.training.member import Member
+from tests.readings import method_of, reading
 from tests.small_runs import Memory, engine, sst2
 from tests.task.ppt.corpora import document, write
 
@@ -64,7 +64,7 @@ def composed(tmp_path, corpus, few):
         else:
             own += [f"train.{key}" for key in small]
             own += [f"pretraining.task.{key}" for key in made]
-            own += ["pretraining.method.pattern=pocket"] * (method != "idpg" and "t5" in backbone)
+            own += ["pretraining.readout.pattern=pocket"] * (method != "idpg" and "t5" in backbone)
             own += [f"pretraining.train.{key}" for key in small]
         return compose_run([*own, f"task={task}", *overrides])
 
@@ -114,7 +114,9 @@ def test_made_or_found_the_run_is_the_same_to_the_bit(composed, tmp_path):
 
 @pytest.mark.slow
 def test_what_was_learned_by_hand_is_found_under_any_name(composed, tmp_path):
-    by_hand = composed("ppt_nsp", "method.pattern=pocket", "name=table/4", method="ppt_pretraining")
+    by_hand = composed(
+        "ppt_nsp", "readout.pattern=pocket", "name=table/4", method="ppt_pretraining"
+    )
     first = launch(by_hand)
     planned = plan(composed("rte"))
     assert planned.pretraining.run_id == first.run_id
@@ -170,7 +172,7 @@ def test_a_kind_that_ppt_has_nothing_for_is_named():
         ("rte", ["pretraining.train.lr=-1"], r"pretraining\.train\.lr is -1"),
         ("rte", ["pretraining.recipe=ptt"], "method=ptt: unknown; did you mean 'ppt"),
         ("rte", ["pretraining.recipe=ppt"], "cannot use start=pretrained"),
-        ("ppt_nsp", ["method.pattern=pocket"], "Type method=ppt_pretraining"),
+        ("ppt_nsp", ["readout.pattern=pocket"], "Type method=ppt_pretraining"),
     ],
 )
 def test_mistakes_are_named(composed, task, overrides, message):
@@ -241,7 +243,7 @@ def test_two_at_once_learn_it_once(composed, tmp_path, caplog):
     ("method", "backbone", "overrides"),
     [
         ("ptuning_v2", "pocket_bert", []),
-        ("ptuning_v2", "pocket_t5", ["method.readout=verbalizer", "method.pattern=ppt_pt"]),
+        ("ptuning_v2", "pocket_t5", ["readout=verbalizer", "readout.pattern=ppt_pt"]),
         ("idpg", "pocket_bert", ["method.order=4"]),
     ],
 )
@@ -249,7 +251,7 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
     """The first run's prompt or generator is taken over; the head has another width and is new."""
     own = ["start=pretrained:ppt_nsp", *overrides]
     if backbone == "pocket_bert":
-        own.append("pretraining.method.pattern=null") if method == "ptuning_v2" else None
+        own.append("pretraining.readout.pattern=null") if method == "ptuning_v2" else None
     one = composed("rte", *own, *STILL, method=method, backbone=backbone)
     done = launch(one)
     planned = plan(one)
@@ -270,21 +272,22 @@ def test_any_prompt_can_be_pretrained(composed, method, backbone, overrides):
 
 @pytest.mark.parametrize("task", ["ppt_nss", "ppt_unified"])
 def test_a_prompt_is_learned_on_options(composed, task):
-    done = launch(composed(task, "method.pattern=pocket", method="ppt_pretraining"))
+    done = launch(composed(task, "readout.pattern=pocket", method="ppt_pretraining"))
     assert done.status == "finished" and 0 <= done.metrics["test"]["accuracy"] <= 100
 
 
 @pytest.mark.parametrize("task", ["sentiment", "pairs", "topics", "choice"])
 def test_the_presets_patterns_suit_the_pocket_tasks(task):
-    config = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"]).config
+    composed = compose_run(["method=ppt", "backbone=pocket_t5", f"task=pocket_{task}"])
+    config = composed.config
     backbone, own = (
         build.build("backbone", config["backbone"]),
         build.build("task", config["task"], None, None),
     )
     for pattern in ("ppt_pt", "ppt_hybrid", "ppt_unified"):
-        node = {**config["method"], "pattern": pattern}
-        check_pair(PromptTuning, node, backbone, own)
-        build.build("method", node, backbone, own)  # refuses words that are not one token
+        option, node = composed.readout
+        read = composed.read_by(option, {**node, "pattern": pattern})
+        method_of(read, backbone, own)  # refuses words that are not one token
 
 
 @pytest.mark.parametrize(
@@ -300,7 +303,7 @@ def test_the_presets_patterns_suit_the_pocket_tasks(task):
 )
 def test_a_preset_is_a_pattern_and_a_start(method, pattern, start):
     config = compose_run([f"method={method}"]).config
-    assert (config["method"]["pattern"], config["start"]) == (pattern, start)
+    assert (config["readout"]["pattern"], config["start"]) == (pattern, start)
     assert config["method"]["length"] == config["method"]["rescale"] == 100
 
 
@@ -308,7 +311,7 @@ def test_a_preset_is_a_pattern_and_a_start(method, pattern, start):
 def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, data_dir):
     train = train_config(compose_run(["method=ppt"]).config["train"])
     data, backbone = sst2(data_dir, "{~sentence} {mask}"), tiny("bert")
-    method = PromptTuning(backbone, data, length=2, readout="verbalizer", rescale=100.0)
+    method = PromptTuning(backbone, data, length=2, reading=reading("verbalizer"), rescale=100.0)
     rows, dev = (data.load("train") * 6)[:32], data.load("dev")
     features = [method.encode(rows), method.encode(dev)]
     score = partial(data.score, examples=dev)
@@ -321,12 +324,8 @@ def test_32_examples_are_100_steps_with_16_evaluations_and_one_at_the_end(tiny, 
 
 
 def test_the_papers_prompt_has_409_600_numbers():
-    config = compose_run(["method=ppt", "backbone=t5_v1_1_xxl", "task=pocket_pairs"]).config
-    node = {**config["method"], "readout": "head", "pattern": None}  # needs no tokenizer
-    method = build.build(
-        "method",
-        node,
-        build.build("backbone", config["backbone"]),
-        build.build("task", config["task"], None, None),
-    )
+    read = "readout=head"  # needs no tokenizer
+    composed = compose_run(["method=ppt", "backbone=t5_v1_1_xxl", "task=pocket_pairs", read])
+    backbone = build.build("backbone", composed.config["backbone"])
+    method = method_of(composed, backbone, build.build("task", composed.task, None, None))
     assert method.learned_parameters()["prompt"] == 100 * 4096 == 409_600

@@ -16,6 +16,7 @@ from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.prompt.soft import SoftPrompt
 from tests.conftest import CLASSES
+from tests.readings import reading
 from tests.small_runs import engine, member, sst2
 
 P = 5
@@ -30,8 +31,9 @@ def pocket(kind):
     return backbone
 
 
-def hybrid(backbone, task, **keys):
-    return PromptTuning(backbone, task, **{"length": P, "readout": "verbalizer", **keys})
+def hybrid(backbone, task, sentinel=True, **keys):
+    read = reading("verbalizer", sentinel=sentinel)
+    return PromptTuning(backbone, task, read, **{"length": P, **keys})
 
 
 def batch_of(method, task):

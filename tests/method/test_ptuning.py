@@ -11,6 +11,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import Method, check_pair
 from ptrun.method.ptuning import PTuning
 from tests.facts import ROWS, asked, backbone, facts, task
+from tests.readings import reading
 from tests.small_runs import engine, member
 from tests.tiers import tiered
 
@@ -81,7 +82,7 @@ def test_rows_have_the_width_of_embeddings_and_land_in_order_whatever_the_paddin
 def test_positions_of_a_subject_of_two_tokens_in_both_orders(tiny, tmp_path):
     loaded, examples = tiny(), facts(tmp_path).load("test")[2:3]
     paper, code = (
-        asked(PTuning(loaded, facts(tmp_path), pattern=p), examples)
+        asked(PTuning(loaded, facts(tmp_path), reading=reading("verbalizer", pattern=p)), examples)
         for p in ("ptuning", "ptuning_code")
     )
     assert paper.softs.tolist() == [[1, 2, 3, 6, 7, 8, 10, 11, 12]]
@@ -140,11 +141,11 @@ def pocket_gpt2():
     return loaded
 
 
-def gradients(loaded, **reading):
+def gradients(loaded, **keys):
     """Return the gradient of each of the six prompt rows of a left-to-right backbone."""
     data = task("pocket_facts", None)
     torch.manual_seed(0)
-    method = PTuning(loaded, data, encoder="plain", **reading)
+    method = PTuning(loaded, data, reading("verbalizer", **keys), encoder="plain")
     examples = [e for e in data.load("train")[:200] if method.readout.can_answer(e)][:8]
     batch = engine(loaded)._collate(method.encode(examples))
     method.loss(loaded.forward(method.inputs(batch)), batch).backward()
@@ -167,7 +168,7 @@ def test_gpt_logits_equal_those_of_peft(pocket_gpt2):
 
     pattern = "task.pvps={front: {pattern: '{soft:3} {sub_label} {mask}'}}"
     data = task("pocket_facts", None, pattern)
-    method = PTuning(pocket_gpt2, data, pattern="front")
+    method = PTuning(pocket_gpt2, data, reading=reading("verbalizer", pattern="front"))
     batch = asked(method, data.load("test")[:1])
     config = peft.PromptEncoderConfig(
         task_type="CAUSAL_LM",
@@ -227,7 +228,7 @@ def loss_of(loaded, one):
 @pytest.mark.parametrize(
     ("name", "task_name", "node", "message"),
     [
-        ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: PTuning supports only verb"),
+        ("bert_base_cased", "rte", {"readout": "head"}, "readout=head: this method supports only"),
         ("gpt2", "wsc", {}, "task=wsc has no pattern for this method on this causal backbone"),
         ("t5_v1_1_base", "wsc", {}, "needs its gap filled, which masked"),
         ("bert_base_cased", "rte", {"pattern": "manual1"}, r"manual1 has no \{soft\} slot; .*ptun"),
@@ -236,4 +237,5 @@ def loss_of(loaded, one):
 )
 def test_what_cannot_be_is_refused_before_loading(name, task_name, node, message):
     with pytest.raises(UserError, match=message):
-        check_pair(PTuning, node, backbone(name), task(task_name, "."))
+        option = node.pop("readout", "auto")
+        check_pair(PTuning, option, node, backbone(name), task(task_name, "."))

@@ -6,6 +6,7 @@ import torch
 from ptrun.backbone.base import checksum
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
+from tests.readings import reading
 from tests.small_runs import engine, member, sst2
 
 KINDS = ["bert", "roberta", "albert", "deberta", "gpt2", "llama", "t5"]
@@ -22,7 +23,7 @@ def task_of(data_dir, kind, pattern=None):
 
 
 def words(backbone, task, **keys):
-    return PTuningV2(backbone, task, length=3, readout="verbalizer", **keys)
+    return PTuningV2(backbone, task, length=3, reading=reading("verbalizer"), **keys)
 
 
 @pytest.mark.slow
@@ -46,8 +47,8 @@ def test_a_prefix_alone_is_learned(tiny, data_dir, kind):
 @kinds
 def test_no_vectors_read_as_a_manual_prompt_does(tiny, data_dir, kind):
     backbone, task = tiny(kind), task_of(data_dir, kind)
-    bare = PTuningV2(backbone, task, length=0, readout="verbalizer")
-    manual = ManualPrompt(backbone, task, readout="verbalizer")
+    bare = PTuningV2(backbone, task, length=0, reading=reading("verbalizer"))
+    manual = ManualPrompt(backbone, task, reading=reading("verbalizer"))
     features = bare.encode(task.load("train"))
     assert [f.rows for f in features] == [f.rows for f in manual.encode(task.load("train"))]
     batch = engine(backbone)._collate(features)

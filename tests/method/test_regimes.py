@@ -152,7 +152,7 @@ def test_several_manual_patterns_run_and_report_mean_std_and_each(tiny_folder, t
             compose_run(
                 [
                     "method=manual_prompt",
-                    f"method.pattern={pattern}",
+                    f"readout.pattern={pattern}",
                     "task=lama",
                     "setting=zero_shot",
                     f"data_dir={root}",
@@ -164,14 +164,14 @@ def test_several_manual_patterns_run_and_report_mean_std_and_each(tiny_folder, t
         for pattern in ("original", "p17_1", "ft")
     ]
     assert [r.learned_parameters["total"] for r in results] == [0, 0, 0]
-    each, one = table(tmp_path / "outputs"), table(tmp_path / "outputs", "method.pattern")
+    each, one = table(tmp_path / "outputs"), table(tmp_path / "outputs", "readout.pattern")
     assert len(each) == 3 and len(one) == 1
     assert one.texts[0]["n"] == "3" and one.texts[0]["best on dev"] == "-"
 
 
 def test_a_pattern_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(UserError, match=r"method.pattern=nope: task=rte has ptuning, pet, "):
-        plan(compose_run(["method=manual_prompt", "method.pattern=nope", "task=rte"]))
+    with pytest.raises(UserError, match=r"readout.pattern=nope: task=rte has ptuning, pet, "):
+        plan(compose_run(["method=manual_prompt", "readout.pattern=nope", "task=rte"]))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from ptrun.planning.layout import Layout, layout_of
 from ptrun.planning.memory import Work, files, memory, per_member, work
 from ptrun.planning.parameters import count
 from ptrun.planning.trace import Case, Trace
+from tests.readings import method_of
 
 GIB = 2**30
 NOTHING = Trace(0, 0, 0, 0, 0)
@@ -24,12 +25,11 @@ ZERO |= {"model_parallel": 4, "ranks": None}
 
 
 def counts_of(data_dir, *overrides):
-    node = compose_run([*overrides]).config
+    composed = compose_run([*overrides])
     with torch.device("meta"):
-        task = build.build("task", node["task"], None, None)
-        method = build.build(
-            "method", node["method"], build.build("backbone", node["backbone"]), task
-        )
+        task = build.build("task", composed.task, None, None)
+        backbone = build.build("backbone", composed.config["backbone"])
+        method = method_of(composed, backbone, task)
     return count(method)
 
 

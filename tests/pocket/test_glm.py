@@ -7,6 +7,7 @@ from ptrun.backbone.blocklm import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.runs.launch import launch
+from tests.readings import reading
 from tests.readout.reading import pocket, task
 from tests.small_runs import engine
 
@@ -68,7 +69,7 @@ def test_it_tells_verdicts_without_learning_anything(backbone):
 
 @pytest.mark.slow
 def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
-    line = ["method=ptuning_v2", "method.readout=verbalizer", "task=pocket_topics"]
+    line = ["method=ptuning_v2", "readout=verbalizer", "task=pocket_topics"]
     line += ["backbone=pocket_glm", f"outputs={tmp_path}", "setting=k_1000"]
     line += ["train.max_steps=40", "train.eval_every=40", "train.batch_size=16"]
     done = launch(compose_run(line))
@@ -79,7 +80,7 @@ def test_a_deep_prompt_of_hidden_states_learns_topics_in_few_steps(tmp_path):
 def test_options_of_several_tokens_are_scored_with_their_end(backbone, library):
     data = task("pocket_choice")
     examples = data.load("dev")[:3]
-    method = ManualPrompt(backbone, data, pattern="texts")
+    method = ManualPrompt(backbone, data, reading=reading("verbalizer", pattern="texts"))
     tokenizer = backbone.tokenizer()
     begin, end = tokenizer.convert_tokens_to_ids(["<|startofpiece|>", "<|endofpiece|>"])
     expected = []

@@ -12,17 +12,18 @@ from ptrun.readout.base import Features
 from ptrun.runs.parts import divide
 from ptrun.types import Prediction, Split
 from tests.facts import rows_of
+from tests.readings import reading
 from tests.small_runs import engine
 
 CLASSES = {"bert": "BertForMaskedLM", "gpt2": "GPT2LMHeadModel", "t5": "T5ForConditionalGeneration"}
 LAST = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
 
 
-def made(tiny, data_dir, kind="bert", **reading):
+def made(tiny, data_dir, kind="bert", **keys):
     """Return a method on COPA; a left-to-right backbone reads options at a pattern's end."""
     data = rows_of("copa", data_dir, *([LAST] if kind == "gpt2" else []))
     named = {"pattern": "last"} if kind == "gpt2" else {}
-    return ManualPrompt(tiny(kind), data, **{**named, **reading})
+    return ManualPrompt(tiny(kind), data, reading("verbalizer", **named, **keys))
 
 
 def library(tiny_folder, kind):
@@ -164,7 +165,8 @@ def test_swapped_copies_double_what_teaches_and_nothing_else(tiny, data_dir):
     data = rows_of("copa", data_dir)
     split = Split(data.load("train"), data.load("dev"), data.load("test"), {})
     plain, swapped = (
-        divide(PTuning(tiny(), data, swapped=own), split)[0].split for own in (False, True)
+        divide(PTuning(tiny(), data, reading=reading("verbalizer", swapped=own)), split)[0].split
+        for own in (False, True)
     )
     assert (len(plain.train), len(swapped.train)) == (6, 12)
     assert swapped.dev == split.dev and swapped.test == split.test

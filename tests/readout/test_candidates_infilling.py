@@ -13,15 +13,20 @@ from ptrun.errors import UserError
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.base import Features
 from tests.facts import rows_of
+from tests.readings import reading
 from tests.readout.reading import loss_and_answers, read
 
 TEXT = "task.pvps={one: {pattern: '{premise} {masks}.'}}"
 START, END = 261, 262  # of what is written in a blank
 
 
-def copa(tiny, data_dir, **reading):
+def copa(tiny, data_dir, **keys):
     """Return a method on COPA's rows, whose options are not written in the text."""
-    return ManualPrompt(tiny("blocklm"), rows_of("copa", data_dir, TEXT), pattern="one", **reading)
+    return ManualPrompt(
+        tiny("blocklm"),
+        rows_of("copa", data_dir, TEXT),
+        reading("verbalizer", pattern="one", **keys),
+    )
 
 
 def by_hand(model, text, blank, words):
@@ -120,7 +125,11 @@ def test_the_objective_in_closed_form(tiny, data_dir, objective, scored, gap):
 
 def one_token(tiny, data_dir, options):
     """Return a read-out, and the log-probabilities of options of one letter, with the end's."""
-    own = ManualPrompt(tiny("blocklm"), rows_of("copa", data_dir, TEXT), pattern="one").readout
+    own = ManualPrompt(
+        tiny("blocklm"),
+        rows_of("copa", data_dir, TEXT),
+        reading=reading("verbalizer", pattern="one"),
+    ).readout
     own.encoder.spelling.answer = lambda word: [own.backbone.tokenizer().vocab[word]]
     example = own.task.load("test")[0]
     example.fields["options"] = options
@@ -156,7 +165,9 @@ def stripped(tiny_folder, tmp_path, **changed):
 
 def refused(backbone, data_dir):
     """Return what encoding examples for it says."""
-    method = ManualPrompt(backbone, rows_of("copa", data_dir, TEXT), pattern="one")
+    method = ManualPrompt(
+        backbone, rows_of("copa", data_dir, TEXT), reading=reading("verbalizer", pattern="one")
+    )
     with pytest.raises(UserError) as told:
         method.encode(method.task.load("dev"))
     return str(told.value)

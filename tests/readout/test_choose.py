@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from ptrun.config.components import TARGET
 from ptrun.errors import UserError
-from ptrun.readout import choose
 from ptrun.readout.base import collate
+from ptrun.readout.choose import READINGS, automatic, resolved
+from tests.readings import readout_for
 from tests.readout.reading import CPU, fresh, read, task
 
 CHOSEN = {
@@ -25,27 +27,53 @@ CHOSEN = {
 }
 
 
+def checked(backbone, data, keys, soft=False, offered=tuple(READINGS)):
+    """Resolve a read-out whose keys are typed."""
+    typed = keys.keys() - {"readout"}
+    option, keys = keys.get("readout", "head"), {key: keys[key] for key in typed}
+    node = {TARGET: f"{(own := READINGS[option]).__module__}.{own.__qualname__}", **keys}
+    return resolved(option, node, typed, backbone, data, offered=offered, soft=soft)
+
+
 @pytest.mark.parametrize(("name", "readout"), CHOSEN)
 def test_a_task_s_kind_and_pattern_choose(tiny, name, readout):
-    reads = choose.readout_for(tiny(), task(name, "none"), {"readout": readout}, soft=False)
+    reads = readout_for(tiny(), task(name, "none"), {"readout": readout}, soft=False)
     assert type(reads).__name__ == CHOSEN[name, readout]
 
 
-def refused(backbone, data, soft=False, **reading):
+def refused(backbone, data, soft=False, **keys):
     with pytest.raises(UserError) as told:
-        choose.check(backbone, data, reading, soft=soft)
+        checked(backbone, data, keys, soft=soft)
     assert len(str(told.value).splitlines()) <= 3
     return str(told.value)
+
+
+def test_auto_is_the_first_that_reads_the_kind(tiny):
+    every = tuple(READINGS)
+    assert automatic(task("sst2", "none"), every).name == "head"
+    assert automatic(task("sst2", "none"), every[::-1]).name == "class_words"
+    assert automatic(task("lama", "none"), every).name == "verbalizer"
+    with pytest.raises(UserError, match="type method=fine_tuning readout=verbalizer"):
+        automatic(task("lama", "none"), ("head",))
+    named = resolved("auto", {}, set(), tiny(), task("sst2", "none"), offered=every, soft=False)
+    assert named == ("head", {TARGET: "ptrun.readout.heads.HeadReading"})
+
+
+def test_a_key_without_effect_is_refused_if_typed_and_left_out_if_a_file_has_it(tiny):
+    data, keys = task("conll03", "none"), {"pooler": "mean", "dropout": 0.2}
+    own = {"offered": tuple(READINGS), "soft": False}
+    assert resolved("auto", keys, set(), tiny(), data, **own)[1].keys() == {TARGET, "dropout"}
+    with pytest.raises(UserError, match=r"readout\.pooler=mean changes nothing"):
+        resolved("auto", keys, {"pooler"}, tiny(), data, **own)
 
 
 def test_what_no_read_out_answers_is_said(tiny):
     told = refused(tiny(), task("quoref", "none"), readout="verbalizer")
     assert told == (
-        "method.readout=verbalizer cannot answer task=quoref, which is multispan; "
-        "type method.readout=head."
+        "readout=verbalizer cannot answer task=quoref, which is multispan; type readout=head."
     )
     told = refused(tiny(), task("lama", "none"))
-    assert told.endswith("which is facts; type method.readout=verbalizer.")
+    assert told.endswith("which is facts; type readout=verbalizer.")
 
 
 @pytest.mark.parametrize(
@@ -53,16 +81,15 @@ def test_what_no_read_out_answers_is_said(tiny):
 )
 def test_the_mean_is_refused_where_no_text_is_read_as_one_vector(tiny, name, readout):
     told = refused(tiny(), task(name, "none"), readout=readout, pooler="mean")
-    assert told.startswith(f"method.pooler=mean: method.readout={readout} on task={name}, which is")
-    choose.check(tiny(), task(name, "none"), {"readout": readout, "pooler": "auto"}, soft=False)
+    assert "readout.pooler" in told and ("changes nothing" in told or "unknown" in told)
 
 
 @pytest.mark.parametrize(("dropout", "kept"), [(None, 0.9), (0.5, 0.5), (0.0, 1.0)])
 @torch.no_grad()
 def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):
     """By formula: the map of hidden states of which some are 0 and the rest are larger."""
-    reading = {"head_dropout": dropout, "pooler": "none"}
-    head = fresh(choose.readout_for(tiny(), task("sst2", data_dir), reading, soft=False))
+    reading = {"dropout": dropout, "pooler": "none"}
+    head = fresh(readout_for(tiny(), task("sst2", data_dir), reading, soft=False))
     batch, output = read(head, head.task.load("train"), torch.arange(6))
     head.linear.weight.data, head.linear.bias.data = torch.eye(32), torch.zeros(32)
     ratio = head.scores(output, batch) / output.hidden
@@ -74,8 +101,8 @@ def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
-        ({"head_dropout": 1.0}, "method.head_dropout is 1.0; use 0 or more, and less than 1."),
-        ({"head_dropout": 0.1, "readout": "verbalizer"}, "has no head that is learned"),
+        ({"dropout": 1.0}, "readout.dropout is 1.0; use 0 or more, and less than 1."),
+        ({"dropout": 0.1, "readout": "verbalizer"}, "readout.dropout: unknown"),
     ],
 )
 def test_a_dropout_that_no_head_can_have_is_refused(tiny, data_dir, reading, message):
@@ -83,9 +110,12 @@ def test_a_dropout_that_no_head_can_have_is_refused(tiny, data_dir, reading, mes
 
 
 def test_another_method_is_named_where_this_one_has_no_such_read_out(tiny):
-    with pytest.raises(UserError, match="type method=fine_tuning method"):
-        reading = {"readout": "verbalizer"}
-        choose.check(tiny(), task("conll03", "none"), reading, soft=True, offered=("verbalizer",))
+    with pytest.raises(UserError, match="type method=fine_tuning readout=head"):
+        checked(
+            *(tiny(), task("conll03", "none"), {"readout": "verbalizer"}),
+            soft=True,
+            offered=("verbalizer",),
+        )
 
 
 def test_missing_label_words_are_shown_as_they_are_typed(tiny):
@@ -96,8 +126,7 @@ def test_missing_label_words_are_shown_as_they_are_typed(tiny):
 
 def test_a_pattern_that_no_one_would_read_is_refused(tiny):
     told = refused(tiny(), task("sst2", "none"), pattern="manual")
-    assert told.startswith("method.pattern=manual: method.readout=head has no pattern;")
-    assert told.endswith("type method.readout=verbalizer.")
+    assert told == "readout.pattern: unknown. Allowed: pooler, dropout, literal_sep."
 
 
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
@@ -105,7 +134,7 @@ def test_masks_are_filled_by_masked_backbones_alone(tiny):
     told = refused(tiny("gpt2"), wsc, readout="verbalizer")
     assert "own needs its gap filled, which masked and infilling backbones alone do" in told
     told = refused(tiny("t5"), wsc, readout="verbalizer", pattern="own")
-    assert "method.pattern=own needs its gap filled" in told
+    assert "readout.pattern=own needs its gap filled" in told
 
 
 def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
@@ -115,8 +144,8 @@ def test_a_pattern_without_a_mask_is_named_and_read_by_a_decoder(tiny):
     for family in ("bert", "gpt2"):
         told = refused(tiny(family), data, **reading, pattern="ppt_lm")
         assert "ppt_lm has no {mask}, which an encoder-decoder alone can do without" in told
-    assert "so method.pattern must name it" in refused(tiny("t5"), data, **reading)
-    named = choose.readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
+    assert "so readout.pattern must name it" in refused(tiny("t5"), data, **reading)
+    named = readout_for(tiny("t5"), data, reading | {"pattern": "ppt_lm"}, soft=False)
     assert named.pvp.name == "ppt_lm" and not named.marked
 
 
@@ -127,7 +156,7 @@ def test_texts_of_several_tokens_need_masks(tiny):
         assert "own has one {mask}, but its answers are texts of several tokens" in told
     both = {**one, "more": {"pattern": "{~asked} {masks}"}}
     data = task("copa", "none", pvps=both)
-    reads = choose.readout_for(tiny(), data, {"readout": "verbalizer"}, soft=False)
+    reads = readout_for(tiny(), data, {"readout": "verbalizer"}, soft=False)
     assert reads.pvp.name == "more"
 
 
@@ -136,8 +165,8 @@ def test_one_word_of_the_vocabulary_is_read_at_one_mask(tiny):
     long = {"own": {"pattern": "{~sentence} {masks}", "words": words, "rule": "mean"}}
     data = task("sst2", "none", pvps=long)
     told = refused(tiny(), data, readout="verbalizer", among="vocabulary")
-    assert "method.among=vocabulary reads one token, but pattern own reads several" in told
-    choose.check(tiny(), data, {"readout": "verbalizer", "among": "labels"}, soft=False)
+    assert "readout.among=vocabulary reads one token, but pattern own reads several" in told
+    checked(tiny(), data, {"readout": "verbalizer", "among": "labels"})
 
 
 @pytest.mark.parametrize("name", ["copa", "record", "lama", "race_middle", "sst2", "cb", "wsc"])
@@ -150,7 +179,7 @@ def test_what_is_not_refused_can_be_encoded(tiny, data_dir, name):
         for soft in (False, True):
             reading = {"readout": "verbalizer", "pattern": pattern}
             try:
-                reads = choose.readout_for(backbone, data, reading, soft=soft)
+                reads = readout_for(backbone, data, reading, soft=soft)
             except UserError as error:
                 fits = ("{soft" in node["pattern"]) == soft and "mask" in node["pattern"]
                 assert not fits, error

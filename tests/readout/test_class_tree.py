@@ -15,12 +15,12 @@ from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.choose import readout_for
 from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.tree import paths, read_tree
 from ptrun.runs.token_cache import _key
 from ptrun.types import Example
+from tests.readings import method_of, reading, readout_for
 from tests.readout.reading import CPU, answers, given, read, renamed
 from tests.small_runs import engine, member, sst2
 
@@ -156,8 +156,8 @@ def greedy(readout, example, tree, node=0):
 def test_the_best_ways_are_followed_whoever_shares_the_passes(tiny, data, beam):
     """A beam of all is the best product of scores; of one, the best child at each node."""
     backbone = tiny("electra")
-    reading = {"class_tree": TREE, "beam": beam, "class_bias": True}
-    one, two = (DPT(backbone, data, **reading) for _ in range(2))
+    own = reading("class_words", tree=TREE, beam=beam, bias=True)
+    one, two = (DPT(backbone, data, own) for _ in range(2))
     one.tunes_backbone = two.tunes_backbone = False  # so that they can share
     examples = five(data) + renamed(data.load("test"), 6)
     for own, other in zip(one.readout.nodes, two.readout.nodes, strict=True):
@@ -200,9 +200,9 @@ def test_a_tree_of_one_level_learns_bit_for_bit_as_ordinary_dpt(tiny, data, monk
 
     examples = five(data)
 
-    def learned(readout=None, **reading):
+    def learned(readout=None, **keys):
         def make(backbone, task):
-            method = DPT(backbone, task, **reading)
+            method = DPT(backbone, task, reading("class_words", **keys))
             if readout:
                 method.readout = readout(backbone)
                 taught = method.readout.teaching(examples, 128)
@@ -216,7 +216,7 @@ def test_a_tree_of_one_level_learns_bit_for_bit_as_ordinary_dpt(tiny, data, monk
 
     plain = learned()
     for other in (
-        learned(class_tree=list(WORDS)),
+        learned(tree=list(WORDS)),
         learned(fan_out=5),
         learned(lambda backbone: tree_of(backbone, data, list(WORDS))),
     ):
@@ -227,8 +227,8 @@ def test_a_tree_of_one_level_learns_bit_for_bit_as_ordinary_dpt(tiny, data, monk
 
 
 def test_a_made_tree_follows_the_order_of_classes(tiny, data):
-    reading = {"readout": "class_words", "fan_out": 3, "class_order": "reversed"}
-    readout = readout_for(tiny("electra"), data, reading, soft=False)
+    keys = {"readout": "class_words", "fan_out": 3, "order": "reversed"}
+    readout = readout_for(tiny("electra"), data, keys, soft=False)
     assert list(readout.paths) == list(WORDS)[::-1]
     assert [node.labels for node in readout.nodes] == [
         ("rome", "Oslo", "bright"),
@@ -238,20 +238,22 @@ def test_a_made_tree_follows_the_order_of_classes(tiny, data):
 
 
 @pytest.mark.parametrize(
-    ("reading", "message"),
+    ("keys", "message"),
     [
-        ({"class_tree": ["dull", "far"]}, "the tree lacks bright, oslo, rome"),
-        ({"class_tree": TREE, "fan_out": 2}, "leave method.fan_out out"),
-        ({"class_tree": TREE, "class_order": "reversed"}, "leave method.class_order out"),
-        ({"fan_out": 1}, "method.fan_out is 1"),
-        ({"class_tree": TREE, "beam": 0}, "method.beam is 0; use 1 or more"),
-        ({"class_tree": TREE, "reserved": True}, "method.reserved=true needs rows with all"),
-        ({"threshold": 0.9}, "method.threshold=0.9: .* has classes"),
+        ({"tree": ["dull", "far"]}, "the tree lacks bright, oslo, rome"),
+        ({"tree": TREE, "fan_out": 2}, "leave readout.fan_out out"),
+        ({"tree": TREE, "order": "reversed"}, "leave readout.order out"),
+        ({"fan_out": 1}, "readout.fan_out is 1"),
+        ({"tree": TREE, "beam": 0}, "readout.beam is 0; use 1 or more"),
+        ({"tree": TREE, "reserved": True}, "method.reserved=true needs rows with all"),
+        ({"threshold": 0.9}, "readout.threshold=0.9 changes nothing"),
+        ({"beam": 4}, "readout.beam=4 changes nothing"),
     ],
 )
-def test_what_does_not_go_together_is_refused(tiny, data, reading, message):
+def test_what_does_not_go_together_is_refused(tiny, data, keys, message):
+    reserved, own = keys.pop("reserved", False), {"readout": "class_words", **keys}
     with pytest.raises(UserError, match=message):
-        DPT(tiny("electra"), data, **reading)
+        DPT(tiny("electra"), data, reading(**own), reserved=reserved)
 
 
 def test_a_word_of_a_node_that_the_vocabulary_lacks_is_refused(tiny, data):
@@ -263,8 +265,11 @@ def test_a_word_of_a_node_that_the_vocabulary_lacks_is_refused(tiny, data):
 
 
 def test_rows_kept_between_runs_are_told_apart(tiny, data):
-    others = [{}, {"class_tree": TREE}, {"fan_out": 2}, {"fan_out": 3}]
-    keys = {_key(DPT(tiny("electra"), data, **own), data.load("train")) for own in others}
+    others = [{}, {"tree": TREE}, {"fan_out": 2}, {"fan_out": 3}]
+    keys = {
+        _key(DPT(tiny("electra"), data, reading("class_words", **own)), data.load("train"))
+        for own in others
+    }
     assert len(keys) == len(others)
 
 
@@ -294,16 +299,15 @@ def hundreds(tmp_path_factory):
 
 
 def made(hundreds, tiny, *more):
-    config = compose_run([*hundreds[1], *more]).config
-    backbone, task = tiny("electra"), build("task", config["task"], None)
-    return build("method", config["method"], backbone, task)
+    composed = compose_run([*hundreds[1], *more])
+    return method_of(composed, tiny("electra"), build("task", composed.task, None))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", ["method.fan_out=8", "method.class_tree=@{}/tree.json"])
+@pytest.mark.parametrize("more", ["readout.fan_out=8", "readout.tree=@{}/tree.json"])
 def test_two_hundred_classes_are_learned_kept_and_answered(hundreds, tiny, monkeypatch, more):
     folder, _ = hundreds
-    one = made(hundreds, tiny, more.format(folder), "method.class_bias=true")
+    one = made(hundreds, tiny, more.format(folder), "readout.bias=true")
     examples = one.task.load("train")
     taught = one.readout.teaching(examples, 128)
     features = one.encode(taught)
@@ -321,7 +325,7 @@ def test_two_hundred_classes_are_learned_kept_and_answered(hundreds, tiny, monke
         centre(node, some)
     told = fit.predict([one], [one.encode(some)])[0]
     assert len({a.value for a in told}) > 5 and {a.value for a in told} <= set(HUNDREDS)
-    fresh = made(hundreds, tiny, more.format(folder), "method.class_bias=true")
+    fresh = made(hundreds, tiny, more.format(folder), "readout.bias=true")
     fit = engine(fresh.backbone, 10_000)
     fit.place([fresh])
     fresh.load_exported(one.exported())
@@ -330,7 +334,7 @@ def test_two_hundred_classes_are_learned_kept_and_answered(hundreds, tiny, monke
 
 def test_too_many_classes_for_a_row_are_refused_with_what_to_type(hundreds, tiny):
     one = made(hundreds, tiny)
-    with pytest.raises(UserError, match=r"room for 64.*\n.*200 class words.*method.fan_out=16"):
+    with pytest.raises(UserError, match=r"room for 64.*\n.*200 class words.*readout.fan_out=16"):
         one.encode(one.task.load("train")[:1])
 
 
@@ -340,7 +344,7 @@ def test_a_tree_that_changes_makes_another_run(hundreds):
 
     def name(text):
         file.write_text(text)
-        composed = compose_run([*overrides, f"method.class_tree=@{file}"])
+        composed = compose_run([*overrides, f"readout.tree=@{file}"])
         content = identity.affecting(composed.config, "data", "weights")
         return identity.run_id(composed.names, content)
 

@@ -14,11 +14,11 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.choose import readout_for
 from ptrun.readout.class_words import ClassWords
 from ptrun.types import Example
 from tests.composing import task_node
 from tests.prompt import tokenizers
+from tests.readings import readout_for
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
 from tests.small_runs import sst2
 from tests.tiers import tiered
@@ -246,7 +246,7 @@ def test_rows_are_those_of_each_of_the_released_models(
     electra_words, name, pattern, marker, reserved
 ):
     made, tokenizer = task(name), electra_words.tokenizer()
-    reading = {"readout": "class_words", "pattern": pattern, "class_marker": marker}
+    reading = {"readout": "class_words", "pattern": pattern, "marker": marker}
     readout = readout_for(electra_words, made, reading, soft=False)
     readout.reserved = reserved
     text = "a gorgeous , witty film ."
@@ -265,7 +265,7 @@ def test_rows_are_those_of_each_of_the_released_models(
 
 def test_markers_that_the_vocabulary_lacks_are_refused(tiny, data_dir):
     readout = own(tiny, data_dir, marker=True)
-    with pytest.raises(UserError, match=r"class_marker=true: .* need the 2 .* from \[unused200\]"):
+    with pytest.raises(UserError, match=r"marker=true: .* need the 2 .* from \[unused200\]"):
         readout.encode([Example("1", {"sentence": "a film"}, "positive")], 64)
 
 

@@ -10,10 +10,10 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.readout.base import collate
-from ptrun.readout.choose import check
 from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.types import Example
 from tests.composing import task_node
+from tests.readings import readout_for
 from tests.tiers import tiered
 
 TASKS = ("mpqa", "subj", "cr", "mr", "glue_sst2", "glue_qnli", "glue_rte", "glue_mrpc", "glue_qqp")
@@ -132,4 +132,4 @@ def test_the_tasks_of_the_paper_are_described(name):
 def test_a_task_of_numbers_is_refused(tiny):
     made = build("task", compose_run(["task=glue_stsb"]).config["task"], None, None)
     with pytest.raises(UserError, match="cannot answer task=glue_stsb, which is regression"):
-        check(tiny(), made, {"readout": "entailment"}, soft=False)
+        readout_for(tiny(), made, {"readout": "entailment"}, soft=False)

@@ -10,6 +10,7 @@ from ptrun.method.ptuning import PTuning
 from ptrun.runs.parts import divide
 from ptrun.types import Split
 from tests.facts import ROWS, backbone, facts, task
+from tests.readings import reading
 from tests.small_runs import engine
 
 
@@ -122,7 +123,7 @@ def test_t5_is_read_after_its_sentinel_or_at_its_first_token(sentinel):
     loaded = backbone("pocket_t5")
     loaded.load()
     data = task("pocket_facts", None)
-    method = ManualPrompt(loaded, data, sentinel=sentinel)
+    method = ManualPrompt(loaded, data, reading=reading("verbalizer", sentinel=sentinel))
     examples = [e for e in data.load("test")[:300] if method.readout.can_answer(e)][:3]
     features = method.encode(examples)
     start = loaded.config["decoder_start_token_id"]

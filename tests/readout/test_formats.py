@@ -13,9 +13,9 @@ from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ptrun.config.build import build
-from ptrun.readout.choose import readout_for
 from ptrun.tokenizer import tokenizers
 from tests.composing import task_node
+from tests.readings import readout_for
 
 pytestmark = pytest.mark.shared
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
@@ -64,7 +64,7 @@ def head(tmp_path, backbone):
         for split in ("train", "validation", "test"):
             (folder / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
         task, read = build("task", config, str(tmp_path)), backbone(kind)
-        readout = readout_for(read, task, {"pooler": "none"}, soft=False)
+        readout = readout_for(read, task, {}, soft=False)
         return readout.encode(task.load("train"), room)[0], read
 
     return encode

@@ -12,9 +12,9 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.choose import check
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example
+from tests.readings import readout_for
 from tests.readout.reading import CPU, loss_and_answers, pocket, read, task
 from tests.small_runs import sst2
 
@@ -227,9 +227,9 @@ def test_what_a_closed_answer_shows_the_decoder_changes_no_answer(tiny, data_dir
 )
 def test_an_answer_is_closed_only_behind_a_sentinel(tiny, data_dir, family, given):
     data = sst2(data_dir, PATTERN)
-    reading = {"readout": "verbalizer", "closed": True, **given}
-    with pytest.raises(UserError, match=r"type method.closed=false"):
-        check(tiny(family), data, reading, soft=False)
+    keys = {"readout": "verbalizer", "closed": True, **given}
+    with pytest.raises(UserError, match=r"readout\.closed=true changes nothing"):
+        readout_for(tiny(family), data, keys, soft=False)
 
 
 def test_a_word_that_is_several_tokens_is_refused_with_the_other_patterns():

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from ptrun.method.ptuning_v2 import PTuningV2
+from tests.readings import reading
 from tests.small_runs import conll03, engine, member, sst2
 from tests.task.test_multi import both
 
 
 def joint(backbone, task, pooler="none"):
-    return PTuningV2(backbone, task, length=3, pooler=pooler)
+    return PTuningV2(backbone, task, length=3, reading=reading("head", pooler=pooler))
 
 
 def test_a_batch_of_one_set_leaves_the_other_head_without_gradient(tiny, data_dir):
@@ -47,7 +48,7 @@ def test_answers_and_loss_are_those_of_the_heads_alone(tiny, data_dir, kind, poo
     total = whole.loss(backbone.forward(whole.inputs(batch)), batch)
     losses, answers = [], {}
     for name, make in (("sst2", sst2), ("conll03", conll03)):
-        alone = joint(backbone, make(data_dir), pooler if name == "sst2" else "none")
+        alone = joint(backbone, make(data_dir), pooler if name == "sst2" else "auto")
         state = whole.state_dict()
         head = f"readout.heads.{name}."
         own = {k.replace(head, "readout."): v for k, v in state.items() if k.startswith(head)}

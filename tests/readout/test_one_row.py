@@ -13,9 +13,10 @@ from ptrun.readout.one_row import OneRow
 from ptrun.runs.parts import usable
 from ptrun.types import Split
 from tests.facts import rows_of
+from tests.readings import reading
 from tests.small_runs import engine, member
 
-READING = {"readout": "verbalizer", "objective": "batch_margin", "swapped": True}
+READING = reading("verbalizer", objective="batch_margin", swapped=True)
 
 
 def taught(method):
@@ -40,7 +41,7 @@ def by_the_released_code(logits, features):
 @pytest.mark.parametrize("bias", [0.0, 30.0])
 def test_the_loss_is_the_released_codes(tiny, data_dir, bias):
     """With a bias to the right tokens the margin is 0 for the batch, not example by example."""
-    method = FineTuning(tiny(), rows_of("copa", data_dir), **READING)
+    method = FineTuning(tiny(), rows_of("copa", data_dir), READING)
     features = taught(method)
     assert isinstance(method.readout, OneRow) and len(features) == 12
     assert all(len(f.rows) == 1 for f in features)
@@ -62,7 +63,7 @@ def test_a_step_reads_its_batch_at_once(tiny, data_dir, monkeypatch):
     """A token budget would divide the batch, and each part would have a margin of its own."""
     backbone = tiny()
     one = member(
-        lambda b, t: FineTuning(b, t, **READING), backbone, rows_of("copa", data_dir), max_steps=2
+        lambda b, t: FineTuning(b, t, READING), backbone, rows_of("copa", data_dir), max_steps=2
     )
     one.features = taught(one.method)
     fit = engine(backbone, 8)
@@ -79,7 +80,9 @@ def test_a_step_reads_its_batch_at_once(tiny, data_dir, monkeypatch):
 def test_evaluation_has_a_row_for_each_option(tiny, data_dir):
     data, backbone = rows_of("copa", data_dir), tiny()
     names = ("batch_margin", "margin")
-    ours, plain = (ManualPrompt(backbone, data, objective=own) for own in names)
+    ours, plain = (
+        ManualPrompt(backbone, data, reading=reading("verbalizer", objective=own)) for own in names
+    )
     examples = data.load("test")
     assert ours.encode(examples) == plain.encode(examples)
     assert [len(f.rows) for f in ours.encode(examples)] == [2] * len(examples)
@@ -87,12 +90,18 @@ def test_evaluation_has_a_row_for_each_option(tiny, data_dir):
 
 def test_it_is_refused_where_options_have_rows_of_their_own(tiny, data_dir):
     last = "task.pvps={last: {pattern: '{premise} {question} {masks}'}}"
-    with pytest.raises(UserError, match="batch_margin needs options as texts"):
-        ManualPrompt(tiny("gpt2"), rows_of("copa", data_dir, last), objective="batch_margin")
+    with pytest.raises(UserError, match=r"readout\.objective=batch_margin changes nothing"):
+        ManualPrompt(
+            tiny("gpt2"),
+            rows_of("copa", data_dir, last),
+            reading=reading("verbalizer", objective="batch_margin"),
+        )
 
 
 def test_ranks_that_divide_a_batch_are_refused(tiny, data_dir):
-    method = ManualPrompt(tiny(), rows_of("copa", data_dir), objective="batch_margin")
+    method = ManualPrompt(
+        tiny(), rows_of("copa", data_dir), reading=reading("verbalizer", objective="batch_margin")
+    )
     fit = DeepSpeedEngine.__new__(DeepSpeedEngine)
     fit.world = type("World", (), {"data_parallel": 2, "model_parallel": 1})()
     with pytest.raises(UserError, match="needs all rows of a batch"):

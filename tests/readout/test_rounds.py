@@ -6,11 +6,12 @@ import torch
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.readout.candidates import Candidates
 from ptrun.readout.fill import Fill
+from tests.readings import reading
 from tests.readout.reading import answers, pocket, read, renamed, task
 
 
-def method(backbone, data, **reading):
-    return ManualPrompt(backbone, data, readout="verbalizer", **reading)
+def method(backbone, data, **keys):
+    return ManualPrompt(backbone, data, reading("verbalizer", **keys))
 
 
 def one_by_one(model, ids, types, masks, pick):

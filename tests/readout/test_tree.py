@@ -58,7 +58,7 @@ def test_a_path_names_the_words_on_the_way():
         ({"": ["cat", "dog"], "tool": LABELS[2:]}, r"'' below the root: a word or label is text"),
         ({"animal": "cat", "tool": LABELS}, r"below 'animal' is 'cat'; expected YAML"),
         (3, r"below the root is 3; expected"),
-        ("tree.yaml", r"method.class_tree=tree.yaml is no tree; expected .*, or @FILE"),
+        ("tree.yaml", r"readout.tree=tree.yaml is no tree; expected .*, or @FILE"),
         ("@none.yaml", r"none.yaml"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path, monkeypatch):
     file.write_text("animal: [cat, dog]\nanimal: [saw, knife]\n")
     with pytest.raises(UserError, match=r"^tree.yaml: not YAML \(found duplicate key animal, l"):
         read_tree("@tree.yaml", LABELS)
-    with pytest.raises(UserError, match=r"is a file; type method.class_tree=@tree.yaml;"):
+    with pytest.raises(UserError, match=r"is a file; type readout.tree=@tree.yaml;"):
         read_tree("tree.yaml", LABELS)
     file.write_text("[cat, dog]")
     with pytest.raises(UserError, match=r"^tree.yaml: the tree lacks saw, knife, razor"):
@@ -112,7 +112,7 @@ def test_a_made_tree_is_balanced_and_calls_a_node_by_its_first_label_s_word():
 
 @pytest.mark.parametrize("fan_out", [1, 0, -3])
 def test_a_node_with_nothing_to_choose_is_not_made(fan_out):
-    with pytest.raises(UserError, match=f"method.fan_out is {fan_out}; a node needs 2"):
+    with pytest.raises(UserError, match=f"readout.fan_out is {fan_out}; a node needs 2"):
         made_tree({"a": "x", "b": "y"}, fan_out)
 
 

@@ -9,6 +9,7 @@ from ptrun.runs.parts import divide
 from ptrun.types import Split
 from tests.backbone import glm_reference
 from tests.facts import rows_of
+from tests.readings import reading
 from tests.small_runs import engine
 
 START, END, LONGEST = 261, 262, 16
@@ -17,7 +18,11 @@ TEXT = "task.pvps={one: {pattern: '{text} *{span2_text}* {mask}.'}}"
 
 @pytest.fixture
 def method(tiny, data_dir):
-    return ManualPrompt(tiny("blocklm"), rows_of("wsc", data_dir, TEXT), pattern="one")
+    return ManualPrompt(
+        tiny("blocklm"),
+        rows_of("wsc", data_dir, TEXT),
+        reading=reading("verbalizer", pattern="one"),
+    )
 
 
 def test_the_phrase_and_its_end_are_learned_and_shown_in_training_alone(method):

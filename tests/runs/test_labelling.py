@@ -46,7 +46,7 @@ def trained(tiny_folder, tmp_path_factory):
         lines = "".join(json.dumps(row) + "\n" for row in own)
         (root / "data" / "sst2").mkdir(parents=True, exist_ok=True)
         (root / "data" / "sst2" / f"{split}.jsonl").write_text(lines)
-    first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "method.pooler=none"]
+    first = ["task=sst2", f"data_dir={root / 'data'}", "method=fine_tuning", "readout.pooler=none"]
     first += ["train.max_steps=60", "train.lr=3e-3"]
     return root, launch(compose_run([*told, *first])).run_id, told
 
@@ -85,7 +85,7 @@ def asked(monkeypatch):
 
 @pytest.mark.slow
 def test_one_command_labels_and_learns(composed):
-    done = launch(composed("method.readout=verbalizer"))
+    done = launch(composed("readout=verbalizer"))
     assert done.status == "finished" and done.names["task"] == "ppt_cls"
     assert done.config["task"]["labels"] == {"negative": "negative", "positive": "positive"}
     words = {"negative": ["bad"], "positive": ["good"]}
@@ -214,7 +214,7 @@ def test_labellers_that_learn_nothing_differ_by_what_they_ask(composed, trained)
     root, _, told = trained
     first = ["task=sst2", f"data_dir={root / 'data'}", "method=manual_prompt", "setting=zero_shot"]
     asked = [
-        launch(compose_run([*told, *first, f"method.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")
+        launch(compose_run([*told, *first, f"readout.pattern={p}"])) for p in ("ppt_pt", "ppt_ft")
     ]
     found = [f"task.source.labeller=run:{root / 'runs' / one.run_id}" for one in asked]
     plans = [plan(composed(one)) for one in found]

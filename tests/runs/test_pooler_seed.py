@@ -13,7 +13,7 @@ from ptrun.runs.plan import plan
 from tests.conftest import WORDS
 from tests.runs.test_tuned_backbone import write
 
-FROZEN = ["method=ptuning_v2", "method.length=2", "method.pooler=frozen", "task=sst2"]
+FROZEN = ["method=ptuning_v2", "method.length=2", "readout.pooler=frozen", "task=sst2"]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_stored_pooler_has_no_seed(composed):
 
 def test_a_head_from_another_run_reads_the_pooler_of_that_run(composed):
     """EFL starts from the head of a run that was tuned behind its own untrained pooler."""
-    tuned = ["method=fine_tuning", "task=cmnli", "method.pooler=frozen", "seed=3"]
+    tuned = ["method=fine_tuning", "task=cmnli", "readout.pooler=frozen", "seed=3"]
     first = launch(composed(*tuned))
     second = composed("method=efl", "task=sst2", f"start=run:{first.run_id}", "seed=8")
     planned = plan(second)

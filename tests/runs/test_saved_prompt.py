@@ -12,12 +12,13 @@ from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.saved_prompt import digest, find, follow, prompts
 from ptrun.runs.store import RunStore, bound_to, state_file
+from tests.readings import reading
 from tests.small_runs import engine, member, sst2
 
 V2 = partial(PTuningV2, length=3)
 V2_MLP = partial(V2, reparameterization="mlp", hidden=8)
 PT = partial(PromptTuning, length=3)
-SLOTS = partial(PTuning, readout="verbalizer")
+SLOTS = partial(PTuning, reading=reading("verbalizer"))
 METHODS = {
     "prompt_tuning": PT,
     "prompt_tuning_rescaled": partial(PT, rescale=100.0),

@@ -82,9 +82,9 @@ def test_maps_that_read_relative_positions_are_changed_alone(shape_of):
 
 
 def test_a_random_pooler_is_part_of_the_backbone(shape_of):
-    frozen = [shape_of("method.pooler=frozen", f"seed={n}", backbone="roberta") for n in (1, 2)]
+    frozen = [shape_of("readout.pooler=frozen", f"seed={n}", backbone="roberta") for n in (1, 2)]
     assert frozen[0] != frozen[1]
-    stored = [shape_of("method.pooler=frozen", f"seed={n}") for n in (1, 2)]
+    stored = [shape_of("readout.pooler=frozen", f"seed={n}") for n in (1, 2)]
     assert stored[0] == stored[1]
 
 

@@ -10,6 +10,7 @@ from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs import token_cache
 from ptrun.runs.token_cache import encoded
+from tests.readings import reading
 from tests.readout.reading import task as shipped
 from tests.small_runs import conll03, sst2
 from tests.task.test_multi import both
@@ -90,7 +91,9 @@ def test_every_option_that_changes_rows_makes_another_file(
     pvps = {"sst2": PVPS, "lama": FACTS}[name]
     for count, (own, key) in enumerate([({"pattern": "one"}, {}), (options, changes)], start=1):
         data = shipped(name, data_dir, pvps=pvps, **key)
-        method = ManualPrompt(tiny(kind), data, readout="verbalizer", **{"pattern": "one", **own})
+        method = ManualPrompt(
+            tiny(kind), data, reading=reading("verbalizer"), **{"pattern": "one", **own}
+        )
         for _ in range(2):
             encoded(method, many(data), tmp_path)
             assert len(list(tmp_path.glob("*.arrow"))) == count
@@ -129,7 +132,7 @@ def test_rows_of_every_read_out_come_back_from_json_as_they_were(tiny, data_dir,
     """`+` is the verbalizer; facts with numbers as keys, or pairs, would come back changed."""
     data = shipped(name.removesuffix("+"), data_dir)
     if name.endswith("+"):
-        made = ManualPrompt(tiny(), data, readout="verbalizer").encode(data.load("train"))
+        made = ManualPrompt(tiny(), data, reading=reading("verbalizer")).encode(data.load("train"))
     else:
         made = PTuningV2(tiny(), data, length=2).encode(data.load("train"))
     there = [token_cache._features(row) for row in json.loads(json.dumps(made, default=vars))]
@@ -147,6 +150,6 @@ def test_what_one_of_several_data_sets_says_makes_another_file(tiny, data_dir, t
     for count, (key, value) in enumerate(changes, start=1):
         setattr(own, key, value)
         for _ in range(2):
-            method = PTuningV2(tiny(), task, length=2, pooler="none")
+            method = PTuningV2(tiny(), task, length=2, reading=reading("head", pooler="none"))
             assert encoded(method, examples, tmp_path) == method.encode(examples)
         assert len(list(tmp_path.glob("*.arrow"))) == count

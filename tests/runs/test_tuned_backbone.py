@@ -21,6 +21,7 @@ from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.start.spec import Start
 from tests.conftest import EXTRA, SIZES, WORDS
+from tests.readings import reading
 from tests.small_runs import engine, sst2
 
 NLI = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
@@ -53,7 +54,7 @@ def world(tiny_folder, tmp_path_factory):
     def composed(*overrides, kind="bert"):
         return compose_run([f"backbone.path={tiny_folder(kind)}", *common, *overrides])
 
-    first = composed("method=fine_tuning", "task=cmnli", "method.pooler=trainable")
+    first = composed("method=fine_tuning", "task=cmnli", "readout.pooler=trainable")
     return composed, plan(first), launch(first)
 
 
@@ -129,7 +130,7 @@ def test_efl_goes_on_from_the_head_of_a_run_on_entailment(world, caplog):
     told = "the head starts from that run's: entailment against neutral, contradiction"
     assert told in caplog.text
     caplog.clear()
-    other = composed(*own, "method.pooler=none")
+    other = composed(*own, "readout.pooler=none")
     launch(other)
     head = load_file(plan(other).folder / "prompt.safetensors")["readout.linear.weight"]
     assert head.shape[0] == 2 and "the head begins" not in caplog.text
@@ -171,7 +172,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
     model, task = nli_model(tiny_folder, kind, tmp_path), described(data_dir)
     backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     torch.manual_seed(1)
-    method = FineTuning(backbone, task, readout="entailment")
+    method = FineTuning(backbone, task, reading=reading("entailment"))
     backbone.load()
     engine(backbone).place([method])
     begin(Start("random"), {"": method}, {}, 1, lambda *_: [])
@@ -181,7 +182,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
     logits = model(input_ids=batch.ids, attention_mask=batch.mask.long(), **types).logits
     torch.testing.assert_close(ours[:, 1], logits.softmax(dim=1)[:, 2], atol=1e-5, rtol=1e-5)
     assert float(ours[:, 1].std()) > 0.01
-    own = FineTuning(backbone, task, pooler="trainable")
+    own = FineTuning(backbone, task, reading=reading("head", pooler="trainable"))
     assert own.readout.linear.weight.shape[0] == 2
 
 
@@ -190,8 +191,8 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
     file = tmp_path / "model.safetensors"
     save_file({n: t for n, t in load_file(file).items() if "out_proj" not in n}, file)
     backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
-    method = FineTuning(backbone, described(data_dir), readout="entailment")
-    with pytest.raises(UserError, match=r"its files lack linear\.bias; type method.pooler=none"):
+    method = FineTuning(backbone, described(data_dir), reading=reading("entailment"))
+    with pytest.raises(UserError, match=r"its files lack linear\.bias; type readout.pooler=none"):
         begin(Start("random"), {"": method}, {}, 1, lambda *_: [])
 
 

@@ -27,10 +27,11 @@ def project(tmp_path, monkeypatch):
 
 def built(name):
     """Return the parts of a run of a task on the default backbone."""
-    parts = compose_run([f"task={name}", "data_dir=data"]).components()
+    composed = compose_run([f"task={name}", "data_dir=data"])
+    parts = composed.components()
     made = parts["task"].build("data", None)
     backbone: PretrainedBackbone = parts["backbone"].build()
-    check_pair(parts["method"].target, parts["method"].node, backbone, made)
+    check_pair(parts["method"].target, *composed.readout, backbone, made)
     return made
 
 

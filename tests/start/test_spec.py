@@ -78,7 +78,7 @@ def test_the_plain_encoder_of_ptuning_learns_input_vectors():
 
 def test_labels_are_refused_where_a_task_has_none():
     with pytest.raises(UserError, match="start=labels: task=pocket_facts has no labels"):
-        planned("task=pocket_facts", "method.readout=verbalizer", "start=labels")
+        planned("task=pocket_facts", "readout=verbalizer", "start=labels")
 
 
 @pytest.mark.slow

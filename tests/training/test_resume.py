@@ -14,6 +14,7 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from tests.facts import facts
+from tests.readings import reading
 from tests.small_runs import Memory, conll03, engine, member
 from tests.task.test_multi import both
 from tests.tiers import tiered
@@ -96,7 +97,7 @@ def _run(backbone, data_dir, make, journal, stop=None, task=None, **train):
 def test_heads_that_some_batches_leave_alone_resume_with_their_own_count(tiny, data_dir, stop):
     """MPT-2: Adam's bias correction counts a head's own updates, not the run's steps."""
     task = both(data_dir)
-    make = partial(PTuningV2, length=3, pooler="none")
+    make = partial(PTuningV2, length=3, reading=reading("head", pooler="none"))
     whole = _run(tiny(), data_dir, make, Memory(), task=task)
     first = _run(tiny(), data_dir, make, Memory(), stop=stop, task=task)
     first.save()

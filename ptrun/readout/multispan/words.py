@@ -71,7 +71,7 @@ class PassageWords(PassageReader, WordReader, nn.Module):
 def _log_odds(threshold: float) -> float:
     """Return the log-odds of a probability, infinite at 0 and 1."""
     if not 0 <= threshold <= 1:
-        raise UserError(f"method.threshold is {threshold}; it is a probability, 0 to 1.")
+        raise UserError(f"readout.threshold is {threshold}; it is a probability, 0 to 1.")
     if threshold in (0, 1):
         return math.inf if threshold else -math.inf
     return math.log(threshold / (1 - threshold))

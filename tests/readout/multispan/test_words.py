@@ -14,7 +14,6 @@ from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
-from ptrun.readout.choose import readout_for
 from ptrun.readout.multispan.answers import answers
 from ptrun.readout.multispan.passage import Passage
 from ptrun.readout.multispan.tags import TagHead
@@ -22,6 +21,7 @@ from ptrun.readout.multispan.words import PassageWords
 from ptrun.runs.parts import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split
+from tests.readings import method_of, readout_for
 from tests.readout.reading import CPU, fresh, given, loss_and_answers, read, task
 
 TEXT = "Ann and Bob saw Oslo"
@@ -119,8 +119,8 @@ def test_both_thresholds_are_scored(reads, data_dir):
     [
         ("bert", {}, "has no head that detects replaced words"),
         ("electra", {"threshold": 1.2}, r"threshold is 1\.2; it is a probability, 0 to 1"),
-        ("electra", {"pattern": "dpt"}, "pattern=dpt: task=quoref has no classes"),
-        ("electra", {"class_bias": True}, "class_bias=True: task=quoref has no classes"),
+        ("electra", {"pattern": "dpt"}, "pattern=dpt changes nothing"),
+        ("electra", {"bias": True}, "bias=true changes nothing"),
     ],
 )
 def test_what_cannot_be_read_is_refused(tiny, kind, reading, message):
@@ -129,12 +129,13 @@ def test_what_cannot_be_read_is_refused(tiny, kind, reading, message):
 
 
 def test_dpt_adds_nothing_to_electra_and_has_no_words_to_reserve(tiny):
-    config = compose_run(["backbone=electra_base", "method=dpt", "task=quoref"]).config
+    composed = compose_run(["backbone=electra_base", "method=dpt", "task=quoref"])
+    config = composed.config
     backbone, data = (
         build("backbone", config["backbone"]),
         build("task", config["task"], None, None),
     )
-    counts = build("method", config["method"], backbone, data).learned_parameters()
+    counts = method_of(composed, backbone, data).learned_parameters()
     assert counts == {"prompt": 0, "head": 0, "backbone": 109_483_009, "total": 109_483_009}
     with pytest.raises(UserError, match="reserved=true needs rows with all classes"):
         DPT(tiny("electra"), data, reserved=True)
