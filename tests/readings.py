@@ -1,7 +1,6 @@
 """Read-outs by the name of their option."""
 
-from ptrun.config.build import build, target
-from ptrun.method.base import check_pair
+from ptrun.method.base import built
 from ptrun.readout.choose import READINGS
 
 
@@ -19,6 +18,4 @@ def readout_for(backbone, task, keys, *, soft):
 
 def method_of(composed, backbone, task):
     """Return the method that a configuration names, as a run builds it."""
-    node = composed.config["method"]
-    _, read = check_pair(target("method", node), *composed.readout, backbone, task)
-    return build("method", node, backbone, task, build("readout", read))
+    return built(composed.components()["method"], composed.readout, backbone, task)

@@ -6,7 +6,7 @@ from text import figure, table
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.method.base import check_pair
+from ptrun.method.base import built
 
 _SHOWN = {  # three vectors are enough to see where they go
     "prompt_tuning": ["method.length=3"],
@@ -67,13 +67,13 @@ def cost(method: str) -> str:
 
 
 def _counted(method: str, backbone: str) -> tuple[dict[str, int], int] | None:
-    parts = compose_run(
+    composed = compose_run(
         [f"backbone={backbone}", "task=pocket_sentiment", f"method={method}", *_start(method)]
-    ).components()
+    )
+    parts = composed.components()
     own, task = parts["backbone"].build(), parts["task"].build(None, None)
     try:
-        check_pair(parts["method"].target, parts["method"].node, own, task)
-        made = parts["method"].build(own, task)
+        made = built(parts["method"], composed.readout, own, task)
     except UserError:
         return None
     return made.learned_parameters(), own.size()

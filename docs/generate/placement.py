@@ -17,7 +17,7 @@ from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.method.base import Method, check_pair
+from ptrun.method.base import Method, built, check_pair
 from ptrun.readout.base import Batch, collate
 from ptrun.types import Example
 
@@ -74,12 +74,11 @@ def placement(backbone: str, *overrides: str) -> Placement | str:
     components = made.components()
     own: PretrainedBackbone = components["backbone"].build()
     task = components["task"].build(None, None)
-    chosen = components["method"]
     try:
-        check_pair(chosen.target, chosen.node, own, task)
+        check_pair(components["method"].target, *made.readout, own, task)
         torch.manual_seed(1)
         own.load()
-        method: Method = chosen.build(own, task)
+        method = built(components["method"], made.readout, own, task)
     except UserError as error:
         return str(error).splitlines()[0]
     method.placed()

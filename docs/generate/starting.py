@@ -8,7 +8,7 @@ from text import figure
 from ptrun.config.compose import compose_run
 from ptrun.drawing import svg
 from ptrun.drawing.canvas import Canvas, Dot, Words
-from ptrun.method.base import Method
+from ptrun.method.base import built
 from ptrun.runs.begin import begin
 from ptrun.start.spec import parse
 
@@ -18,11 +18,12 @@ _NUMBERS, _STEP, _LEFT, _WIDEST = 32, 17.0, 56.0, 7.5
 
 def start(value: str) -> str:
     """Return a picture of four vectors that begin as `start=VALUE` says."""
-    made = compose_run([*_OVERRIDES, "readout=verbalizer"]).components()
+    composed = compose_run([*_OVERRIDES, "readout=verbalizer"])
+    made = composed.components()
     torch.manual_seed(1)
     backbone, task = made["backbone"].build(), made["task"].build(None, None)
     backbone.load()
-    method: Method = made["method"].build(backbone, task)
+    method = built(made["method"], composed.readout, backbone, task)
     method.placed()
     begin(parse(value), {"": method}, {}, 1, lambda own, split: own.encode(task.load(split)[:200]))
     drawn = svg.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]

@@ -58,7 +58,7 @@ class Composed:
     config: dict[str, Any]
     names: dict[str, str]
     commits: dict[str, str] = field(default_factory=dict)
-    typed: Sequence[str] = ()
+    typed: list[str] = field(default_factory=list)
 
     @property
     def outputs(self) -> Path:
@@ -181,7 +181,7 @@ class Composed:
     def read_by(self, option: str, node: Mapping[str, Any]) -> "Composed":
         """Return the run with a completed read-out."""
         config, names = {**self.config, "readout": dict(node)}, {**self.names, "readout": option}
-        return replace(self, config=config, names=names, typed=())
+        return replace(self, config=config, names=names, typed=[])
 
     def components(self) -> dict[str, Component]:
         """Return the component of each group, without that of the read-out.
@@ -253,7 +253,7 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
             task[part] = os.path.expanduser(task[part])
     if isinstance(task.get("train"), str):
         names["task"] = _own_name(names["task"], str(task.get("name") or task["train"]))
-    return Composed(content, names, typed=typed)
+    return Composed(content, names, typed=list(typed))
 
 
 def _check_name(name: str) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.residual import divided, whole
+from ptrun.config.build import Component, build
 from ptrun.errors import UserError
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.choose import READINGS, automatic, resolved
@@ -217,3 +218,19 @@ def check_pair(
         )
     offered, soft = method.readouts, method.soft
     return resolved(option, node, typed, backbone, task, offered=offered, soft=soft)
+
+
+def built(
+    component: Component,
+    readout: tuple[str, Mapping[str, Any]],
+    backbone: PretrainedBackbone,
+    task: Task,
+) -> Method:
+    """Return the method of a checked node with its read-out, as a run builds it.
+
+    Raises:
+        UserError: as `check_pair`.
+    """
+    _, node = check_pair(component.target, *readout, backbone, task)
+    method: Method = component.build(backbone, task, build("readout", node))
+    return method

@@ -11,15 +11,13 @@ from rich.table import Table
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
-from ptrun.config.build import Component
 from ptrun.config.compose import Composed, compose_run
 from ptrun.config.paths import options
 from ptrun.config.schema import TrainConfig
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.method.base import Method, check_pair
+from ptrun.method.base import Method, built, check_pair
 from ptrun.readout.choose import AUTO
-from ptrun.readout.reading import Reading
 from ptrun.runs.parts import usable
 from ptrun.task.base import Task
 from ptrun.training.member import Member
@@ -135,26 +133,20 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 
 def _refusal(composed: Composed, task: Task) -> str | None:
     """Return why a cell is refused, if it is."""
-    components = composed.components()
+    parts = composed.components()
     try:
-        _reading(composed, components, components["backbone"].build(), task)
+        check_pair(
+            parts["method"].target, *_readout(composed, task), parts["backbone"].build(), task
+        )
     except UserError as error:
         return str(error).splitlines()[0]
     return None
 
 
-def _reading(
-    composed: Composed,
-    components: Mapping[str, Component],
-    backbone: PretrainedBackbone,
-    task: Task,
-) -> Reading:
+def _readout(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
     """Return the read-out; on several data sets with a pooler that they can share."""
     option, node = composed.readout
-    node = {**node, "pooler": "none"} if task.kind == "multi" else node
-    _, node = check_pair(components["method"].target, option, node, backbone, task)
-    reading: Reading = build.build(_READOUT, node)
-    return reading
+    return option, {**node, "pooler": "none"} if task.kind == "multi" else node
 
 
 def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps: int) -> str:
@@ -167,8 +159,7 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     components = composed.components()
     backbone: PretrainedBackbone = components["backbone"].build()
     try:
-        reading = _reading(composed, components, backbone, task)
-        method: Method = components["method"].build(backbone, task, reading)
+        method = built(components["method"], _readout(composed, task), backbone, task)
     except UserError as error:
         raise Unsuitable(str(error)) from error
     engine: TorchEngine = components["hardware"].build(backbone)

@@ -150,7 +150,7 @@ def test_wrong_data_are_named_with_file_and_line(ptrun, spoil, told):
 
 
 def test_an_impossible_pair_is_refused_before_anything_is_loaded(ptrun):
-    done = ptrun("task=pocket_facts", "backbone=bert_large_cased")
+    done = ptrun("task=pocket_facts", "readout=head", "backbone=bert_large_cased")
     told = ["readout=head cannot answer task=pocket_facts", "type readout=verbalizer"]
     check(ptrun, done, told)
 

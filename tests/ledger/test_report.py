@@ -16,7 +16,7 @@ from tests.runs.test_store import outcome
 
 def run(pattern, seed, dev, test, **changes):
     metrics = {"dev": {"f1": dev} if dev is not None else {}, "test": {"f1": test}}
-    config = {"method": {"pattern": pattern, "length": 1}, "seed": seed}
+    config = {"method": {"length": 1}, "readout": {"pattern": pattern}, "seed": seed}
     name = f"{pattern}-{seed}-{changes.get('status', '')}"
     return outcome(run_id=name, group=pattern, seed=seed, metrics=metrics, config=config, **changes)
 
@@ -39,7 +39,9 @@ def test_values_of_a_key_become_one_row_each_the_mean_of_its_seeds():
 
 
 def test_what_else_differs_keeps_rows_apart():
-    other = outcome(config={"method": {"pattern": "a", "length": 2}, "seed": 1}, group="z")
+    other = outcome(
+        config={"method": {"length": 2}, "readout": {"pattern": "a"}, "seed": 1}, group="z"
+    )
     rows = merged([*RUNS, other], "readout.pattern")
     assert [(row.differs, len(row.cells)) for row in rows] == [
         ("method.length=1", 3),
