@@ -1,4 +1,4 @@
-"""Keys of older versions: read-outs were keys of `method` until 0.10, and are the group `readout`.
+"""Older keys: read-outs were keys of `method`, and are the group `readout`.
 
 Typed keys, the user's own files, and the configurations of run folders are translated.
 """
@@ -12,6 +12,7 @@ import yaml
 
 from ptrun.config.components import TARGET
 from ptrun.config.paths import conf_dir
+from ptrun.config.typecheck import typed
 
 _LOG = logging.getLogger(__name__)
 _OPTION = "readout"
@@ -36,15 +37,19 @@ def current(
     """Return a configuration and its options with today's keys.
 
     Only methods of ptrun are translated: a key of the user's own class is its own. `tell` warns of
-    each key, with what to type.
+    each key, with what to type; without it, a recorded configuration is meant, whose keys at their
+    default say nothing.
     """
     content, options = dict(config), dict(names or {})
     method = content.get("method")
     if isinstance(method, Mapping) and str(method.get(TARGET)).startswith("ptrun."):
         content["method"], moved, option = _divided(method)
-        if option in _targets():
-            content[_OPTION] = {TARGET: _targets()[option], **_without_target(content)}
+        if option in _nodes():
+            usual = _nodes()[option]
+            content[_OPTION] = {TARGET: usual[TARGET], **_without_target(content)}
             options[_OPTION] = option
+            if not tell:
+                moved = {k: v for k, v in moved.items() if k in usual and usual[k] != v}
         if moved or _OPTION not in content:
             content[_OPTION] = {**(content.get(_OPTION) or {}), **moved}
             options.setdefault(_OPTION, "auto")
@@ -82,11 +87,10 @@ def _typed(moved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _targets() -> dict[str, str]:
-    """Return the class of each option of `readout`."""
+def _nodes() -> dict[str, dict[str, Any]]:
+    """Return the shipped options of `readout`: the class and the default of each key."""
     files = (conf_dir() / _OPTION).glob("*.yaml")
-    nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in files}
-    return {name: node[TARGET] for name, node in nodes.items() if node}
+    return {file.stem: yaml.safe_load(file.read_text("utf-8")) or {} for file in files}
 
 
 _told: set[str] = set()
@@ -94,7 +98,7 @@ _told: set[str] = set()
 
 def _tell(keys: Mapping[str, Any]) -> None:
     """Say once what to type in place of old keys."""
-    line = " ".join(f"{key}={value}" for key, value in keys.items())
+    line = " ".join(f"{key}={typed(value)}" for key, value in keys.items())
     if line not in _told:
         _told.add(line)
         _LOG.warning("read-outs are keys of `readout` now, not of `method`. Type %s", line)

@@ -1,5 +1,6 @@
 """Check values from YAML against the annotations of constructors."""
 
+import json
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
@@ -32,6 +33,11 @@ def _fits_plain(value: Any, annotation: Any) -> bool:
     if annotation is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return not isinstance(annotation, type) or isinstance(value, annotation)
+
+
+def typed(value: Any) -> str:
+    """Return plain YAML data as it is typed: true, null, [1, 2]."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def spell(annotation: Any) -> str:

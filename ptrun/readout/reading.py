@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.typecheck import typed
 from ptrun.errors import UserError
 from ptrun.readout.base import Readout
 from ptrun.task.base import Task
@@ -63,10 +64,8 @@ class Reading:
         self.fits(backbone, task, soft=soft)
         unused = self.changed.keys() - self.used(backbone, task, soft=soft)
         for key in sorted(unused):
-            value = self.changed[key]
-            typed = str(value).lower() if isinstance(value, bool) else value
             raise UserError(
-                f"readout.{key}={typed} changes nothing: readout={self.name} does not "
+                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} does not "
                 f"use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
                 f"({backbone.family}). Leave it out."
             )
