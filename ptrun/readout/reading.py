@@ -65,8 +65,8 @@ class Reading:
         unused = self.changed.keys() - self.used(backbone, task, soft=soft)
         for key in sorted(unused):
             raise UserError(
-                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} does not "
-                f"use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
+                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} does "
+                f"not use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
                 f"({backbone.family}). Leave it out."
             )
 
