@@ -30,6 +30,12 @@ class Component:
         """The class it names."""
         return target(self.group, self.node)
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The default of each key that has one, as plain data."""
+        parameters = inspect.signature(self.target).parameters.values()
+        return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
     def build(self, *runtime: Any) -> Any:
         """Return the object; `runtime` are its positional arguments."""
         return build(self.group, self.node, *runtime)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +14,6 @@ _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
 _MAX_BYTES = 120  # of one name in a path
 _BY_START = ("pretraining",)  # `start` has the id of the run that it describes
 _ORDERED = ("labels", "pvps")  # mappings of a task whose order counts
-_QUIRKS = ("decay_vectors", "warmup_from_zero")  # of `train`; only true is in an id
 _DESCRIBING = ("path", "dtype", "fp16", "lr", "parameters", "source")  # of a backbone
 
 
@@ -78,8 +77,7 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
         task.pop("source")
     read = {key: _content(value) for key, value in (kept.get("readout") or {}).items()}
     method = {key: _content(value) for key, value in kept["method"].items()}
-    train = {k: v for k, v in kept.get("train", {}).items() if v or k not in _QUIRKS}
-    parts = {"backbone": {**backbone, "weights": weights}, "method": method, "train": train}
+    parts = {"backbone": {**backbone, "weights": weights}, "method": method}
     parts |= {"readout": read} if read else {}
     return {**kept, **parts, "task": task, "data": data}
 
@@ -106,10 +104,34 @@ def _is_left_out(key: str, value: Any) -> bool:
     return key in ("train", "dev", "test") and isinstance(value, str | None)
 
 
-def run_id(names: Mapping[str, str], content: Mapping[str, Any]) -> str:
+def essence(
+    content: Mapping[str, Any],
+    defaults: Mapping[str, Mapping[str, Any]],
+    unused: Mapping[str, Set[str]],
+) -> dict[str, Any]:
+    """Return the content that an id is made from.
+
+    Args:
+        content: of a run, as `affecting` returns it.
+        defaults: of each group. A key at its default is left out, so that a new key moves no id.
+        unused: keys of each group that change nothing in this run.
+    """
+    made = dict(content)
+    for group, usual in defaults.items():
+        node, left_out = content.get(group), unused.get(group, set())
+        if isinstance(node, Mapping):
+            made[group] = {
+                key: value
+                for key, value in node.items()
+                if key not in left_out and not (key in usual and usual[key] == value)
+            }
+    return made
+
+
+def run_id(names: Mapping[str, str], essence: Mapping[str, Any]) -> str:
     """Return `method-backbone-task-setting-s<seed>-<8 hex>`."""
     parts = [names[group] for group in ("method", "backbone", "task", "setting")]
-    return "-".join([*map(file_name, parts), f"s{int(content['seed'])}", _digest(content)])
+    return "-".join([*map(file_name, parts), f"s{int(essence['seed'])}", _digest(essence)])
 
 
 def file_name(text: str) -> str:
@@ -123,6 +145,6 @@ def file_name(text: str) -> str:
     return name if name.strip(".") else name.replace(".", "%2E")
 
 
-def group_id(content: Mapping[str, Any]) -> str:
+def group_id(essence: Mapping[str, Any]) -> str:
     """Return 8 hexadecimal digits that the seeds of one table cell share."""
-    return _digest({key: value for key, value in content.items() if key != "seed"})
+    return _digest({key: value for key, value in essence.items() if key != "seed"})

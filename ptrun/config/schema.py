@@ -110,6 +110,11 @@ class TrainConfig:
     """Stop after this many evaluations without progress; null never stops early."""
 
 
+def train_defaults() -> dict[str, Any]:
+    """Return the default of each key of `train` as plain data."""
+    return {key: getattr(v, "value", v) for key, v in vars(TrainConfig()).items()}
+
+
 def train_config(node: Mapping[str, Any]) -> TrainConfig:
     """Return the typed form of a plain node."""
     kinds = {"schedule": Schedule, "optimizer": Optimizer, "ties": Ties, "select": Select}

@@ -8,8 +8,9 @@ A by default. The Pfeiffer layout omits the frozen norm that Mahabadi et al. put
 Dropout acts after the up-projection; the layer's own dropout then acts on the sum.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -78,6 +79,11 @@ class Adapter(Method):
             if maps == "phm":
                 adapter = hypercomplex(width, hidden, order, shared)
             self.adapters[_name(half, site)] = adapter
+
+    @classmethod
+    def unused(cls, node: Mapping[str, Any]) -> set[str]:
+        """Return the keys of `phm` with dense maps."""
+        return set() if node.get("maps") == "phm" else {"order", "shared_mixing"}
 
     def inputs(self, batch: Batch) -> BackboneInput:
         """Return the text, with an edit of hidden states for each adapter."""

@@ -42,6 +42,8 @@ class Method(nn.Module):
     """Whether it adds to the outputs of the frozen backbone's linear maps."""
     changes_modules: ClassVar[bool] = False
     """Whether it puts layers of its own into the frozen backbone."""
+    learns: ClassVar[bool] = True
+    """Whether it has parameters to train."""
     may_differ: ClassVar[Sequence[str]] = ()
     """Options in which runs that share passes may differ."""
 
@@ -119,6 +121,16 @@ class Method(nn.Module):
         None if an encoder makes the prompt: its parameters cannot be recovered from its output.
         """
         return exported
+
+    @classmethod
+    def tunes(cls, node: Mapping[str, Any]) -> bool:
+        """Return whether this configuration tunes the backbone."""
+        return cls.tunes_backbone
+
+    @classmethod
+    def unused(cls, node: Mapping[str, Any]) -> set[str]:
+        """Return the options that change nothing in this configuration: no id has them."""
+        return set()
 
     @classmethod
     def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:

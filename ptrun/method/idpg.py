@@ -104,6 +104,19 @@ class IDPG(Method):
         self.prompt = Generators(widths, self.encoder.width, length, sharing, form)
 
     @classmethod
+    def unused(cls, node: Mapping[str, Any]) -> set[str]:
+        """Return the keys of maps that the generator lacks, and those of deep prompts without."""
+        kind, deep = node.get("generator", "phm"), node.get("deep", True)
+        unused = {
+            "order": kind != "phm",
+            "shared_mixing": kind != "phm" or node.get("hidden") == 0,
+            **dict.fromkeys(("hidden", "dropout", "glove", "instance_dropout"), kind == "none"),
+            "source": kind == "none" or not deep,
+            "sharing": not deep,
+        }
+        return {key for key, is_unused in unused.items() if is_unused}
+
+    @classmethod
     def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration with a digest in place of the file of word vectors."""
         file = node.get("glove")

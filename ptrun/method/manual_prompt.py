@@ -19,3 +19,4 @@ class ManualPrompt(Method):
     """Reads the backbone as it is; `readout` is always `verbalizer`."""
 
     readouts = ("verbalizer",)
+    learns = False

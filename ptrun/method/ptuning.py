@@ -89,6 +89,17 @@ class PTuning(Folded):
         )
 
     @classmethod
+    def tunes(cls, node: Mapping[str, Any]) -> bool:
+        """True with `tune_backbone`."""
+        return bool(node.get("tune_backbone"))
+
+    @classmethod
+    def unused(cls, node: Mapping[str, Any]) -> set[str]:
+        """Return `hidden` without an LSTM, and `per_relation` if the backbone is tuned."""
+        lstm = node.get("encoder", "lstm") == "lstm"
+        return {*([] if lstm else ["hidden"]), *(["per_relation"] if cls.tunes(node) else [])}
+
+    @classmethod
     def learns_vectors(cls, node: Mapping[str, Any]) -> bool:
         """True without an encoder."""
         return bool(node.get("encoder", "lstm") == "plain")

@@ -13,9 +13,10 @@ values (`prefix_kind`). The saved prompt holds keys and values for both kinds. T
 attention dropout with such a prefix; ptrun keeps it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -114,6 +115,11 @@ class PTuningV2(Folded):
             self._project() if hidden_states else None,
             shape.hidden_size,
         )
+
+    @classmethod
+    def unused(cls, node: Mapping[str, Any]) -> set[str]:
+        """Return `hidden` without an MLP."""
+        return set() if node.get("reparameterization") == "mlp" else {"hidden"}
 
     @property
     def prompt_positions(self) -> int:

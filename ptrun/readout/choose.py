@@ -68,7 +68,7 @@ def resolved(
     used = asked.used(backbone, task, soft=soft)
     own = {key: value for key, value in asked.changed.items() if key in used | typed}
     reading(**own).check(backbone, task, soft=soft)
-    return option, {TARGET: node[TARGET], **own}
+    return option, {TARGET: node[TARGET], **{k: v for k, v in own.items() if k in used}}
 
 
 def _check_offered(option: str, offered: Sequence[str]) -> None:

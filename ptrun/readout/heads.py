@@ -17,6 +17,7 @@ from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
 from ptrun.task.base import Task
 from ptrun.task.multi import Multi
+from ptrun.task.tagging import Tagging
 
 _POOLED: dict[str, Callable[..., Head]] = {
     "classification": LabelHead,
@@ -45,6 +46,7 @@ class HeadReading(Reading):
     name = "head"
     kinds = (*_POOLED, *_PLAIN, "multi")
     may_differ = ("dropout",)
+    idle = ("literal_sep",)
 
     pooler: Pooler = "auto"
     dropout: float | None = None
@@ -61,8 +63,9 @@ class HeadReading(Reading):
         if isinstance(task, Multi):
             every = [self.used(backbone, own, soft=soft) for own in task.tasks.values()]
             return set().union(*every)
-        words = {"literal_sep"} if task.kind == "tagging" and "predicate" in task.fields else set()
-        return {"dropout", *words, *({"pooler"} if task.kind in _POOLED else ())}
+        parts = isinstance(task, Tagging) and task.has_predicate
+        words = ["literal_sep"] if parts else []
+        return {"dropout", *words, *(["pooler"] if task.kind in _POOLED else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""

@@ -15,13 +15,15 @@ from ptrun.task.base import Task
 class Reading:
     """How predictions are read; its fields are the keys of `readout`, all with a default.
 
-    `name` is its option, `kinds` are the kinds of task that it reads, and `may_differ` the keys in
-    which runs that share passes may differ.
+    `name` is its option, `kinds` are the kinds of task that it reads, `may_differ` the keys in
+    which runs that share passes may differ. `idle` may be typed where they change nothing, since a
+    table types them for all of its tasks; they are in no id there.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[Sequence[str]]
     may_differ: ClassVar[Sequence[str]] = ()
+    idle: ClassVar[Sequence[str]] = ()
     tunes_head: ClassVar[bool] = False
     """Whether a method that tunes the backbone tunes its pre-trained head too."""
 
@@ -62,11 +64,11 @@ class Reading:
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
             )
         self.fits(backbone, task, soft=soft)
-        unused = self.changed.keys() - self.used(backbone, task, soft=soft)
+        unused = self.changed.keys() - self.used(backbone, task, soft=soft) - {*self.idle}
         for key in sorted(unused):
             raise UserError(
-                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} does "
-                f"not use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
+                f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} "
+                f"does not use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "
                 f"({backbone.family}). Leave it out."
             )
 

@@ -38,6 +38,7 @@ class VerbalizerReading(Reading):
     name = "verbalizer"
     kinds = ("classification", "choice", "entity_choice", "span_check", "facts")
     tunes_head = True
+    idle = ("literal_sep",)
 
     pattern: str | None = None
     among: Among | Literal["auto"] = "auto"

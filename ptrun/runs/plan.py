@@ -33,7 +33,7 @@ from ptrun.setting.base import Setting
 from ptrun.start.spec import Start
 from ptrun.task.base import Task
 from ptrun.task.source import Source
-from ptrun.training.optim import check_train
+from ptrun.training.optim import check_train, unused_keys
 from ptrun.types import Split
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class Plan:
         keep: the large files that the finished run keeps.
         trial: the floors of a trial of a search, which scores no test examples; None otherwise.
         content, run_id: the configuration that can change a number, and the id made from it.
+        group: what runs share that differ in their seed alone.
         outputs, folder: the folder of all runs, and the folder of this run.
         task, protocol, setting, backbone, engine: built.
         backbone_path: the backbone's local folder, if one was given.
@@ -95,6 +96,7 @@ class Plan:
     own_code: dict[str, str]
     content: dict[str, Any]
     run_id: str
+    group: str
     folder: Path
     request: Composed
 
@@ -151,7 +153,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     own["method"] = method.fingerprint_config(config["method"])
     own |= {"own_code": code} if code else {}
     content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
-    run_id = identity.run_id(names, content)
+    essence = _essence(content, components, method, train)
+    run_id = identity.run_id(names, essence)
     made = Plan(
         names=names,
         seed=config["seed"],
@@ -183,12 +186,28 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
         own_code=code,
         content=content,
         run_id=run_id,
+        group=identity.group_id(essence),
         folder=below(composed.outputs, composed.name, run_id),
         request=request,
     )
     commits = _recorded(made, composed.commits)
     pin(made.repositories, commits)
     return replace(made, request=replace(request, commits=commits))
+
+
+def _essence(
+    content: Mapping[str, Any],
+    components: Mapping[str, Component],
+    method: type[Method],
+    train: schema.TrainConfig,
+) -> dict[str, Any]:
+    """Return what the id of a run is made from: no defaults, and no keys that change nothing."""
+    parts = {group: own.defaults for group, own in components.items() if group in content}
+    node = components["method"].node
+    unused = {"method": method.unused(node), "train": unused_keys(train, tuned=method.tunes(node))}
+    if not method.learns:
+        unused["train"] = {*vars(train)}
+    return identity.essence(content, {**parts, "train": schema.train_defaults()}, unused)
 
 
 def read(composed: Composed) -> Composed:

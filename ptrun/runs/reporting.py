@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ptrun.config import identity
 from ptrun.runs.finished import found_by
 from ptrun.runs.work import Work
 from ptrun.types import Example, Prediction, RunResult
@@ -36,7 +35,7 @@ def _outcome(work: Work) -> RunResult:
     planned, counts = work.planned, [one.method.learned_parameters() for one in work.trained]
     return RunResult(
         run_id=planned.run_id,
-        group=identity.group_id(planned.content),
+        group=planned.group,
         status="failed" if work.failed else "finished",
         names=planned.names,
         seed=planned.seed,

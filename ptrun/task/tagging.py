@@ -46,6 +46,11 @@ class Tagging(Dataset):
         self._tokens, self._tags, self._entities = tokens, tags, entities
         self._predicate, self._tag_names = predicate, dict(enumerate(tag_names or []))
 
+    @property
+    def has_predicate(self) -> bool:
+        """Whether a sentence has a predicate, whose roles are tagged."""
+        return self._predicate is not None
+
     @cached_property
     def labels(self) -> Sequence[str]:  # type: ignore[override]
         """The tags, `O` first."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ptrun.config.schema import Optimizer, Schedule, TrainConfig
+from ptrun.config.schema import Optimizer, Schedule, Select, Ties, TrainConfig
 from ptrun.errors import UserError
 
 
@@ -38,6 +38,23 @@ def learning_rate(train: TrainConfig, step: int, total: int, per_epoch: int) -> 
     if train.schedule is Schedule.inverse_sqrt:
         return float(train.lr * (max(1, warm) / (step + 1)) ** 0.5)
     return train.lr
+
+
+def unused_keys(train: TrainConfig, *, tuned: bool) -> set[str]:
+    """Return the keys of `train` that change nothing; `tuned` says whether the backbone is."""
+    decays = train.weight_decay or (tuned and train.backbone_weight_decay)
+    unused = {
+        "epochs": train.max_steps is not None,
+        "decay": train.schedule is not Schedule.exponential,
+        "warmup_from_zero": not train.warmup,
+        "decay_vectors": not decays,
+        "backbone_lr": not tuned,
+        "backbone_weight_decay": not tuned,
+        "ties": train.select is Select.last,
+        "patience": train.select is Select.last,
+        "compared": train.ties is not Ties.last_in_all or train.select is Select.last,
+    }
+    return {key for key, is_unused in unused.items() if is_unused}
 
 
 def make_optimizer(train: TrainConfig, learned: Mapping[str, nn.Parameter]) -> torch.optim.Adam:

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from ptrun.config.identity import affecting, canonical, file_name, group_id, run_id
+from ptrun.config.identity import affecting, canonical, essence, file_name, group_id, run_id
 
 CONFIG = {
     "seed": 3,
@@ -53,11 +53,18 @@ def test_what_changes_a_number_is_kept(change, kept):
     assert found == {**KEPT, **kept}
 
 
-@pytest.mark.parametrize("quirk", ["decay_vectors", "warmup_from_zero"])
-def test_a_quirk_of_training_is_in_the_id_only_if_it_is_on(quirk):
-    for on, kept in ((False, {}), (True, {quirk: True})):
-        found = affecting({**CONFIG, "train": {"lr": 1, quirk: on}}, "d", "w")
-        assert found["train"] == {"lr": 1, **kept}
+def test_a_key_at_its_default_or_without_effect_moves_no_id():
+    """So a key that a later version adds keeps the runs of this one."""
+    content = affecting({**CONFIG, "train": {"lr": 1}}, "d", "w")
+    usual, unused = {"train": {"lr": 1, "new": None}, "method": {"x": 2}}, {"method": {"idle"}}
+    bare = essence(content, usual, unused)
+    for change in ({"train": {"lr": 1, "new": None}}, {"method": {"length": 2, "idle": 3}}):
+        assert (
+            essence(affecting({**CONFIG, "train": {"lr": 1}, **change}, "d", "w"), usual, unused)
+            == bare
+        )
+    other = affecting({**CONFIG, "train": {"lr": 1, "new": 2}}, "d", "w")
+    assert essence(other, usual, unused)["train"] == {"new": 2}
 
 
 def test_a_file_of_the_method_counts_by_its_content(tmp_path):
