@@ -48,6 +48,9 @@ def opened(file: Path, *, links: bool = False) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "not a regular file", str(file))
+    if links and file.resolve().is_relative_to("/proc"):  # /proc/self/environ is a regular file
+        os.close(handle)
+        raise OSError(errno.EPERM, "a file of the system", str(file))
     return os.fdopen(handle, "rb")
 
 

@@ -17,9 +17,9 @@ from typing import Literal
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config import build
+from ptrun.config import build, user_files
 from ptrun.config.arguments import Parser
-from ptrun.config.paths import describe, options
+from ptrun.config.paths import describe, leads_out, options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain.recipe import Recipe
@@ -70,11 +70,14 @@ def read(arguments: Sequence[str]) -> Recipe:
         raise UserError(unknown("backbone", name, recipes))
     others = [a for a in arguments if not a.startswith("backbone=")]
     try:
-        node = OmegaConf.merge(OmegaConf.load(recipes[name]), OmegaConf.from_dotlist(others))
+        node = OmegaConf.merge(user_files.load(recipes[name]), OmegaConf.from_dotlist(others))
     except OmegaConfBaseException as error:
         raise UserError(f"pretrain: {str(error).splitlines()[0]}") from error
-    content = build.plain(node)  # type: ignore[arg-type]
+    with user_files.without_environment():
+        content = build.plain(node)  # type: ignore[arg-type]
     build.check({"pretrain": content})
+    if leads_out(str(content["name"])):
+        raise UserError(f"name={content['name']}: expected the name of a folder.")
     made: Recipe = build.build("pretrain", content)
     return made
 

@@ -60,6 +60,8 @@ def main(arguments: Sequence[str]) -> None:
         RunFailed: training failed.
     """
     given = parser().parse(arguments)
+    if given.multirun and (given.cfg or given.info):
+        raise UserError("run: -m has no --cfg and no --info; leave out -m to see one run.")
     if given.cfg and given.info:
         raise UserError(f"run: --cfg {given.cfg} and --info {given.info} exclude each other.")
     if given.config_dir:

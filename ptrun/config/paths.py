@@ -6,6 +6,7 @@ of a folder in it: `my_package.conf`. The folder is found without importing the 
 
 import logging
 import os
+import re
 import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +19,7 @@ from ptrun.files import read_text
 _LOG = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent.parent
 ENTRY_POINTS = "ptrun.conf"
+_OPTION = re.compile(r"[\w.+-]+")
 _LARGEST = 1_000_000  # bytes of a file of options
 
 
@@ -87,6 +89,11 @@ def options(group: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in [*user_dirs(), conf_dir(), *package_dirs()]:
         for file in sorted((folder / group).glob("*.yaml")):
+            if not _OPTION.fullmatch(file.stem):
+                _LOG.warning(
+                    "%s: the name of an option has letters, digits and _", visible(str(file))
+                )
+                continue
             files.setdefault(file.stem, file)
     return dict(sorted(files.items()))
 

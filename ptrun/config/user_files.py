@@ -100,7 +100,21 @@ def _refused(name: Path, text: str, content: Any) -> str | None:
     words = [re.split(r"[./@ ]", part.removeprefix("override ").lstrip("/"))[0] for part in parts]
     if leads_out(own := str(root.get("name", "own"))) or "${" in own:
         return "name"  # a sweep makes this folder
-    return next((word for word in words if word in ("hydra", "outputs")), None)
+    return next((word for word in words if word in ("hydra", "outputs", "out")), None)
+
+
+def load(file: Path) -> Any:
+    """Return the content of an option's file that is read without composing, as OmegaConf has it.
+
+    Raises:
+        UserError: it is somebody else's and may not set what it sets, or is no readable YAML.
+    """
+    others = [*others_dirs(), *package_dirs()]
+    folder = next((one for one in others if file.is_relative_to(one)), None)
+    if folder is None or code_allowed():
+        folder, text = file.parent, read_text(file, limit=_LARGEST, links=True)
+        return OmegaConf.load(io.StringIO(text))
+    return _read(file, folder)[1]
 
 
 def addresses() -> list[str]:
@@ -197,7 +211,7 @@ def _tell(theirs: Path, ours: Path) -> None:
 def _outside(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flat keys of a configuration that act outside a run."""
     nodes = {key: config.get(key) for key in dict.fromkeys(key.split(".")[0] for key in OUTSIDE)}
-    keys = flat({key: value for key, value in nodes.items() if value is not None})
+    keys = flat({key: value for key, value in nodes.items() if value is not None}, empties=True)
     ignored = tuple(f"hydra.{key}" for key in _OF_HYDRA)
     return {
         key: value

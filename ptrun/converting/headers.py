@@ -1,10 +1,10 @@
 """The headers of safetensors files, read without a library."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.files import from_json, opened
 
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
@@ -16,12 +16,12 @@ def tensor_table(file: Path) -> dict[str, Any]:
         UserError: the file is not a safetensors file.
     """
     try:
-        with file.open("rb") as opened:
-            size = int.from_bytes(opened.read(8), "little")
+        with opened(file, links=True) as source:
+            size = int.from_bytes(source.read(8), "little")
             if size > _MOST_HEADER:
                 raise ValueError(f"a header of {size} bytes")
-            header: dict[str, Any] = dict(json.loads(opened.read(size)))
-    except (ValueError, TypeError) as error:
+            header: dict[str, Any] = dict(from_json(source.read(size)))
+    except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{file}: damaged, or not a safetensors file.") from error
     header.pop("__metadata__", None)
     return header

@@ -1,12 +1,12 @@
 """The files of a local snapshot of a hub repository: one model, in one file or several."""
 
-import json
 from pathlib import Path
 
 from torch import Tensor
 
 from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
+from ptrun.files import opened, read_json
 
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
@@ -64,12 +64,16 @@ def _find(source: Path) -> list[Path]:
 
 def _named(index: Path) -> set[str]:
     try:
-        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        return set(read_json(index, links=True)["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index}: not an index of weights; download it again.") from error
 
 
 def _read(file: Path) -> dict[str, Tensor]:
+    try:
+        opened(file, links=True).close()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
     if file.suffix != ".safetensors":
         pickled: dict[str, Tensor] = open_file(file)
         return pickled

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ptrun.errors import UserError
+from ptrun.files import opened
 
 _POINTER = b"version https://git-lfs"
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # of files from before torch 1.6
@@ -64,8 +65,8 @@ def open_file(file: Path, keys: Sequence[str] = (), what: str = "tensors by name
 def _check_kind(file: Path) -> None:
     """Reject files that torch did not write, such as an error page saved as a file."""
     try:
-        with file.open("rb") as opened:
-            start = opened.read(len(_POINTER))
+        with opened(file, links=True) as source:
+            start = source.read(len(_POINTER))
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
     if start == _POINTER:
@@ -158,8 +159,8 @@ class _Machine(pickle._Unpickler):
     stack: list[Any]
     append: Callable[[Any], None]
 
-    def __init__(self, opened: Any):
-        super().__init__(opened, encoding="latin1")
+    def __init__(self, source: Any):
+        super().__init__(source, encoding="latin1")
         self.storages: dict[str, _Storage] = {}
 
     def find_class(self, module: str, name: str) -> Any:
@@ -193,8 +194,8 @@ class _Machine(pickle._Unpickler):
 
 def _unpickled(file: Path) -> tuple[mmap.mmap, Any]:
     """Return a mapped file and its content, whose tensors are `_Tensor`s."""
-    with file.open("rb") as opened:
-        mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    with opened(file, links=True) as source:
+        mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
     return mapped, _from_zip(file, mapped) if mapped[:2] == b"PK" else _from_pickles(mapped)
 
 

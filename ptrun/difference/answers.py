@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ptrun.folder.digest import is_number
 from ptrun.folder.find import Run
 from ptrun.metrics.squad import normalise
 
@@ -101,6 +102,8 @@ def _correct(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _nearer(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if not all(is_number(row[key]) for row in (own, other) for key in ("prediction", "target")):
+        return "neither"
     a, b = (abs(row["prediction"] - row["target"]) for row in (own, other))
     return "neither" if a == b else "A" if a < b else "B"
 

@@ -44,12 +44,12 @@ def _first(own: Rows, other: Rows) -> str | None:
 def _by_step(rows: list[dict[str, Any]]) -> Rows:
     """Return rows by part, event and step; an interrupted run may have another order."""
     timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows]
-    return {tuple(row.get(key) for key in _NAMING): row for row in timeless}
+    return {tuple(str(row.get(key) or "") for key in _NAMING): row for row in timeless}
 
 
 def _place(name: tuple[Any, ...]) -> str:
     part, event, step = name
-    where = f"step {step} ({event})" if step is not None else str(event)
+    where = f"step {step} ({event})" if step else event
     return f"{where} of {part}" if part else where
 
 

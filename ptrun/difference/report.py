@@ -7,6 +7,7 @@ from typing import Any
 from ptrun.difference.answers import FILE, Predictions
 from ptrun.difference.facts import Fact, differing
 from ptrun.difference.verdict import lacks, measured, verdict
+from ptrun.folder.digest import is_number
 from ptrun.folder.find import Run
 
 _WIDTH = 72
@@ -50,6 +51,7 @@ def _numbers(run: Run) -> dict[str, float]:
         f"{part} {name}": value
         for part in parts
         for name, value in sorted(metrics[part].items(), key=lambda m: m[0] != run.result.metric)
+        if is_number(value)
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ptrun.drawing.canvas import Box, Canvas, Dot, Mark, Path
 from ptrun.drawing.svg import GROUND, LIGHT
+from ptrun.files import drafted
 
 _DPI = 200
 _POINTS = 72 / 96  # points in a pixel
@@ -28,7 +29,8 @@ def write(canvas: Canvas, file: File) -> None:
     axes.set_axis_off()
     for depth, mark in enumerate(canvas.marks):
         _draw(axes, mark, depth)
-    figure.savefig(file, dpi=_DPI)
+    with drafted(file) as target:
+        figure.savefig(target, dpi=_DPI, format="png")
 
 
 def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]

@@ -49,7 +49,12 @@ def _head(run: Finished, base: str) -> str:
 
 def plain_names(run: Finished) -> dict[str, str]:
     """Return the names of a run's options; other characters would be YAML or Markdown."""
-    return {group: _NAME.sub("_", name)[:80] for group, name in run.done.names.items()}
+    return {group: _plain(name) for group, name in run.done.names.items()}
+
+
+def _plain(text: str) -> str:
+    """Return text of a run without what is YAML or Markdown."""
+    return _NAME.sub("_", str(text))[:80]
 
 
 def _about(run: Finished, form: Form) -> str:
@@ -120,7 +125,10 @@ def _reading(form: Form, method: Method) -> str:
 
 def _scores(run: Finished) -> str:
     done = run.done
-    rows = [f"| {part} | {name} | {value:.2f} |" for part, name, value in _metrics(done.metrics)]
+    rows = [
+        f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
+        for part, name, value in _metrics(done.metrics)
+    ]
     data = done.manifest.get("data", {})
     counts = ", ".join(
         f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
@@ -151,7 +159,7 @@ def _made(run: Finished) -> str:
 
     done = run.done
     versions = {**done.manifest.get("versions", {}), "peft": peft.__version__}
-    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
     groups = ("method", "backbone", "task", "setting", "protocol")
     names = plain_names(run)
     typed = " ".join(f"{group}={names[group]}" for group in groups)

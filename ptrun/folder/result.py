@@ -12,6 +12,7 @@ from ptrun.config.readable import all_readable
 from ptrun.errors import UserError
 from ptrun.files import read_json, write_text
 from ptrun.folder import digest
+from ptrun.folder.digest import is_number
 from ptrun.types import RunResult
 
 FINISHED, FAILED = "result.json", "failure.json"
@@ -115,11 +116,17 @@ def _parse(file: Path) -> RunResult:
 
 
 def _check_types(done: RunResult) -> None:
-    """Raise TypeError if a field that every reader relies on has the wrong type."""
+    """Raise TypeError if a field that readers rely on has the wrong type."""
     parts = [*done.metrics.values(), *(done.config.get(key, {}) for key in _NODES)]
     records = (done.names, done.learned_parameters, done.manifest, done.config, done.files, *parts)
-    if not (isinstance(done.seed, int) and all(isinstance(part, Mapping) for part in records)):
+    texts = (done.run_id, done.group, done.metric, *done.names.values(), *done.files.values())
+    typed = all(isinstance(part, Mapping) for part in records)
+    if not (typed and all(isinstance(text, str) for text in texts)):
         raise TypeError("a field has the wrong type")
+    if not (isinstance(done.seed, int) and 0 <= done.seed < 2**32):
+        raise TypeError(f"seed {str(done.seed)[:20]}")
+    if not all(isinstance(count, int) for count in done.learned_parameters.values()):
+        raise TypeError("learned_parameters has no numbers")
     if done.status not in ("finished", "failed"):
         raise TypeError(f"status {done.status!r}")
     if done.status == "finished":
@@ -133,5 +140,6 @@ def _check_scores(done: RunResult) -> None:
     if "test" not in done.metrics:
         raise TypeError("metrics has no test")
     for part, scores in done.metrics.items():
-        if scores and not isinstance(scores.get(done.metric), int | float):
+        score = scores.get(done.metric) if scores else 0.0
+        if not (is_number(score) or score != score):  # NaN is a score
             raise TypeError(f"metrics.{part} has no {done.metric}")

@@ -31,7 +31,7 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
             part of it.
     """
     if Path(repository.name).is_dir():  # `datasets` reads a folder of this name first
-        return _split(repository, _builder(repository, {"name": subset}), split)
+        return _split(repository, _of_folder(repository, subset), split)
     trouble = repository.ask()
     if trouble and repository.recorded is None and _refused(trouble):
         raise UserError(failure(repository, trouble)) from trouble
@@ -50,6 +50,25 @@ def read(repository: Repository, subset: str | None, split: str) -> Any:
     one.found(builder.hash)
     repository.found(builder.hash)
     return _split(repository, builder, split)
+
+
+def _of_folder(repository: Repository, subset: str | None) -> Any:
+    """Return what reads a folder.
+
+    Raises:
+        UserError: it cannot be read, or stands by chance where a data set of the hub is named.
+    """
+    name = repository.name
+    if not name.startswith((".", "/")):
+        raise UserError(
+            f"{name}: the current folder has a folder of this name, which would be read in place "
+            f"of the hub's.\nRename it, or type task.source.hub=./{name} to read it."
+        )
+    try:
+        return _builder(repository, {"name": subset})
+    except (ValueError, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{name}: cannot be read ({reason}).") from error
 
 
 def _with_rows(repository: Repository) -> Repository:

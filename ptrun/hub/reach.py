@@ -1,6 +1,7 @@
 """Whether the hub responds, and how long a request waits for it."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from urllib.request import getproxies
 
 _HOST = ("huggingface.co", 443)
 _SECONDS = 3.0
+_NAME = re.compile(r"(?!\.+$)[\w.+=:-]*")
 
 
 @cache
@@ -62,10 +64,26 @@ def limit_waiting() -> None:
     def client() -> Any:
         made = default_client_factory()
         hooks = made.event_hooks
-        made.event_hooks = {**hooks, "request": [*hooks["request"], _limit]}
+        made.event_hooks = {
+            **hooks,
+            "request": [*hooks["request"], _limit],
+            "response": [*hooks["response"], _check_names],
+        }
         return made
 
     set_client_factory(client)
+
+
+def _check_names(response: Any) -> None:
+    """Refuse an answer whose headers would name a file outside the cache.
+
+    Raises:
+        OSError: the hub library makes paths of these headers.
+    """
+    for header in ("etag", "x-linked-etag", "x-repo-commit"):
+        value = response.headers.get(header, "").removeprefix("W/").strip('"')
+        if not _NAME.fullmatch(value):
+            raise OSError(f"its answer has {header} {value!r}, which is not the name of a file")
 
 
 def _limit(request: Any) -> None:

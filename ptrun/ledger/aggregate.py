@@ -1,5 +1,6 @@
 """Rules that combine the runs of several seeds into one number or one prediction per example."""
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -28,7 +29,7 @@ def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
     """
     _refuse_empty(scores)
     deviation = statistics.stdev if ddof else statistics.pstdev
-    std = deviation(scores) if len(scores) > ddof else None
+    std = deviation(scores) if len(scores) > ddof and all(map(math.isfinite, scores)) else None
     return Spread(statistics.fmean(scores), std, len(scores), ddof)
 
 

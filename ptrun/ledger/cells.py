@@ -93,7 +93,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def _names(run: RunResult) -> tuple[str, ...]:
-    return tuple(run.names[name] for name in NAMES)
+    return tuple(run.names.get(name, "?") for name in NAMES)
 
 
 def _differences(groups: Sequence[Sequence[RunResult]], except_key: str) -> list[str]:

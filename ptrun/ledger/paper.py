@@ -11,6 +11,7 @@ from ptrun.config.suggest import unknown
 from ptrun.drawing import png, svg
 from ptrun.drawing.canvas import Canvas
 from ptrun.errors import UserError
+from ptrun.files import below, write_text
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.latex import latex
 from ptrun.ledger.markdown import markdown
@@ -55,8 +56,8 @@ def write(tables: Sequence[Shown], folder: Path) -> list[str]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [*texts, *_figures(drawings, folder / "figures")]
+        write_text(folder / name, text)
+    return [*texts, *_figures(drawings, below(folder, "figures"))]
 
 
 def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list[str]:
@@ -66,7 +67,7 @@ def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list
         for kind, canvas in kinds.items():
             file = folder / f"{table.replace('/', '-')}-{kind}.svg"
             folder.mkdir(exist_ok=True)
-            file.write_text(svg.file(canvas), encoding="utf-8")
+            write_text(file, svg.file(canvas))
             names.append(f"figures/{file.name}")
             if png.possible():
                 png.write(canvas, file.with_suffix(".png"))

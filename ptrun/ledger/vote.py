@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ptrun.errors import UserError
+from ptrun.folder.digest import is_number
 from ptrun.folder.find import Run
 from ptrun.ledger.aggregate import majority_vote, mean_vote
 from ptrun.metrics.correlation import pearson_and_spearman
@@ -58,6 +59,8 @@ def _rows(run: Run) -> list[dict[str, Any]]:
         raise _NoVoteError(str(error)) from error
     if rows is None:
         raise _NoVoteError(f"{run.folder.name} has no {FILE}")
+    if not all({"id", "target", "prediction"} <= row.keys() for row in rows):
+        raise _NoVoteError(f"{run.folder.name}: {FILE} is damaged")
     return rows
 
 
@@ -72,7 +75,8 @@ def _check_same(rows: Sequence[Sequence[Mapping[str, Any]]], seeds: Sequence[Run
 def _score(run: RunResult, rows: Sequence[Sequence[Mapping[str, Any]]]) -> float:
     golds = [row["target"] for row in rows[0]]
     predictions = [[row["prediction"] for row in own] for own in rows]
-    if run.metric == _NUMBERS:
+    numbers = all(is_number(value) for values in (golds, *predictions) for value in values)
+    if run.metric == _NUMBERS and numbers:
         return pearson_and_spearman(mean_vote(predictions), golds)
     positive = run.config.get("task", {}).get("positive")
     labels = all(isinstance(v, str | int) for values in (golds, *predictions) for v in values)

@@ -7,10 +7,12 @@ far. Its header holds the rest of the state as JSON, so one rename replaces both
 import errno
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -224,8 +226,8 @@ def _plain(target: Any) -> Any:
 def set_aside(folder: Path) -> None:
     """Rename a run folder to `<folder>~<n>`, so `rerun=true` keeps it."""
     if folder.is_dir():
-        taken = len(list(folder.parent.glob(f"{folder.name}~*")))
-        folder.rename(folder.with_name(f"{folder.name}~{taken + 1}"))
+        names = (folder.with_name(f"{folder.name}~{number}") for number in count(1))
+        folder.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -14,9 +14,11 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import RankLost, RunFailed, UserError, explained
+from ptrun.files import created
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.cpu import prepare
 from ptrun.hardware.messages import log_to_stderr
@@ -109,10 +111,9 @@ def _end(index: int, ended: Any) -> End:
 def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
     if "plan" in request:
         return runs.plan(request["plan"])
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
+    with created(Path(request["log"])) as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
     return _attempt(runs, request["run"], request["again"])
 
 

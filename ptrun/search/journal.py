@@ -11,6 +11,7 @@ from typing import Any
 
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
+from ptrun.config.readable import visible
 from ptrun.files import read_bytes, write_text
 from ptrun.folder import digest
 
@@ -54,8 +55,14 @@ def _check(file: Path) -> None:
         for line in whole.decode().split("\n") if whole else ():
             digest.row(line)
     except ValueError as error:
-        _LOG.warning("%s: damaged (%s); it is made again", file, error)
-        file.replace(file.with_name(file.name + _ASIDE))
+        set_aside(file, error)
     else:
         if rest:
             write_text(file, f"{whole.decode()}\n" if whole else "")
+
+
+def set_aside(file: Path, error: Exception) -> None:
+    """Rename a damaged journal, and say so."""
+    reason = visible(str(error).partition("\n")[0])[:200]
+    _LOG.warning("%s: damaged (%s); it is made again", file, reason)
+    file.replace(file.with_name(file.name + _ASIDE))

@@ -54,7 +54,7 @@ def search(asked: Asked) -> dict[str, Any]:
     best = study.winner()
     if best is None:
         raise UserError(f"search: none of {total} trials has a result; see the messages above.")
-    report = _report(study, best, _fresh(best, own, base.seed, asked.seeds))
+    report = _report(study, best, _fresh(study.chosen(best), own, base.seed, asked.seeds))
     result.write_json(folder / FILE, report)
     return report
 
@@ -122,13 +122,12 @@ def _tell(study: Study, trial: FrozenTrial, done: RunResult | None) -> None:
     study.tell(trial, value, curve, abandoned=facts.get("abandoned", False))
 
 
-def _fresh(best: FrozenTrial, own: Space, seed: int, count: int) -> list[RunResult]:
+def _fresh(chosen: Sequence[str], own: Space, seed: int, count: int) -> list[RunResult]:
     """Do the winner on seeds that no trial had.
 
     Raises:
         UserError: some of these runs are not finished.
     """
-    chosen = [f"{key}={value}" for key, value in best.params.items()]
     jobs = [
         Job(n, f"the winner, seed={seed + 1 + n}", [*own.fixed, *chosen, f"seed={seed + 1 + n}"])
         for n in range(count)

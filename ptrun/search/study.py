@@ -7,7 +7,7 @@ earlier rounds, so a search that was killed goes on with the same proposals.
 import json
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,17 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
-from ptrun.search.journal import Journal
+from ptrun.folder.digest import is_number
+from ptrun.search.journal import Journal, set_aside
 from ptrun.search.space import Space
 
 FILE = "study.journal"
 _STARTUP = 5  # complete trials before others are abandoned, as in Optuna's MedianPruner
 _SEED_STEP = 100_003  # keeps the seeds of the proposals of two searches apart
-_OVERRIDES = "overrides"
+_FLOORS = "floors"
+_DAMAGES = (ValueError, TypeError, KeyError, AttributeError, IndexError, AssertionError)
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -45,13 +48,35 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         folder.mkdir(parents=True, exist_ok=True)
         self.space, self.sampler, self.seed, self.file = space, sampler, seed, folder / FILE
+        try:
+            self._open()
+        except _DAMAGES as error:
+            set_aside(self.file, error)
+            self._open()
+        self._check(json.loads(json.dumps(asked)))
+
+    def _open(self) -> None:
+        """Read the journal: Optuna replays the operations in it.
+
+        Raises:
+            Exception: one of `_DAMAGES`: these are not the operations of such a study.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls the journal experimental
             storage = JournalStorage(Journal(self.file))
             self.study = optuna.create_study(
                 study_name="search", storage=storage, direction="maximize", load_if_exists=True
             )
-        self._check(json.loads(json.dumps(asked)))
+        if not isinstance(self.study.user_attrs.get("asked", {}), dict):
+            raise ValueError("what was asked is no object")
+        for trial in self.trials:
+            self._check_trial(trial)
+
+    def _check_trial(self, trial: FrozenTrial) -> None:
+        """Raise ValueError if the floors of a trial, which become an override, are no numbers."""
+        floors = trial.user_attrs.get(_FLOORS, {})
+        if not all(is_number(floor) and step.isdecimal() for step, floor in floors.items()):
+            raise ValueError(f"trial {trial.number} has floors {floors!r}")
 
     def _check(self, asked: dict[str, Any]) -> None:
         before = self.study.user_attrs.get("asked")
@@ -110,8 +135,7 @@ class Study:
         self.study.sampler = self._sampler(number)
         asked = self.study.ask(self.space.ranges)
         self.study.sampler = optuna.samplers.RandomSampler()  # a grid's would end the study itself
-        chosen = [f"{key}={value}" for key, value in asked.params.items()]
-        asked.set_user_attr(_OVERRIDES, [*chosen, f"trial={_text(floors)}"])
+        asked.set_user_attr(_FLOORS, {str(step): value for step, value in floors.items()})
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         """Return the sampler of one proposal; it does not remember others."""
@@ -127,10 +151,23 @@ class Study:
 
         One that was killed while it was proposed has none; no trial of its round has a result yet.
         """
-        if _OVERRIDES in trial.user_attrs:
-            return list(trial.user_attrs[_OVERRIDES])
-        chosen = [f"{key}={value}" for key, value in trial.params.items()]
-        return [*chosen, f"trial={_text(self.floors())}"]
+        floors = trial.user_attrs.get(_FLOORS)
+        return [*self.chosen(trial), f"trial={_text(self.floors() if floors is None else floors)}"]
+
+    def chosen(self, trial: FrozenTrial) -> list[str]:
+        """Return the overrides of the searched keys: a journal adds no other key, and no value.
+
+        Raises:
+            UserError: a value lies outside its range.
+        """
+        for key, range_ in self.space.ranges.items():
+            value = trial.params[key]
+            if not range_._contains(range_.to_internal_repr(value)):
+                raise UserError(
+                    f"{self.file}: damaged (trial {trial.number} has {key}={visible(str(value))}). "
+                    "Delete it to search again."
+                )
+        return [f"{key}={trial.params[key]}" for key in self.space.ranges]
 
     def floors(self) -> dict[int, float]:
         """Return, by step, the median of the complete trials' dev scores at that step.
@@ -168,5 +205,5 @@ class Study:
         return max(complete, key=lambda trial: trial.value or 0.0, default=None)
 
 
-def _text(floors: dict[int, float]) -> str:
+def _text(floors: Mapping[Any, float]) -> str:
     return "{" + ",".join(f"{step}:{value!r}" for step, value in floors.items()) + "}"

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.files import from_json, read_bytes
+from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod, peft_config
@@ -97,7 +97,7 @@ def read(folder: Path) -> Adapter:
                 f"{where}: expected {name}, found {why}. Give a folder that PEFT's save_pretrained "
                 "wrote."
             )
-    text, content = read_bytes(folder / _CONFIG, links=True), (folder / _TENSORS).read_bytes()
+    text, content = read_bytes(folder / _CONFIG, links=True), _digest(folder / _TENSORS)
     try:
         config = from_json(text)
     except ValueError as error:
@@ -105,6 +105,12 @@ def read(folder: Path) -> Adapter:
     if not isinstance(config, dict) or "peft_type" not in config:
         raise UserError(f"{where}: {_CONFIG} has no peft_type.")
     return Adapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
+
+
+def _digest(file: Path) -> bytes:
+    """Return the hash of a file that may be larger than memory."""
+    with opened(file, links=True) as source:
+        return hashlib.file_digest(source, "sha256").digest()
 
 
 def check(

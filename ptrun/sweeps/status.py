@@ -72,4 +72,4 @@ def _line(own: Known) -> str:
 
 def as_json(known: Sequence[Known]) -> str:
     """Return the runs as a JSON list."""
-    return json.dumps([own.plain() for own in known], indent=1, ensure_ascii=False)
+    return json.dumps([own.plain() for own in known], indent=1)

@@ -1,12 +1,12 @@
 """Loads the tokenizer of a backbone's folder with the settings that prompts need."""
 
 import hashlib
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from ptrun.errors import UserError, is_panic
+from ptrun.files import read_bytes
 from ptrun.tokenizer.cpm2_text import is_cpm2
 
 Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
@@ -27,12 +27,16 @@ def kind_of(folder: Path, model_type: str) -> Kind:
     return "sentencepiece" if model_type in _ENDING else "wordpiece"
 
 
+_LARGEST = 250_000_000  # bytes of a file
+
+
 def digest(folder: Path) -> str:
     """Return a hash (16 hex digits) of all files that decide how a text becomes token ids."""
     hashed = hashlib.sha256()
     for name in sorted((*FILES, *BESIDE)):
         file = folder / name
-        hashed.update(f"{name} ".encode() + (file.read_bytes() if file.is_file() else b""))
+        own = read_bytes(file, _LARGEST, links=True) if file.is_file() else b""
+        hashed.update(f"{name} ".encode() + own)
     return hashed.hexdigest()[:16]
 
 
@@ -101,7 +105,7 @@ def copy(folder: Path, there: Path) -> None:
     """Copy the files of a tokenizer; if saved again, T5's would lack `</s>`."""
     for file in (folder / name for name in (*FILES, *BESIDE)):
         if file.is_file():
-            shutil.copyfile(file, there / file.name)
+            (there / file.name).write_bytes(read_bytes(file, _LARGEST, links=True))
 
 
 def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:

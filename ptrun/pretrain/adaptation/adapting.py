@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build
-from ptrun.config.paths import options
+from ptrun.config import build, user_files
+from ptrun.config.paths import leads_out, options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 from ptrun.pretrain import folder
@@ -38,6 +38,8 @@ def adapt(arguments: Sequence[str]) -> dict[str, Any]:
         UserError: a name, key or value is wrong, or the folder is taken.
     """
     backbone, recipe = read(arguments)
+    if leads_out(backbone.name):
+        raise UserError(f"backbone.name={backbone.name}: expected the name of a folder.")
     out = Path(recipe.out or f"outputs/adapt/{backbone.name}_lm")
     if out.exists():
         raise UserError(f"out={out} is taken; give another folder, or remove it first.")
@@ -60,13 +62,14 @@ def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
         raise UserError(unknown("backbone", name, known))
     try:
         given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
-        own = OmegaConf.merge(OmegaConf.load(known[name]), given.pop("backbone", {}))
+        own = OmegaConf.merge(user_files.load(known[name]), given.pop("backbone", {}))
     except OmegaConfBaseException as error:
         raise UserError(f"adapt: {str(error).splitlines()[0]}") from error
-    nodes = {
-        "backbone": build.plain(own),  # type: ignore[arg-type]
-        "adapt": {"_target_": _TARGET, **build.plain(given)},
-    }
+    with user_files.without_environment():
+        nodes = {
+            "backbone": build.plain(own),  # type: ignore[arg-type]
+            "adapt": {"_target_": _TARGET, **build.plain(given)},
+        }
     build.check(nodes)
     backbone: PretrainedBackbone = build.build("backbone", nodes["backbone"])
     if backbone.family != "seq2seq":

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config import build
+from ptrun.config import build, user_files
 from ptrun.config.paths import options
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
@@ -60,6 +60,7 @@ def _published(name: str) -> dict[str, Any]:
 
     if name not in (known := options("backbone")):
         raise UserError(unknown(f"backbone={name}", name, known))
-    node = build.plain(OmegaConf.load(known[name]))  # type: ignore[arg-type]
+    with user_files.without_environment():
+        node = build.plain(user_files.load(known[name]))
     shipped = files.locate(node.get("shipped"), None)
     return files.read_config(shipped) if shipped else dict(node["config"])
