@@ -7,6 +7,8 @@ prefixes through our attention, and edits through hooks.
 """
 
 import hashlib
+import re
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -28,10 +30,13 @@ from ptrun.backbone.quantization.formats import Quantization
 from ptrun.backbone.quantization.linear import replace
 from ptrun.backbone.reading import slices, weights
 from ptrun.backbone.tuned import Tuned
+from ptrun.config.readable import visible
 from ptrun.converting.plain import convert_folder
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
 from ptrun.tokenizer import tokenizers
+
+_SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
 
 
 class PretrainedBackbone:
@@ -160,6 +165,15 @@ class PretrainedBackbone:
         facts = f"{self.config['model_type']} {tokenizers.digest(self._files())}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
+    def _check_sizes(self, found: Mapping[str, Any]) -> None:
+        """Raise a UserError if a downloaded model is another than its option describes."""
+        for key, wanted in self.config.items():
+            if type(wanted) is int and _SIZE.search(key) and found.get(key, wanted) != wanted:
+                raise UserError(
+                    f"backbone={self.name}: {key} is {visible(str(found[key])[:20])} in its files "
+                    f"and {wanted} in its option. Type backbone.path=FOLDER for your own model."
+                )
+
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         """Read the frozen weights one by one, directly in their final precision and place.
 
@@ -170,7 +184,8 @@ class PretrainedBackbone:
         folder = self._files()
         self.__dict__.pop("model", None)
         with library.reading(self.name, folder):
-            config = self._library_config(files.read_config(folder))
+            self._check_sizes(stated := files.read_config(folder))
+            config = self._library_config(stated)
             chosen = library.model_class(self.architecture), config, folder
             if self.division:
                 options = self._has_own_output(), self.division, dtype

@@ -6,15 +6,17 @@ import shutil
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatch
 from glob import escape
+from itertools import islice
 from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.hub import converted
 from ptrun.hub.failure import failure
-from ptrun.hub.repository import Repository
+from ptrun.hub.repository import NO_HUB, Repository
 
 _LOG = logging.getLogger(__name__)
 _SMALL = ("*.json", "*.txt", "*.model")
+_MOST_NAMED = 5
 _FORMATS = (("model", "safetensors"), ("pytorch_model", "bin"))
 _LOCAL = "For a local copy type backbone.path=FOLDER."
 _SPARE_BYTES = 2**27  # what a run writes beside
@@ -148,7 +150,8 @@ def _missing(shards: Sequence[str]) -> list[str]:
         return []
     stem, count, ending = found.groups()
     every = (f"{stem}-{i:05d}-of-{count}{ending}" for i in range(1, int(count) + 1))
-    return [name for name in every if name not in shards]
+    absent = (name for name in every if name not in shards)
+    return [*islice(absent, _MOST_NAMED)]
 
 
 def _download(repository: Repository, names: Sequence[str]) -> Path:
@@ -163,7 +166,7 @@ def _download(repository: Repository, names: Sequence[str]) -> Path:
     wanted = {"revision": repository.wanted, "allow_patterns": [escape(name) for name in names]}
     try:
         return Path(snapshot_download(repository.name, **wanted))
-    except (HTTPError, OSError, ValueError, RuntimeError) as error:  # the last is xet's
+    except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:  # RuntimeError: xet's
         raise UserError(f"backbone {failure(repository, error)} {_LOCAL}") from error
 
 

@@ -20,7 +20,8 @@ from ptrun.hub.reach import go_offline_if_unreachable, limit_waiting, status
 
 _LOG = logging.getLogger(__name__)
 _PAUSES = (1.0, 2.0)  # seconds before the second and the third request
-_NO_HUB = (AttributeError, LookupError, TypeError)  # the library read an answer that is no hub's
+NO_HUB = (AttributeError, LookupError, TypeError)
+"""Errors of the hub library where an answer is no hub's. `RuntimeError` is deep nesting, too."""
 CONVERTED = "refs/convert/parquet"  # the hub's conversions of data sets
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -86,7 +87,7 @@ class Repository:
                     return ValueError("the answer names no commit")
                 self.current, self._sizes = info.sha, _sizes(info)
                 break
-            except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
+            except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:
                 if pause is None or not _passing(error):
                     return error
                 time.sleep(pause)
@@ -108,7 +109,7 @@ class Repository:
             return self._sizes
         try:
             return _sizes(self._info(HfApi(), self.wanted))
-        except (HTTPError, OSError, ValueError, *_NO_HUB) as error:
+        except (HTTPError, OSError, ValueError, RuntimeError, *NO_HUB) as error:
             return error
 
     @property
@@ -162,7 +163,10 @@ def model(name: str, revision: str | None) -> Repository:
 
 def _sizes(info: Any) -> dict[str, int | None]:
     """Return the files that an answer lists, and their bytes."""
-    return {file.rfilename: file.size for file in info.siblings or ()}
+    files = {file.rfilename: file.size for file in info.siblings or ()}
+    if not all(size is None or (type(size) is int and size >= 0) for size in files.values()):
+        raise ValueError("the answer has a size that is no number")
+    return files
 
 
 def _passing(error: Exception) -> bool:

@@ -114,7 +114,7 @@ def _reader(source: Path) -> "GGUFReader":
         raise UserError("GGUF files need gguf; type pip install 'ptrun[gguf]'.") from error
     try:
         return GGUFReader(source)
-    except (ValueError, LookupError, OverflowError, OSError, MemoryError) as error:
+    except (ValueError, LookupError, OverflowError, OSError, MemoryError, RecursionError) as error:
         raise UserError(f"{source}: damaged or cut short; download it again.") from error
 
 

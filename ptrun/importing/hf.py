@@ -57,7 +57,10 @@ def import_hf(
         raise UserError(f"{folder}: no config.json; expected a model as transformers saves it.")
     config = read_config(folder)
     layers = next((config[key] for key in _LAYERS if key in config), "?")
-    sizes = Sizes(layers, int(config.get("vocab_size", 0)))
+    vocabulary = config.get("vocab_size", 0)
+    if type(vocabulary) is not int or not (type(layers) is int or layers == "?"):
+        raise UserError(f"{folder / 'config.json'}: its sizes are no numbers; download it again.")
+    sizes = Sizes(layers, vocabulary)
     return Imported(out, sizes, *convert_folder(folder, out, dtype, file_bytes))
 
 

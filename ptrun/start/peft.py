@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
@@ -33,6 +34,14 @@ _LOG = logging.getLogger(__name__)
 _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors", ".bin"
 _VECTORS = ("PROMPT_TUNING", "P_TUNING")
 _PROMPT = "prompt_embeddings"
+_NAMES, _COUNT = (list,), (int,)
+_TYPES = {
+    **dict.fromkeys(("modules_to_save", "feedforward_modules"), _NAMES),
+    **dict.fromkeys(("r", "num_virtual_tokens", "num_layers", "token_dim"), _COUNT),
+    "lora_alpha": (int, float),
+    "target_modules": (list, str),
+}
+"""The types of what is computed with, or looked through."""
 _HEADS = ("classifier", "score", "qa_outputs", "pooler", "pre_classifier", "dense", "out_proj")
 _CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 _FREE = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
@@ -104,6 +113,10 @@ def read(folder: Path) -> Adapter:
         raise UserError(f"{where}: {_CONFIG} is no JSON ({error}).") from error
     if not isinstance(config, dict) or "peft_type" not in config:
         raise UserError(f"{where}: {_CONFIG} has no peft_type.")
+    for option, kinds in _TYPES.items():
+        value = config.get(option)
+        if value is not None and type(value) not in kinds:
+            raise UserError(f"{where}: {_CONFIG} has {option}={visible(str(value)[:40])}.")
     return Adapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
 
 
@@ -220,6 +233,8 @@ def _lora(adapter: Adapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[s
     for option in ("use_dora", "rank_pattern", "alpha_pattern"):
         if config.get(option):
             raise adapter.wrong(f"it has {option}, which method=lora has not; see method=dora.")
+    if not (config.get("r") and config.get("lora_alpha")):
+        raise adapter.wrong(f"{_CONFIG} has no r or no lora_alpha.")
     rank = int(config["r"])
     scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
     made: dict[str, Tensor] = {}

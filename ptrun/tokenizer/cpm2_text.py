@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
+from ptrun.files import read_json
 
 CLASS = "Cpm2Tokenizer"
 SPECIAL = {
@@ -46,9 +47,9 @@ def is_cpm2(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}: not JSON ({error.msg}).") from error
+        settings = read_json(file, links=True)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not JSON ({error}).") from error
     return isinstance(settings, dict) and settings.get("tokenizer_class") == CLASS
 
 

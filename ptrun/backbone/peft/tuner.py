@@ -4,6 +4,7 @@ PEFT replaces modules of the backbone. Its new parameters become plain attribute
 the backbone keeps its parameters, checksum, size and precision.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ _NAME = "default"
 _SITE = 4_000_000  # dropout site, beyond those of LoRA
 _BESIDE = ("IA3", "LORA", "VERA")
 """Types whose layers add to a map's output, and do not read its matrix."""
-_PEFT_ERRORS = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, RuntimeError)
+_PEFT_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RuntimeError),
+    *(re.error, MemoryError),
+)
 
 
 @dataclass(frozen=True)
