@@ -30,7 +30,6 @@ from ptrun.backbone.quantization.formats import Quantization
 from ptrun.backbone.quantization.linear import replace
 from ptrun.backbone.reading import slices, weights
 from ptrun.backbone.tuned import Tuned
-from ptrun.config.readable import visible
 from ptrun.converting.plain import convert_folder
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
@@ -170,7 +169,7 @@ class PretrainedBackbone:
         for key, wanted in self.config.items():
             if type(wanted) is int and _SIZE.search(key) and found.get(key, wanted) != wanted:
                 raise UserError(
-                    f"backbone={self.name}: {key} is {visible(str(found[key])[:20])} in its files "
+                    f"backbone={self.name}: {key} is {found[key]!r:.20} in its files "
                     f"and {wanted} in its option. Type backbone.path=FOLDER for your own model."
                 )
 
