@@ -1,6 +1,5 @@
 """Conversion of a model in pickled files as it is: the same names, tensor by tensor."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,9 @@ from ptrun.converting.shards import Shards
 from ptrun.converting.staging import progress, staging
 from ptrun.converting.writing import FILE_BYTES, NAMES, Entry, write_model
 from ptrun.errors import UserError
+from ptrun.files import read_bytes
 
+_LARGEST = 250_000_000  # bytes
 _BESIDE = ("*.json", "*.txt", "*.model", "1_Pooling/config.json")
 
 
@@ -69,4 +70,16 @@ def _copy_beside(source: Path, folder: Path) -> None:
         if not file.name.endswith(".index.json") and file.is_file():
             copy = folder / file.relative_to(source)
             copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(file, copy)
+            copy.write_bytes(_content(file))
+
+
+def _content(file: Path) -> bytes:
+    """Return the content of a small file.
+
+    Raises:
+        UserError: it is no regular file, or too large.
+    """
+    try:
+        return read_bytes(file, _LARGEST, links=True)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be copied ({error.strerror}).") from error

@@ -1,13 +1,15 @@
 """Configuration files of somebody else: what they may set, and how they are read."""
 
 import os
+import re
+from importlib import import_module
 
 import pytest
 
 from ptrun.config import user_files
 from ptrun.config.compose import compose_run
 from ptrun.config.explain import composed
-from ptrun.config.paths import conf_dir
+from ptrun.config.paths import conf_dir, options
 from ptrun.errors import UserError
 from tests.folder.test_request import BOMB
 
@@ -180,3 +182,49 @@ def test_what_a_file_replaces_is_said_once(project, caplog):
     told = [one.getMessage() for one in caplog.records if "replaces" in one.getMessage()]
     assert len(told) == 1 and "ptrun_conf/protocol/honest.yaml replaces ptrun's own" in told[0]
     assert "mine=3 (was None)" in told[0]
+
+
+def test_an_empty_tracker_is_one_too(project):
+    project("tracking/none.yaml", "tensorboard: {}\n")
+    with pytest.raises(UserError, match="sets tracking"):
+        composed(LINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("out: /elsewhere\n", "sets 'out'"),
+        ("name: ../../up\n", "sets 'name'"),
+        ("name: ${oc.env:OWN_SECRET}\n", "OWN_SECRET"),
+        ("[" * 5_000, "not readable YAML"),
+    ],
+)
+@pytest.mark.parametrize("command", ["pretrain", "adapt"])
+def test_options_that_are_read_without_composing_are_checked_too(project, command, text, told):
+    group, option = (
+        ("pretrain", "pocket_bert") if command == "pretrain" else ("backbone", "pocket_t5")
+    )
+    shipped = (conf_dir() / group / f"{option}.yaml").read_text()
+    whole = re.sub(r"(?m)^name: .*\n", "", shipped) if text.startswith("name") else shipped
+    project(f"{group}/{option}.yaml", text if text[0] == "[" else whole + text)
+    read = import_module(f"ptrun.{READERS[command]}").read
+    with pytest.raises(UserError, match=told) as caught:
+        read([])
+    assert SECRET not in str(caught.value)
+
+
+READERS = {"pretrain": "command.pretrain", "adapt": "pretrain.adaptation.adapting"}
+
+
+def test_a_pipe_of_such_an_option_is_refused(project):
+    file = project("pretrain/pocket_bert.yaml", "")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(UserError, match="not a regular file"):
+        user_files.load(file.resolve())
+
+
+def test_a_name_with_control_characters_is_no_option(project, caplog):
+    project("task/a\x1b[2Jb.yaml", "# X.\n")
+    assert not any("\x1b" in name for name in options("task"))
+    assert "\x1b" not in caplog.text

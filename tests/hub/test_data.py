@@ -257,3 +257,15 @@ def test_offline_the_copy_of_a_conversion_is_read(hub, offline):
     assert texts(again) == before and not hub.requests
     named = source("refs/convert/parquet", subset="two")
     assert texts(named) == before and named.repository.commit == again.repository.commit
+
+
+def test_a_folder_that_has_the_name_of_a_data_set_is_not_read_in_its_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / DATA
+    folder.mkdir(parents=True)
+    (folder / "train.jsonl").write_text('{"text": "planted", "label": 0}\n')
+    told = refused(source())
+    assert f"task.source.hub=./{DATA}" in told
+    assert texts(source(name=f"./{DATA}")) == ["planted"]
+    (folder / "train.jsonl").unlink()
+    assert "cannot be read" in refused(source(name=f"./{DATA}"))

@@ -1,5 +1,8 @@
 """The commit that a repository has, in one process and over ranks."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from ptrun.hub import reach
@@ -79,3 +82,20 @@ def unreachable(monkeypatch):
 def test_without_a_network_the_cache_is_used_at_once(unreachable):
     trouble = Repository("model", MODEL, "main").ask()
     assert unreachable.HF_HUB_OFFLINE and type(trouble).__name__ == "OfflineModeIsEnabled"
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({"etag": '"abc-5"', "x-repo-commit": A}, False),
+        ({"etag": 'W/"abc"'}, False),
+        ({}, False),
+        ({"etag": "../../out"}, True),
+        ({"x-linked-etag": '"a/b"'}, True),
+        ({"x-repo-commit": ".."}, True),
+    ],
+)
+def test_headers_that_become_paths_are_names(headers, refused):
+    answer = SimpleNamespace(headers=headers)
+    with pytest.raises(OSError, match="not the name of a file") if refused else nullcontext():
+        reach._check_names(answer)

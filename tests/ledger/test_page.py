@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from ptrun.ledger.experiment import read
 from ptrun.ledger.page.page import embedded, page
+from ptrun.ledger.paper import write
 from ptrun.ledger.plots import plots
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import MINUS, shown
@@ -194,3 +196,17 @@ def test_nothing_is_wider_than_a_phone(text, tmp_path):
     told = opened(text, "probe_narrow.js", tmp_path, width=375)
     assert told["width"] == 375 and told["scroll"] <= 375
     assert told["over"] == [] and told["cards"] == 0 and told["display"] == "block"
+
+
+def test_links_in_the_folder_are_replaced_not_followed(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "ledger"
+    outside.mkdir()
+    folder.mkdir()
+    (outside / "own.html").write_text("mine")
+    (folder / "index.html").symlink_to(outside / "own.html")
+    os.mkfifo(folder / "ledger.md")
+    assert "index.html" in write([], folder)
+    assert (outside / "own.html").read_text() == "mine" and (folder / "ledger.md").is_file()
+    (folder / "figures").symlink_to(outside)
+    with pytest.raises(OSError, match="leads out"):
+        write([], folder)

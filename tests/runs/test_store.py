@@ -134,6 +134,15 @@ def test_a_damaged_result_is_named(store):
         result.read(store.folder)
 
 
+def test_a_number_that_was_deleted_is_free_again(tmp_path):
+    folder = tmp_path / "run"
+    (tmp_path / "run~2").mkdir()
+    for name in ("run~1", "run~3"):
+        folder.mkdir()
+        set_aside(folder)
+        assert (tmp_path / name).is_dir()
+
+
 def test_runs_set_aside_are_kept_and_not_reported(store):
     store.close(outcome())
     root = store.folder.parent

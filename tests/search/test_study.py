@@ -7,6 +7,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
+from ptrun.folder import digest
 from ptrun.search.space import space
 from ptrun.search.study import Study
 
@@ -123,3 +124,47 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
     Study(tmp_path, SPACE, "tpe", 1, {"command": ["a=1"], "together": 8})
     with pytest.raises(UserError, match=r"a search with another together \(8\)\. Type name=NAME"):
         Study(tmp_path, SPACE, "tpe", 1, {"command": ["a=1"], "together": 4})
+
+
+def damaged(folder, change):
+    """Change the operations of a journal, with the right checksums."""
+    file = folder / "study.journal"
+    logs = [json.loads(line) for line in file.read_text().splitlines()]
+    for log in logs:
+        log.pop("crc")
+        change(log)
+    file.write_text("".join(digest.line(log) for log in logs))
+
+
+def test_a_journal_adds_no_key_and_no_value_outside_a_range(tmp_path):
+    study = Study(tmp_path, SPACE, "random", 1, {"command": "x"})
+    study.round(2, 2)
+
+    def other(log):
+        if log.get("param_name") == "train.lr":
+            log["param_name"] = "outputs"
+        if log.get("user_attr"):
+            log["user_attr"]["overrides"] = ["outputs=/elsewhere"]
+
+    damaged(tmp_path, other)
+    found = Study(tmp_path, SPACE, "random", 1, {"command": "x"})
+    for trial in found.round(2, 2):
+        keys = {one.partition("=")[0] for one in found.overrides(trial)}
+        assert keys == {"train.lr", "method.length", "trial"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: log.update(op_code=77),
+        lambda log: log.get("user_attr", {}).update(asked=["x"]),
+        lambda log: "distribution" in log and log.update(distribution="no JSON"),
+        lambda log: "user_attr" in log and log["user_attr"].update(floors={"x": "y"}),
+    ],
+)
+def test_operations_of_another_form_are_set_aside(tmp_path, caplog, change):
+    Study(tmp_path, SPACE, "random", 1, {"command": "x"}).round(2, 2)
+    damaged(tmp_path, change)
+    study = Study(tmp_path, SPACE, "random", 1, {"command": "x"})
+    assert not study.trials and "study.journal: damaged" in caplog.text
+    assert (tmp_path / "study.journal~").is_file()
