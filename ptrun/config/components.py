@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from ptrun.config.paths import conf_dir
+from ptrun.config.paths import conf_dir, home
 from ptrun.errors import UserError
 
 TARGET = "_target_"
@@ -132,8 +132,7 @@ def code_allowed() -> bool:
 
 def _listed(folder: Path) -> bool:
     """Return whether the user's own configuration allows code for a project folder."""
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    file = Path(home).expanduser() / "ptrun" / "config.yaml"
+    file = home() / "config.yaml"
     if not file.is_file():
         return False
     try:

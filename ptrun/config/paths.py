@@ -43,9 +43,14 @@ def others_dirs() -> list[Path]:
 
 def own_dir() -> list[Path]:
     """Return the folder of the user's own options, `~/.config/ptrun/conf`, if it exists."""
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    folder = Path(home).expanduser() / "ptrun" / "conf"
+    folder = home() / "conf"
     return [folder.resolve()] if folder.is_dir() else []
+
+
+def home() -> Path:
+    """Return the folder of the user's own settings; a relative `$XDG_CONFIG_HOME` is ignored."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(given if os.path.isabs(given) else "~/.config").expanduser() / "ptrun"
 
 
 def package_dirs() -> list[Path]:

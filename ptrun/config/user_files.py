@@ -27,7 +27,15 @@ from omegaconf.resolvers import oc
 from ptrun.config import plain_yaml
 from ptrun.config.components import code_allowed
 from ptrun.config.flat import flat
-from ptrun.config.paths import conf_dir, leads_out, others_dirs, own_dir, package_dirs, user_dirs
+from ptrun.config.paths import (
+    conf_dir,
+    home,
+    leads_out,
+    others_dirs,
+    own_dir,
+    package_dirs,
+    user_dirs,
+)
 from ptrun.config.readable import visible
 from ptrun.errors import UserError
 from ptrun.files import read_text
@@ -173,8 +181,7 @@ def check_outside(found: Mapping[str, Any], trusted: Mapping[str, Any]) -> None:
     for key in sorted(ours.keys() | theirs.keys()):
         if ours.get(key) != theirs.get(key):
             root = next(root for root in OUTSIDE if _is_under(key, [root]))
-            home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-            yours = f"Type {root}= yourself, put it into {home}/ptrun/conf"
+            yours = f"Type {root}= yourself, put it into {home() / 'conf'}"
             raise UserError(
                 f"{_folders()} sets {visible(key)}, which acts outside the run. "
                 f"{'Remove it' if root == 'hydra' else yours}, or type allow_code=true if you "

@@ -1,0 +1,379 @@
+"""A key of a configuration changes something that is computed, or is refused, or is in no id.
+
+Each key has a witness: options in which another value of it changes a loss, an answer or what is
+saved. A key without a witness fails, so a new key needs one here.
+"""
+
+import inspect
+import json
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from ptrun.config.components import component, shipped
+from ptrun.config.compose import compose_run
+from ptrun.config.schema import TrainConfig
+from ptrun.errors import UserError
+from ptrun.readout.choose import READINGS
+from ptrun.runs.launch import launch
+from ptrun.runs.plan import plan
+from tests.tiers import tiered
+
+ROWS = Path(__file__).parents[1] / "data"
+FOLDERS = {"lama": "lama_trex", **{name: f"superglue/{name}" for name in ("copa", "wsc", "rte")}}
+WORDS = "words: {negative: [bad], positive: [good]}"
+ENTAILS = "words: {entailment: [good], not_entailment: [bad]}"
+PATTERNS = {  # in the words of the tiny vocabularies
+    "said": f"{{pattern: '{{sentence}} was {{mask}}', {WORDS}}}",
+    "first": f"{{pattern: '{{mask}} film {{sentence}}', {WORDS}}}",
+    "soft": f"{{pattern: '{{sentence}} {{soft:2}} {{mask}}', {WORDS}}}",
+    "listed": f"{{pattern: '{{sentence}} {{words|commas}}.', {WORDS}}}",
+    "ended": f"{{pattern: '{{sentence}} the {{words|commas}}.', {WORDS}}}",
+    "fact": "{pattern: '{sub_label} in {mask}'}",
+    "asked": "{pattern: '{soft:2} {sub_label} {mask}'}",
+    "template": "{pattern: '{template|fact_start}'}",
+    "text": "{pattern: '{premise} {question} {masks}'}",
+    "gap": "{pattern: '{marked} {masks}'}",
+    "pair": f"{{pattern: '{{premise}} || {{hypothesis}} {{masks}}', rule: mean, {ENTAILS}}}",
+}
+FIVE = ["dull", "bright", "film", "plot", "saw"]
+
+
+def pvps(*names):
+    return "task.pvps={" + ", ".join(f"{name}: {PATTERNS[name]}" for name in names) + "}"
+
+
+SST2 = ["task=sst2", pvps("said", "first")]
+SAID = [*SST2, "readout.pattern=said"]
+FT, SAY = ["method=fine_tuning"], ["method=fine_tuning", "readout=verbalizer"]
+COPA = [*SAY, "task=copa", pvps("text"), "readout.pattern=text"]
+PAIRS = [*SAY, "task=rte", pvps("pair")]
+T5 = [*SAY, *SAID, "backbone.path=t5"]
+DPT = ["method=dpt", "task=sst2", "backbone.path=electra", pvps("listed", "ended")]
+DPT += ["readout.pattern=listed"]
+MANY = ["method=dpt", "task=csv", "backbone.path=electra", "task.train=five.csv"]
+MANY += [
+    "task.text=text",
+    "task.label=label",
+    "task.dev=five.csv",
+    "task.pattern=@five.yaml",
+    "protocol=paper",
+]
+PASSAGE = ["method=dpt", "task=quoref", "backbone.path=electra"]
+TREE = "{film: [dull, bright], plot: [film, plot, saw]}"
+WITNESSES = {
+    "HeadReading": {
+        "pooler": (SST2, "mean"),
+        "dropout": ([*SST2, *FT], "0.5"),
+        "literal_sep": (["task=srl_up_de", "backbone.path=roberta"], "true"),
+    },
+    "EntailmentReading": {
+        "pooler": (["readout=entailment", *SST2], "mean"),
+        "dropout": (["readout=entailment", *SST2], "0.5"),
+    },
+    "VerbalizerReading": {
+        "pattern": ([*SAY, *SAID], "first"),
+        "among": ([*SAY, *SAID], "vocabulary"),
+        "closed": (T5, "true"),
+        "objective": (COPA, "softmax"),
+        "scored": ([*COPA, "readout.objective=as_scored"], "mean"),
+        "swapped": (COPA, "true"),
+        "random_masks": ([*SAY, "task=wsc", pvps("gap"), "readout.pattern=gap"], "true"),
+        "literal_sep": (
+            [*SAY, "task=rte", pvps("pair"), "readout.pattern=pair", "backbone.path=roberta"],
+            "true",
+        ),
+        "sentinel": (T5, "false"),
+        "shifted_label": (
+            [*SAY, "task=lama", "backbone.path=llama", pvps("fact"), "readout.pattern=fact"],
+            "true",
+        ),
+        "released_query": ([], "tests/prompt/test_released_query.py"),
+    },
+    "ClassWordsReading": {
+        "pattern": (DPT, "ended"),
+        "direction": (DPT, "sigma"),
+        "bias": (DPT, "true"),
+        "loss": (DPT, "sum"),
+        "order": (DPT, "reversed"),
+        "marker": ([*DPT, "backbone.path=reserving"], "true"),
+        "tree": (MANY, TREE),
+        "fan_out": (MANY, "2"),
+        "beam": ([*MANY, f"readout.tree={TREE}", "seed=4"], "4"),
+        "threshold": (PASSAGE, "0.2"),
+        "threshold_on": (PASSAGE, "one_minus_sigma"),
+    },
+    "Adapter": {
+        "layout": (SST2, "pfeiffer"),
+        "maps": (SST2, "phm"),
+        "hidden": (SST2, "8"),
+        "order": ([*SST2, "method.maps=phm"], "2"),
+        "shared_mixing": ([*SST2, "method.maps=phm"], "true"),
+        "dropout": (SST2, "0.5"),
+    },
+    "DPT": {
+        "reserved": ([*DPT, "backbone.path=reserving"], "true"),
+        "copied": ([*DPT, "backbone.path=reserving", "method.reserved=true"], "false"),
+    },
+    "IDPG": {
+        "length": (SST2, "2"),
+        "sharing": (SST2, "S"),
+        "deep": (SST2, "false"),
+        "generator": (SST2, "dense"),
+        "hidden": (SST2, "8"),
+        "order": (SST2, "2"),
+        "shared_mixing": (SST2, "true"),
+        "layer_norm": (SST2, "true"),
+        "residual": (SST2, "true"),
+        "source": (SST2, "first"),
+        "glove": ([*SST2, "method.source=first"], "glove.txt"),
+        "instance_dropout": ([*SST2, "method.source=first"], "true"),
+        "position": (SST2, "1"),
+        "dropout": (SST2, "0.5"),
+    },
+    "LoRA": {
+        "rank": (SST2, "2"),
+        "alpha": (SST2, "4"),
+        "dropout": (SST2, "0.5"),
+        "targets": (SST2, "[value]"),
+    },
+    "PeftMethod": {"config": (SST2, "{peft_type: LORA, r: 2}")},
+    "PromptTuning": {
+        "length": (SST2, "2"),
+        "rescale": (SST2, "10"),
+        "after": (SST2, "1"),
+        "double_embedding": (SST2, "true"),
+    },
+    "PTuning": {
+        "encoder": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "mlp"),
+        "hidden": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "full"),
+        "tune_backbone": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "true"),
+        "per_relation": (["task=lama", pvps("asked"), "readout.pattern=asked"], "false"),
+        "lm_eval_mode": (["task=sst2", pvps("soft"), "readout.pattern=soft"], "true"),
+    },
+    "PTuningV2": {
+        "length": (SST2, "2"),
+        "reparameterization": (SST2, "mlp"),
+        "hidden": ([*SST2, "method.reparameterization=mlp"], "8"),
+        "prefix_kind": (SST2, "hidden"),
+        "shift_positions": (SST2, "false"),
+        "dropout": (SST2, "0.5"),
+        "layers": (SST2, "[1,1]"),
+        "stacks": (["task=sst2", pvps("said"), "backbone.path=t5"], "[encoder]"),
+    },
+}
+TRAINED = ["method=ptuning_v2", *SST2, "train.lr=3e-2", "train.max_steps=6"]
+TUNED = [*FT, *SST2, "train.max_steps=6"]
+MEASURED = [*TRAINED, "train.max_steps=12", "train.eval_every=1", "train.lr=0.3"]
+TRAIN = {
+    "epochs": ([*TRAINED, "train.max_steps=null"], "2"),
+    "max_steps": (TRAINED, "3"),
+    "batch_size": (TRAINED, "3"),
+    "lr": (TRAINED, "0.1"),
+    "schedule": (TRAINED, "constant"),
+    "decay": ([*TRAINED, "train.schedule=exponential"], "0.5"),
+    "warmup": (TRAINED, "0.5"),
+    "warmup_from_zero": ([*TRAINED, "train.warmup=0.5"], "true"),
+    "weight_decay": (TUNED, "0.5"),
+    "decay_vectors": ([*TUNED, "train.weight_decay=0.5"], "true"),
+    "optimizer": ([*TUNED, "train.weight_decay=0.5"], "adam"),
+    "betas": (TRAINED, "[0.5,0.9]"),
+    "eps": (TRAINED, "0.1"),
+    "backbone_lr": (TUNED, "1e-2"),
+    "backbone_weight_decay": (TUNED, "0.5"),
+    "drop_last": ([*TRAINED, "train.batch_size=4"], "true"),
+    "clip": (TRAINED, "1e-3"),
+    "eval_every": (TRAINED, "3"),
+    "eval_first": (TRAINED, "true"),
+    "select": (MEASURED, "last"),
+    "ties": (MEASURED, "last"),
+    "compared": ([], "tests/training/test_member.py"),
+    "patience": (MEASURED, "1"),
+}
+SETTINGS = {
+    "FewShot": {
+        "k": (["setting=few_shot_32", "setting.k=2"], "1"),
+        "per_class": (["setting=few_shot_32", "setting.k=1"], "true"),
+    },
+    "KShot": {
+        "k": (["setting=k_100", "setting.k=3", "setting.dev=2"], "2"),
+        "dev": (["setting=k_100", "setting.k=2", "setting.dev=2"], "3"),
+        "subset_seed": (["setting=k_100", "setting.k=2", "setting.dev=2"], "5"),
+    },
+    "LowResource": {
+        "share": (["setting=low_resource", "setting.share=0.5"], "0.9"),
+        "subset_seed": (["setting=low_resource", "setting.share=0.5"], "7"),
+    },
+    "SampleSize": {"n": (["setting=sample_size", "setting.n=4"], "5")},
+}
+
+
+@pytest.fixture(scope="module")
+def world(tiny_folder, tmp_path_factory):
+    """Return a function that gives the id of a run, and what it computed."""
+    root = tmp_path_factory.mktemp("keys")
+    for file in ROWS.glob("*.jsonl"):
+        folder = root / FOLDERS.get(file.stem, file.stem)
+        folder.mkdir(parents=True)
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        for split, own in (("train", lines), ("validation", lines[:-1]), ("test", lines)):
+            (folder / f"{split}.jsonl").write_text("".join(own))
+    _write_five(root)
+    (root / "glove.txt").write_text(
+        "".join(f"{w} 0.{i} 0.2 0.{i} 0.1\n" for i, w in enumerate(FIVE))
+    )
+    reserving = _reserving(tiny_folder("electra"), root / "reserving")
+    kinds = {"reserving": reserving}
+    done = {}
+
+    def given(override):
+        key, _, value = override.partition("=")
+        if key == "backbone.path":
+            return f"{key}={kinds.get(value) or tiny_folder(value)}"
+        return override.replace("five.", f"{root}/five.").replace("glove.", f"{root}/glove.")
+
+    def planned_of(overrides):
+        own = tuple(map(given, ["backbone.path=bert", *COMMON, *overrides]))
+        own += (f"outputs={root / 'outputs'}", f"data_dir={root}")
+        return plan(compose_run(_last(own)))
+
+    def run(overrides):
+        planned = planned_of(overrides)
+        if planned.run_id not in done:
+            launch(planned.request)
+            done[planned.run_id] = _computed(planned.folder)
+        return planned.run_id, done[planned.run_id]
+
+    run.id = lambda overrides: planned_of(overrides).run_id
+    return run
+
+
+COMMON = ["train.max_steps=2", "train.batch_size=4", "hardware.precision=fp32"]
+
+
+def _last(overrides):
+    """Return overrides with the last value of each key."""
+    return [f"{k}={v}" for k, v in dict(o.split("=", 1) for o in overrides).items()]
+
+
+def _computed(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    kept = [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+    tensors = {n: t.tolist() for n, t in load_file(folder / "prompt.safetensors").items()}
+    return json.dumps(kept), (folder / "predictions.jsonl").read_text(), json.dumps(tensors)
+
+
+TIMES = ("crc", "seconds", "time", "tokens_per_second", "memory")
+
+
+def _write_five(root):
+    rows = "".join(f"a {word} film,{word}\n" * 2 for word in FIVE)
+    (root / "five.csv").write_text(f"text,label\n{rows}")
+    words = ", ".join(f"{word}: [{word}]" for word in FIVE)
+    (root / "five.yaml").write_text(f"pattern: '{{text}} {{words|commas}}.'\nwords: {{{words}}}\n")
+
+
+def _reserving(electra, folder):
+    """Return a folder of an ELECTRA whose vocabulary has reserved tokens."""
+    shutil.copytree(electra, folder)
+    told = json.loads((folder / "tokenizer.json").read_text())
+    names = {f"##{letter}": f"[unused{100 + i}]" for i, letter in enumerate("ABCDEF")}
+    names |= {f"##{letter}": f"[unused{200 + i}]" for i, letter in enumerate("GH")}
+    vocabulary = told["model"]["vocab"]
+    told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+    return folder
+
+
+OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}
+OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
+OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
+
+
+ELSEWHERE = ("tests/",)
+"""A witness that needs a tokenizer of its own is a test that is named."""
+
+
+def cases():
+    for name, keys in WITNESSES.items():
+        group = "readout" if name.endswith("Reading") else "method"
+        method = [f"method={OPTION[name]}", *OWN.get(name, [])] if group == "method" else []
+        for key, (base, value) in keys.items():
+            if not value.startswith(ELSEWHERE):
+                yield pytest.param(f"{group}.{key}", [*method, *base], value, id=f"{name}.{key}")
+    for key, (base, value) in TRAIN.items():
+        if value.startswith(ELSEWHERE):
+            continue
+        yield pytest.param(f"train.{key}", base, value, id=f"train.{key}")
+    for name, keys in SETTINGS.items():
+        for key, (base, value) in keys.items():
+            yield pytest.param(f"setting.{key}", [*TRAINED, *base], value, id=f"{name}.{key}")
+
+
+FAST = ("readout.pooler", "method.hidden", "train.decay", "setting.n")
+
+
+@pytest.mark.parametrize(("key", "base", "value"), tiered(cases(), lambda key, *_: key in FAST))
+def test_another_value_changes_what_is_computed(world, key, base, value):
+    before, computed = world(base)
+    after, other = world([*base, f"{key}={value}"])
+    assert after != before and other != computed
+
+
+def test_every_key_has_a_witness():
+    """Of methods, read-outs, settings and training; a named test knows the key."""
+    for group in ("method", "readout", "setting"):
+        for path in shipped(group):
+            made, own = component(group, path), {**WITNESSES, **SETTINGS}
+            assert {*schema_of(made)} == {*own.get(made.__name__, {})}, made
+    assert {field.name for field in fields(TrainConfig)} == {*TRAIN}
+    for keys in (*WITNESSES.values(), TRAIN):
+        for key, (_, value) in keys.items():
+            if value.startswith(ELSEWHERE):
+                assert key in (ROWS.parents[1] / value).read_text(), key
+
+
+def schema_of(made):
+    """Return the keys that a class takes from a configuration."""
+    parameters = inspect.signature(made).parameters.values()
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+
+
+IN_NO_ID = [
+    *("hardware.device=cpu", "hardware.token_budget=99", "hardware.checkpointing=true"),
+    *("hardware.population=3", "backbone.dtype=bf16", "backbone.lr={prompt: 1, full: 2}"),
+    *("backbone.source=x", "tracking=none", "keep=state", "sweep.retry=failed", "cluster.cpus=2"),
+]
+
+
+@pytest.mark.parametrize("override", IN_NO_ID)
+def test_what_changes_no_number_is_in_no_id(world, override):
+    assert world.id([*TRAINED, override]) == world.id(TRAINED)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("method.hidden=9", "train.decay=0.5", "train.backbone_lr=1", "train.compared=[f1]"),
+        *("train.warmup_from_zero=true", "train.decay_vectors=true", "train.epochs=9"),
+        *("readout.literal_sep=true", "train.backbone_weight_decay=0.3"),
+    ],
+)
+def test_a_key_without_effect_here_is_in_no_id(world, override):
+    """One run, not two with equal numbers, of `ptrun -m KEY=a,b`."""
+    assert world.id([*TRAINED, override]) == world.id(TRAINED)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["objective=batch_margin", "beam=4", "sentinel=false", "shifted_label=true", "swapped=true"],
+)
+@pytest.mark.parametrize("option", READINGS)
+def test_a_read_out_refuses_a_typed_key_that_changes_nothing(world, option, override):
+    base = DPT if option == "class_words" else SST2
+    with pytest.raises(UserError, match=rf"readout\.{override.partition('=')[0]}"):
+        world.id([*base, f"readout={option}", f"readout.{override}"])
