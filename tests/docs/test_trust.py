@@ -1,0 +1,105 @@
+"""Each sentence of the page on files of somebody else has the tests that would fail without it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "docs" / "concepts" / "trust.md").read_text(encoding="utf-8")
+HOSTILE, FILES, USER = "cli/test_hostile.py", "test_files.py", "config/test_user_files.py"
+PICKLED, DRILL = "converting/test_pickled.py", "fault/test_drill.py"
+TESTED = {  # how a sentence begins: file and test, or None for what promises nothing
+    "You may read a data file": None,
+    "Such a file can do one thing": (DRILL, "test_files_of_somebody_else_do_no_harm"),
+    "It runs no code, writes nowhere": (HOSTILE, "test_a_result_executes_and_writes_nothing"),
+    "If it is wrong, one message": (DRILL, "test_files_of_somebody_else_do_no_harm"),
+    "| data: CSV": ("task/test_lines.py", "test_a_huge_line_is_refused_before_it_is_read"),
+    "| a run folder": ("folder/test_result.py", "test_what_is_no_result_is_refused"),
+    "| a model folder": (HOSTILE, "test_a_model_folder_executes_nothing"),
+    "| a configuration": (USER, "test_no_file_outside_the_folder_is_read"),
+    "| a checkpoint to import": (HOSTILE, "test_a_checkpoint_executes_nothing"),
+    "| the hub": ("hub/test_repository.py", "test_headers_that_become_paths_are_names"),
+    "A file of a run is opened only if": (FILES, "test_only_regular_files_are_read"),
+    "A link in its place": (FILES, "test_only_regular_files_are_read"),
+    "JSON, YAML and journals over": (FILES, "test_more_than_the_limit_is_not_read"),
+    "Data, and the files of a model": (FILES, "test_a_link_that_may_be_followed"),
+    "A cloned project has": None,
+    "It may set the parts of a run": (USER, "test_aliases_that_stay_small_are_read"),
+    "These act outside of a run": (USER, "test_what_acts_outside_a_run_is_refused"),
+    "| `outputs`": (USER, "test_what_acts_outside_a_run_is_refused"),
+    "| `sweep.on`": (USER, "test_what_acts_outside_a_run_is_refused"),
+    "| `cluster.setup`": (USER, "test_a_default_of_a_group_that_acts_outside_is_refused"),
+    "| `tracking`": (USER, "test_an_empty_tracker_is_one_too"),
+    "| settings of Hydra": (USER, "test_what_acts_outside_a_run_is_refused"),
+    "The composed configuration is checked": (USER, "test_another_root_is_checked_too"),
+    "While a folder is not allowed": (USER, "test_no_reference_reaches_the_environment"),
+    "Your own configuration is": (USER, "test_what_acts_outside_a_run_is_refused"),
+    "If a file replaces an option": (USER, "test_what_a_file_replaces_is_said_once"),
+    "`outputs` may be a link": (FILES, "test_a_path_below_the_folder_of_runs"),
+    "A link below `outputs`": (FILES, "test_a_path_below_the_folder_of_runs"),
+    "A new file is a draft": (FILES, "test_a_planted_draft_is_replaced"),
+    "A pickle is a program": (PICKLED, "test_a_hostile_pickle_is_refused"),
+    "Its own reader knows 38": (PICKLED, "test_the_opcodes_written_here"),
+    "Checkpoints of a training": (PICKLED, "test_settings_and_random_states"),
+    "Any other name is printed": (PICKLED, "test_an_object_is_named_and_not_made"),
+    "A tensor must lie inside": (PICKLED, "test_a_hostile_pickle_is_refused"),
+    "`allow_bin=true` is a question": ("hub/test_pickled.py", "test_a_hostile_pickle_in_a_preset"),
+    "Like `allow_code`, only you": ("hub/test_pickled.py", "test_an_id_that_is_no_preset"),
+    "It is not part of a run id": ("hub/test_pickled.py", "test_the_user_allows_pickled_weights"),
+    "A `_target_` is a class": (HOSTILE, "test_a_request_executes_and_writes_nothing"),
+    "Any other is refused, and nothing": (HOSTILE, "test_a_folder_of_options_executes"),
+    "Only you can allow code": (HOSTILE, "test_own_code_runs_where_it_is_allowed"),
+    "A file that is read cannot": (HOSTILE, "test_a_folder_of_options_executes"),
+    "- Type `allow_code=true`": (HOSTILE, "test_own_code_runs_where_it_is_allowed"),
+    "- Set `PTRUN_ALLOW_CODE": (HOSTILE, "test_own_code_runs_where_it_is_allowed"),
+    "- List the project": (HOSTILE, "test_a_list_in_the_users_own_configuration"),
+    "With permission, a configuration": (HOSTILE, "test_own_code_runs_where_it_is_allowed"),
+    "Read it first": None,
+    "Messages write control": ("config/test_readable.py", "test_control_characters_are_written"),
+    "The HTML page of": ("ledger/test_page.py", "test_the_page_refers_to_nothing_outside"),
+    "Its Content-Security-Policy": ("ledger/test_page.py", "test_the_policy_allows_this_script"),
+    "In CSV and TSV files": ("drawing/test_spreadsheet.py", "test_a_formula_begins_with"),
+    "The completion of a shell": ("config/test_completing.py", "test_names_that_a_shell_would"),
+    "ptrun prints and stores no": (USER, "test_a_variable_of_the_environment_is_not_read"),
+    "A tracker that you choose": None,
+    "That of wandb goes": ("tracking/test_trackers.py", "test_settings_of_the_folder"),
+    "No process that ptrun starts": ("sweeps/test_slurm.py", "test_a_job_imports_nothing"),
+    "- A hostile model": None,
+    "No check finds that": None,
+    "- A digest finds damage": ("folder/test_result.py", "test_an_edited_score_is_noticed"),
+    "Whoever writes a folder": None,
+    "- Very large files": None,
+    "Memory stays bounded": ("task/test_parquet_memory.py", "test_a_column_that_is_too_large"),
+    "- The libraries below": None,
+    "Keep them up to date": None,
+    "`ptrun check` shows": ("command/test_check.py", "def test_"),
+    "`tests/cli/test_hostile.py` plants": (HOSTILE, "def test_"),
+    "The part `strangers`": (DRILL, "test_the_drill_sees_harm"),
+    "`make fuzz` gives": ("fuzz/test_yaml.py", "def test_"),
+}
+
+
+def sentences():
+    """Return the sentences and rows of the page, without headings and examples."""
+    prose = re.sub(r"```.*?```|^#.*?$", "", PAGE, flags=re.S | re.M)
+    found = []
+    for part in filter(str.strip, prose.split("\n\n")):
+        if part.lstrip().startswith("|"):
+            found += part.strip().splitlines()[2:]
+        else:
+            found += re.split(r"(?<=[.:])\s+(?=[A-Z`]|- )", " ".join(part.split()))
+    return found
+
+
+@pytest.mark.parametrize("sentence", sentences())
+def test_a_sentence_has_its_test(sentence):
+    own = [begin for begin in TESTED if sentence.startswith(begin)]
+    assert len(own) == 1, sentence
+    if place := TESTED[own[0]]:
+        file, name = place
+        assert name in (TESTS / file).read_text(encoding="utf-8"), place
+
+
+def test_no_line_of_the_list_is_left_over():
+    assert all(any(s.startswith(begin) for s in sentences()) for begin in TESTED)
