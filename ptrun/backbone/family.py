@@ -97,7 +97,7 @@ def family_of(name: str, config: Mapping[str, Any]) -> Family:
         UserError: the model type is not supported.
     """
     kind = config.get("model_type")
-    if kind not in FAMILY_OF:
+    if not isinstance(kind, str) or kind not in FAMILY_OF:
         raise UserError(
             f"backbone={name}: model type {kind!r} is not supported; "
             f"allowed: {', '.join(FAMILY_OF)}."

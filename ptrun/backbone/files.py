@@ -126,6 +126,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"backbone.path={folder}: needs remote code (auto_map), which ptrun never runs."
         )
+    if config.get("quantization_config"):
+        raise UserError(
+            f"{file}: quantized weights (quantization_config); ptrun quantizes plain ones: use the "
+            "original model with hardware.quantization=nf4 or int8."
+        )
     return config
 
 

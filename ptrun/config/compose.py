@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ptrun.config import renamed, schema, user_files
 from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, leads_out, own_dir
+from ptrun.config.readable import visible
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
@@ -260,10 +261,12 @@ def _check_name(name: str) -> None:
     """Check that a name is a path below `outputs`.
 
     Raises:
-        UserError: it is absolute, empty, or leads out of the folder.
+        UserError: it is absolute, empty, leads out of the folder, or has control characters.
     """
-    if leads_out(name):
-        raise UserError(f"name={name}: expected a folder below outputs, such as name=my_runs.")
+    if leads_out(name) or visible(name) != name:
+        raise UserError(
+            f"name={visible(name)}: expected a folder below outputs, such as name=my_runs."
+        )
 
 
 def _check_seeds(content: Mapping[str, Any]) -> None:

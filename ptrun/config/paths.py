@@ -115,7 +115,8 @@ def describe(file: Path) -> str:
     A file that cannot be read has none.
     """
     try:
-        lines = read_text(file, "replace", limit=_LARGEST, links=True).splitlines()
+        own = not any(file.is_relative_to(folder) for folder in others_dirs())
+        lines = read_text(file, "replace", limit=_LARGEST, links=own).splitlines()
     except OSError:
         return ""
     for line in lines:

@@ -16,6 +16,11 @@ def readable(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def plain_json(text: str) -> str:
+    """Return JSON whose control characters are escaped, as JSON may: the content is the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def all_readable(content: Any) -> Any:
     """Return plain data whose texts are readable, keys included."""
     if isinstance(content, str):

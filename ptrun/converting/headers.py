@@ -21,7 +21,15 @@ def tensor_table(file: Path) -> dict[str, Any]:
             if size > _MOST_HEADER:
                 raise ValueError(f"a header of {size} bytes")
             header: dict[str, Any] = dict(from_json(source.read(size)))
+        header.pop("__metadata__", None)
+        if not all(isinstance(own, dict) and _is_entry(own) for own in header.values()):
+            raise ValueError("an entry of another form")
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{file}: damaged, or not a safetensors file.") from error
-    header.pop("__metadata__", None)
     return header
+
+
+def _is_entry(entry: dict[str, Any]) -> bool:
+    numbers = [entry.get("shape"), entry.get("data_offsets")]
+    lists = all(isinstance(own, list) and all(type(n) is int for n in own) for own in numbers)
+    return isinstance(entry.get("dtype"), str) and lists

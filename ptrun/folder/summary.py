@@ -2,11 +2,27 @@
 
 from pathlib import Path
 
+from ptrun.config.readable import readable, visible
+from ptrun.errors import UserError
 from ptrun.types import RunResult
 
 
 def summary(result: RunResult, folder: Path) -> str:
-    """Return the summary of a finished run; `folder` contains its run folder."""
+    """Return the summary of a finished run; `folder` contains its run folder.
+
+    Raises:
+        UserError: the result has a fact of another type.
+    """
+    try:
+        return readable(_summary(result, visible(str(folder / result.run_id))))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        own = visible(str(folder / result.run_id))
+        raise UserError(
+            f"{own}: damaged (its facts: {error}). Type the command again with rerun=true."
+        ) from error
+
+
+def _summary(result: RunResult, folder: str) -> str:
     names, learned, facts = result.names, result.learned_parameters, result.manifest
     parts = ", ".join(f"{part} {learned[part]:,}" for part in ("prompt", "head", "backbone"))
     metric, test, dev = result.metric, result.metrics["test"], result.metrics["dev"]
@@ -32,6 +48,6 @@ def summary(result: RunResult, folder: Path) -> str:
             f"  trained {learned['total']:,} parameters ({parts}) · {facts['seconds']:.0f} s{speed}"
             f" · {facts['precision']}{held}{hint}",
             *(f"  warning: {text}" for text in facts.get("warnings", [])),
-            f"  {folder / result.run_id}",
+            f"  {folder}",
         ]
     )

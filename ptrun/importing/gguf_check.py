@@ -45,7 +45,10 @@ def check(source: Path) -> tuple[dict[str, Any], Dtype]:
         UserError: the file is damaged, or transformers cannot read all that it says.
     """
     reader = _reader(source)
-    fields = _fields(reader)
+    try:
+        fields = _fields(reader)
+    except (ValueError, LookupError, OverflowError, RecursionError) as error:
+        raise UserError(f"{source}: damaged or cut short; download it again.") from error
     if reason := _reason(fields, {tensor.name for tensor in reader.tensors}):
         raise UserError(f"{source}: cannot be imported: {reason}.")
     kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}

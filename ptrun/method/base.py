@@ -193,13 +193,16 @@ class Method(nn.Module):
         """Load exported tensors.
 
         Raises:
-            UserError: a tensor is missing.
+            UserError: a tensor is missing, or has another shape.
         """
         with torch.no_grad():
             for name, parameter in self.learned().items():
                 if name not in tensors:
                     raise UserError(f"the saved prompt has no tensor {name}.")
-                parameter.copy_(divided(self.backbone, name, tensors[name]))
+                own = divided(self.backbone, name, tensors[name])
+                if own.shape != parameter.shape:
+                    raise UserError(f"the saved prompt has {name} of another shape.")
+                parameter.copy_(own)
 
 
 def check_dropout(dropout: float) -> None:

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,12 +14,13 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ptrun.config.readable import plain_json
 from ptrun.drawing.spreadsheet import safe
 from ptrun.errors import UserError, named
+from ptrun.files import created
 from ptrun.predicting.questions import Question
 
 Answered = Sequence[tuple[Question, dict[str, Any]]]
-_CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
 class Form(Protocol):
@@ -141,7 +141,7 @@ def lines_to(file: Path | None) -> Iterator[Lines]:
     _check_new(file)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        opened = draft.open("w", encoding="utf-8")
+        opened = TextIOWrapper(created(draft), encoding="utf-8")
     except OSError as error:
         raise _unwritable(str(file), error) from error
     try:
@@ -169,8 +169,7 @@ def make(folder: Path) -> None:
 
 def _json(answer: dict[str, Any]) -> str:
     """Return an answer as JSON; a terminal would obey control characters that JSON lets pass."""
-    text = json.dumps(answer, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return plain_json(json.dumps(answer, ensure_ascii=False))
 
 
 def _check_new(file: Path) -> None:

@@ -204,7 +204,11 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
             _restore(task.tasks[name], own)
         return
     if saved.get("labels"):
-        if not isinstance(task, Own) and task.labels and {*task.labels} != {*saved["labels"]}:
+        if (
+            not isinstance(task, Own)
+            and task.labels
+            and sorted(task.labels) != sorted(saved["labels"])
+        ):
             raise UserError(
                 f"{PROMPT} is damaged: its labels are not those of task={task.name}. {_AGAIN}"
             )

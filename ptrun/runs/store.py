@@ -198,7 +198,8 @@ def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
     try:
         meta = dict(from_json(header["state"]))
         steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
-        if not all(map(digest.is_count, steps)):
+        counts = [meta[key] for key in ("tokens", "token_budget") if meta.get(key) is not None]
+        if not all(map(digest.is_count, [*steps, *counts])):
             raise ValueError("a step is no number")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: damaged (its header has no step). {_AGAIN}") from error

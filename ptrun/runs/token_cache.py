@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+from ptrun.folder.digest import is_count
 from ptrun.method.base import Method
 from ptrun.readout.base import Features, Readout, Row
 from ptrun.readout.head import decoder_start
@@ -82,4 +83,11 @@ def _code() -> str:
 
 
 def _features(row: dict[str, Any]) -> Features:
+    """Return the features of a row.
+
+    Raises:
+        TypeError: a token is no number.
+    """
+    if not all(is_count(i) and i < 2**31 for own in row["rows"] for i in own["ids"]):
+        raise TypeError("a token is no number")
     return Features(row["id"], [Row(**own) for own in row["rows"]], row["targets"], row["facts"])

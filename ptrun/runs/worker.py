@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from ptrun.errors import RankLost, RunFailed, UserError, explained
+from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
 from ptrun.files import created
 from ptrun.hardware import parent_watch, rank_files
 from ptrun.hardware.cpu import prepare
@@ -125,7 +125,9 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
     try:
         with stopping.heard():
             return runs.run(configurations, again)
-    except Exception as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         told = explained(error)
         if not isinstance(error, RankLost) and told is None:
             traceback.print_exc()

@@ -4,6 +4,7 @@ This process imports no torch and needs no device; a helper plans the runs. Each
 as one machine would (`SlurmTask`), so the folders say what is left whatever becomes of a job.
 """
 
+import errno
 import math
 import os
 import shlex
@@ -77,6 +78,7 @@ class Slurm:
 
     def _submit_array(self, groups: Sequence[Group]) -> None:
         cluster = groups[0][0].composed.cluster
+        _check_links(self._logs())
         executor = _executor(self._logs() / "%j", parameters(cluster, groups))
         ids = _submitted(executor, [self._task(own) for own in groups])
         tasks = dict(zip(ids, groups, strict=True))
@@ -247,6 +249,17 @@ def _submitted(executor: Any, tasks: Sequence[SlurmTask]) -> list[str]:
         told = " ".join(str(error).split())
         raise UserError(f"Slurm rejects the job: {told}. See conf/cluster/default.yaml.") from error
     return [str(one.job_id) for one in made]
+
+
+def _check_links(logs: Path) -> None:
+    """Refuse links in the folder of jobs: submitit writes into a folder named after the job.
+
+    Raises:
+        OSError: there is one.
+    """
+    for own in logs.iterdir() if logs.is_dir() else ():
+        if own.is_symlink():
+            raise OSError(errno.EXDEV, "a link among the folders of jobs", str(own))
 
 
 def _executor(folder: Path, given: dict[str, Any]) -> Any:

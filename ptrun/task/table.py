@@ -159,8 +159,20 @@ def _parquet_rows(file: Path, wanted: Sequence[str]) -> Iterator[Row]:
 
 def _records(batch: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch one by one: equal texts are stored once, and many are long."""
+    seen: dict[tuple[str, int], Any] = {}  # a text by its place in the dictionary of a column
     for place in range(batch.num_rows):
-        yield batch.slice(place, 1).to_pylist()[0]
+        row = batch.slice(place, 1)
+        yield {name: _value(row.column(name), name, seen) for name in batch.schema.names}
+
+
+def _value(column: Any, name: str, seen: dict[tuple[str, int], Any]) -> Any:
+    """Return the value of a column of one row; rows of one text share it."""
+    index = column.indices[0].as_py() if hasattr(column, "indices") else None
+    if index is None:
+        return column[0].as_py()
+    if (name, index) not in seen:
+        seen[name, index] = column[0].as_py()
+    return seen[name, index]
 
 
 def _check_sizes(file: Path, parquet: Any, wanted: Sequence[str]) -> None:
