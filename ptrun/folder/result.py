@@ -105,7 +105,9 @@ def _parse(file: Path) -> RunResult:
         content |= all_readable(texts)  # they are printed
         if content.get("metrics"):
             content["metrics"] = {"dev": {}, **content["metrics"]}
-        content["config"], content["names"] = renamed.current(content["config"], content["names"])
+        content["config"], content["names"] = renamed.current(
+            content.get("config", {}), content.get("names", {})
+        )
         done = RunResult(**{key: value for key, value in content.items() if key in names})
         _check_types(done)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -5,7 +5,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from functools import cache
 from pathlib import Path
 
 LISTED = Path(__file__).with_name("cells.txt")
@@ -43,7 +42,7 @@ class Cell:
         name, _, readout = self.method.partition(", ")
         line = [f"method={name}", f"task={TASKS[self.kind]}", "hardware=gpu"]
         line += [f"readout={readout}"] if readout else []
-        line += ["readout.pooler=none"] if self.kind == "multi" and _pools(name) else []
+        line += ["readout.pooler=none"] if self.kind == "multi" else []
         line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
         line += ["train.max_steps=2", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
         return [*line, *_backbone(self.backbone, folder), *_data(self.kind, folder)]
@@ -53,13 +52,6 @@ class Cell:
         """One of three, by the place of the method's letters; a T5 has no fp16."""
         allowed = _PRECISIONS[:2] if "t5" in self.backbone else _PRECISIONS
         return allowed[sum(map(ord, str(self))) % len(allowed)]
-
-
-@cache
-def _pools(method: str) -> bool:
-    from ptrun.planning.grid import methods
-
-    return "pooler" in methods()[method]
 
 
 def _backbone(name: str, folder: Path) -> list[str]:

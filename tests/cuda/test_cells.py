@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptrun.planning.grid import BACKBONES, TASKS, methods
-from ptrun.readout.choose import KINDS
+from ptrun.readout.choose import READINGS
 from tests.cuda.cells import TINY, listed, share
 
 _PARTS = 6
@@ -35,8 +35,10 @@ def test_the_parts_are_all_combinations():
 def test_every_method_family_and_readout_has_a_combination():
     cells = listed()
     tried = {cell.method.partition(", ")[0] for cell in cells}
-    assert tried >= {name for name, node in methods().items() if not node.get("pattern")}
+    assert tried >= {
+        name for name, node in methods().items() if not node["readout"][1].get("pattern")
+    }
     assert {cell.backbone for cell in cells} == {*BACKBONES, *(f"tiny_{kind}" for kind in TINY)}
     assert {cell.kind for cell in cells} == set(TASKS)
     readouts = {cell.method.partition(", ")[2] for cell in cells} - {""}
-    assert readouts == set(KINDS)
+    assert readouts == set(READINGS)
