@@ -61,6 +61,7 @@ def resolved(
     _check_offered(option, offered)
     reading: type[Reading] = build.target("readout", node)
     kept = {TARGET: node[TARGET], **known(reading, node)}
+    _check_owner(option, reading, node.keys() & typed, task, offered)
     build.check({"readout": {**kept, **{k: v for k, v in node.items() if k in typed}}})
     _check_kind(option, reading, task, offered)
     asked: Reading = build.build("readout", kept)
@@ -88,3 +89,17 @@ def _check_kind(option: str, reading: type[Reading], task: Task, offered: Sequen
     raise UserError(
         f"readout={option} cannot answer task={task.name}, which is {task.kind}; type {typed}."
     )
+
+
+def _check_owner(
+    option: str, reading: type[Reading], typed: Set[str], task: Task, offered: Sequence[str]
+) -> None:
+    """Name the read-out that has a typed key, if another one has it."""
+    for key in sorted(typed - known(reading, dict.fromkeys(typed)).keys()):
+        fit = [READINGS[name] for name in offered if task.kind in READINGS[name].kinds]
+        owners = [own.name for own in fit if known(own, {key: None})]
+        if owners:
+            raise UserError(
+                f"readout.{key}: readout={option} has no such key; leave it out, or type "
+                f"readout={owners[0]}."
+            )

@@ -81,7 +81,7 @@ def test_what_no_read_out_answers_is_said(tiny):
 )
 def test_the_mean_is_refused_where_no_text_is_read_as_one_vector(tiny, name, readout):
     told = refused(tiny(), task(name, "none"), readout=readout, pooler="mean")
-    assert "readout.pooler" in told and ("changes nothing" in told or "unknown" in told)
+    assert "readout.pooler" in told and ("changes nothing" in told or "no such key" in told)
 
 
 @pytest.mark.parametrize(("dropout", "kept"), [(None, 0.9), (0.5, 0.5), (0.0, 1.0)])
@@ -102,7 +102,10 @@ def test_a_head_has_the_configured_dropout(tiny, data_dir, dropout, kept):
     ("reading", "message"),
     [
         ({"dropout": 1.0}, "readout.dropout is 1.0; use 0 or more, and less than 1."),
-        ({"dropout": 0.1, "readout": "verbalizer"}, "readout.dropout: unknown"),
+        (
+            {"dropout": 0.1, "readout": "verbalizer"},
+            "readout=verbalizer has no such key; leave it out, or type readout=head.",
+        ),
     ],
 )
 def test_a_dropout_that_no_head_can_have_is_refused(tiny, data_dir, reading, message):
@@ -126,7 +129,8 @@ def test_missing_label_words_are_shown_as_they_are_typed(tiny):
 
 def test_a_pattern_that_no_one_would_read_is_refused(tiny):
     told = refused(tiny(), task("sst2", "none"), pattern="manual")
-    assert told == "readout.pattern: unknown. Allowed: pooler, dropout, literal_sep."
+    assert told.startswith("readout.pattern: readout=head has no such key; ")
+    assert told.endswith("type readout=verbalizer.")
 
 
 def test_masks_are_filled_by_masked_backbones_alone(tiny):
