@@ -44,7 +44,7 @@ def current(
     method = content.get("method")
     if isinstance(method, Mapping) and str(method.get(TARGET)).startswith("ptrun."):
         content["method"], moved, option = _divided(method)
-        if option in _nodes():
+        if option is not None and option in _nodes():
             usual = _nodes()[option]
             content[_OPTION] = {TARGET: usual[TARGET], **_without_target(content)}
             options[_OPTION] = option
