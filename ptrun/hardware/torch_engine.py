@@ -326,4 +326,4 @@ class TorchEngine(Passes):
 
 def needs_all_rows(method: Method) -> bool:
     """Return whether a method's loss is no sum over examples, so that they cannot be divided."""
-    return bool(getattr(method.readout, "whole", False))
+    return method.reading.whole

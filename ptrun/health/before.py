@@ -46,7 +46,7 @@ def toy(backbone: PretrainedBackbone, task: Task) -> str | None:
 
 def unread_mean(method: Method) -> str | None:
     """Return a warning if a head reads one token of a model that was trained for their mean."""
-    backbone, pooler = method.backbone, getattr(method.readout, "pooler", "mean")
+    backbone, pooler = method.backbone, method.readout.pooler or "mean"
     if pooler == "mean" or backbone.folder is None or not trained_for_mean(backbone.folder):
         return None
     return (

@@ -17,6 +17,6 @@ class FineTuning(Method):
     def learned(self) -> dict[str, nn.Parameter]:
         """Return the head's and the backbone's parameters; a pooler only if it is read."""
         body = self.backbone.body(decoder=self.readout.reads_decoder, head=self.reading.tunes_head)
-        unread = () if getattr(self.readout, "reads_pooler", False) else ("pooler.",)
+        unread = () if self.readout.reads_pooler else ("pooler.",)
         own = {name: p for name, p in body.items() if not name.startswith(unread)}
         return super().learned() | {f"backbone.{name}": p for name, p in own.items()}

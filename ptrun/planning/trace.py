@@ -231,14 +231,14 @@ def loss_of(output: BackboneOutput) -> Tensor:
 
 def _rows(method: Method, case: Case) -> list[Features]:
     """Return equal rows without a tokenizer: ids and positions do not matter here."""
-    pattern = getattr(getattr(method.readout, "pvp", None), "pattern", None)
+    pattern = method.readout.pattern
     decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
     decodes = decodes or (method.backbone.family == "infilling" and pattern is not None)
     softs = list(range(pattern.softs)) if pattern is not None and method.soft else []
     reads = [0]
     if decodes:
         reads = list(range(DECODER_TOKENS - 1))
-    elif method.task.kind in _EVERYWHERE or getattr(method.readout, "pooler", None) == "mean":
+    elif method.task.kind in _EVERYWHERE or method.readout.pooler == "mean":
         reads = list(range(case.length))
     row = Row([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
     return [Features("", [row], [0])] * case.rows

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, moved, on_device
+from ptrun.prompt.pattern import Pattern
 from ptrun.types import Example, Prediction
 
 _NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
@@ -161,33 +162,58 @@ def word_logits(output: BackboneOutput) -> Tensor:
     return output.logits.float()
 
 
-class WordReader:
-    """A read-out of the language-model head."""
+class Readout:
+    """How predictions are read from the backbone's output; a method has one.
 
-    reads_decoder = True
+    `decode` may return `Features` instead of a prediction: they are run through the backbone and
+    decoded again.
+    """
+
+    reads_decoder: bool = True
+    """Whether an encoder-decoder is read in its decoder."""
+    teaches: bool = False
+    """Whether `teaching` changes the examples, so that train is read in another way than dev."""
+    pooler: str | None = None
+    """What the vector of a text is; None if none is read."""
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The pattern of a text, if there is one."""
+        return None
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the backbone's pooler is read."""
+        return False
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the training examples, in the form that is learned from."""
+        return list(examples)
+
+    def can_answer(self, example: Example) -> bool:
+        """Return whether the answer of an example can be predicted."""
+        return True
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return the rows of each example, each at most `room` tokens long."""
+        raise NotImplementedError
+
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Return the input with a request for the outputs at these positions."""
+        raise NotImplementedError
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the loss `[]` summed over targets; the engine divides by their number."""
+        raise NotImplementedError
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return a prediction for each example, or features to read first."""
+        raise NotImplementedError
+
+
+class WordReader(Readout):
+    """A read-out of the language-model head."""
 
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
         """Request the logits of words."""
         return replace(inputs, logits_at=at)
-
-
-class Readout(Protocol):
-    """How predictions are read from the backbone's output; a method has one.
-
-    `reads_decoder` says whether an encoder-decoder is read in its decoder. `decode` may return
-    `Features` instead of a prediction: they are run through the backbone and decoded again.
-    """
-
-    reads_decoder: bool
-
-    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
-        """Return the rows of each example, each at most `room` tokens long."""
-
-    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
-        """Return the input with a request for the outputs at these positions."""
-
-    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return the loss `[]` summed over targets; the engine divides by their number."""
-
-    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return a prediction for each example, or features to read first."""

@@ -45,6 +45,8 @@ class Candidates(Cloze):
             on COPA, whose pattern writes both out).
     """
 
+    teaches = True
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

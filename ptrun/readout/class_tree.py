@@ -22,6 +22,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
+from ptrun.prompt.pattern import Pattern
 from ptrun.prompt.pvp import PVP
 from ptrun.readout.base import Batch, Features, WordReader, word_logits
 from ptrun.readout.class_words import ClassWords, Direction, Share
@@ -43,6 +44,8 @@ class ClassTree(WordReader, nn.Module):
     Raises:
         UserError: `beam` is below 1.
     """
+
+    teaches = True
 
     def __init__(
         self,
@@ -75,6 +78,11 @@ class ClassTree(WordReader, nn.Module):
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return all examples, each with the path to its class as its target."""
         return [replace(example, target=self.paths[example.target]) for example in examples]
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern of a text."""
+        return self.pvp.pattern
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row for each node on the path, or the root's if the target is a label."""

@@ -17,6 +17,7 @@ from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.encoding import Encoder
+from ptrun.prompt.pattern import Pattern
 from ptrun.prompt.pvp import PVP
 from ptrun.prompt.rendering import Piece
 from ptrun.prompt.segments import one_segment, separated
@@ -86,6 +87,11 @@ class Cloze(WordReader, ABC):
     def end(self) -> int | None:
         """The token that ends a blank infiller's answer; None for other families."""
         return answer_end(self.backbone.tokenizer()) if self.infills else None
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern of a text."""
+        return self.pvp.pattern
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the features of each example."""

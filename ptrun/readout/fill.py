@@ -36,6 +36,8 @@ class Fill(Cloze):
             released code draws them.
     """
 
+    teaches = True
+
     def __init__(
         self,
         backbone: PretrainedBackbone,

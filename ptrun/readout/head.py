@@ -12,7 +12,7 @@ from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.linear import drawn
-from ptrun.readout.base import Batch
+from ptrun.readout.base import Batch, Readout
 from ptrun.task.base import Task
 from ptrun.types import Example, Prediction
 
@@ -20,7 +20,7 @@ _HEAD_SITE = 1_000_001  # dropout site, beyond any site of a backbone
 _SPREAD = 6364136223846793005  # keys of neighbouring rows are consecutive; reads must not meet
 
 
-class Head(nn.Module):
+class Head(nn.Module, Readout):
     """Dropout, then Linear(H, C), in fp32; the loss is cross-entropy summed over targets.
 
     Args:

@@ -12,7 +12,7 @@ from ptrun.task.multi import member_of
 from ptrun.types import Example, Prediction
 
 
-class MultiHead(nn.Module):
+class MultiHead(nn.Module, Readout):
     """Dispatches examples to the head of their data set, which `facts["set"]` names.
 
     Args:

@@ -23,8 +23,6 @@ class OneRow(Candidates):
     (P-tuning §2b, which has it from PET).
     """
 
-    whole = True  # the margin is one number for all rows of a step
-
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the training examples, marked, followed by the swapped ones."""
         taught = super().teaching(examples, room)

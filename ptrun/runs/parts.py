@@ -68,8 +68,7 @@ def usable(method: Method, split: Split) -> Split:
     """
     if found := words_in_pieces(method.readout, method.task):
         _LOG.warning("%s", found)
-    can_answer = getattr(method.readout, "can_answer", None)
-    kept = _teaching(method, _filtered(split, can_answer) if can_answer else split)
+    kept = _teaching(method, _filtered(split, method.readout.can_answer))
     left_out = len(split.test) - len(kept.test)
     if left_out:
         _LOG.warning(
@@ -91,10 +90,9 @@ def usable(method: Method, split: Split) -> Split:
 
 def _teaching(method: Method, split: Split) -> Split:
     """Return the split with the training examples of the read-out: all, some, or more."""
-    chosen = getattr(method.readout, "teaching", None)
-    if chosen is None:
+    if not method.readout.teaches:
         return split
-    kept = chosen(split.train, method.room())
+    kept = method.readout.teaching(split.train, method.room())
     left_out = len(split.train) - len(kept)
     if left_out > 0:
         _LOG.info("%d of %d training examples are left out", left_out, len(split.train))

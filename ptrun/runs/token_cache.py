@@ -72,7 +72,7 @@ def _reading(readout: Readout, task: Task) -> list[Any]:
         return [[name, *_reading(heads[name], own)] for name, own in task.tasks.items()]
     settings = {k: str(v) for k, v in vars(readout).items() if isinstance(v, str | bool | int)}
     settings.pop("training", None)  # the mode of the module changes no row
-    facts = [type(readout).__name__, settings, str(getattr(readout, "pvp", None)), task.max_tokens]
+    facts = [type(readout).__name__, settings, str(vars(readout).get("pvp")), task.max_tokens]
     return [*facts, list(task.labels), list(task.fields), dict(task.descriptions)]
 
 

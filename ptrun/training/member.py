@@ -40,7 +40,7 @@ def check_select(train: TrainConfig, method: Method) -> None:
     Raises:
         UserError: the read-out trains on other examples or rows than it predicts from.
     """
-    if train.select is Select.loss and hasattr(method.readout, "teaching"):
+    if train.select is Select.loss and method.readout.teaches:
         raise UserError(
             f"train.select=loss: {type(method.readout).__name__} reads dev in another way than "
             "train, so it has no loss there; type train.select=metric or train.select=last."

@@ -27,7 +27,7 @@ def test_a_toy_on_real_text_is_told(tmp_path):
 
 
 def reading(folder, **readout):
-    return SimpleNamespace(backbone=backbone(folder), readout=SimpleNamespace(**readout))
+    return SimpleNamespace(backbone=backbone(folder), readout=SimpleNamespace(**{"pooler": None, **readout}))
 
 
 @pytest.mark.parametrize(

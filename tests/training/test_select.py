@@ -109,7 +109,7 @@ def test_a_resumed_run_selects_as_a_whole_one(tiny, data_dir):
 
 def test_a_readout_that_reads_dev_in_another_way_has_no_loss_there(tiny, data_dir):
     class Taught:
-        teaching = None
+        teaches = True
 
     with pytest.raises(UserError, match=r"train.select=loss: Taught .* type train.select=metric"):
         check_select(TrainConfig(select=Select.loss), SimpleNamespace(readout=Taught()))

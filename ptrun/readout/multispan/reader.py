@@ -8,7 +8,7 @@ from torch import Tensor
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.prompt.context import paired
-from ptrun.readout.base import Batch, Features, Row
+from ptrun.readout.base import Batch, Features, Readout, Row
 from ptrun.readout.head import columns, row_limit, tokens
 from ptrun.readout.multispan.answers import answers
 from ptrun.readout.multispan.passage import Passage, passage_of
@@ -18,7 +18,7 @@ from ptrun.types import Example, Prediction
 _TOGETHER = 256  # examples that are tokenized at once
 
 
-class PassageReader(ABC):
+class PassageReader(Readout, ABC):
     """Reads every token of a passage; a sub-class gives the odds that it belongs to an answer.
 
     A token belongs to an answer if its log-odds are above `least`. `others` are further thresholds
@@ -30,6 +30,8 @@ class PassageReader(ABC):
     task: Task
     least: float = 0.0
     others: Mapping[str, float] = {}
+
+    teaches = True
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize question and passage; the passage is cut to the rest of the row."""
