@@ -27,7 +27,8 @@ def test_a_toy_on_real_text_is_told(tmp_path):
 
 
 def reading(folder, **readout):
-    return SimpleNamespace(backbone=backbone(folder), readout=SimpleNamespace(**{"pooler": None, **readout}))
+    own = SimpleNamespace(**{"pooler": None, **readout})
+    return SimpleNamespace(backbone=backbone(folder), readout=own)
 
 
 @pytest.mark.parametrize(
