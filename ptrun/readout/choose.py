@@ -26,7 +26,7 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
     Raises:
         UserError: none of them does.
     """
-    fit = [READINGS[name] for name in offered if task.kind in READINGS[name].kinds]
+    fit = _fitting(task, offered)
     if not fit:
         other = [name for name, own in READINGS.items() if task.kind in own.kinds]
         raise UserError(
@@ -34,6 +34,12 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
             f"is {task.kind}; type method=fine_tuning readout={other[0]}."
         )
     return fit[0]
+
+
+def _fitting(task: Task, offered: Sequence[str]) -> list[type[Reading]]:
+    """Return the read-outs of a method that read the kind of task, in order of preference."""
+    known_here = [READINGS[name] for name in offered if name in READINGS]
+    return [own for own in known_here if task.kind in own.kinds]
 
 
 def resolved(
@@ -96,8 +102,7 @@ def _check_owner(
 ) -> None:
     """Name the read-out that has a typed key, if another one has it."""
     for key in sorted(typed - known(reading, dict.fromkeys(typed)).keys()):
-        fit = [READINGS[name] for name in offered if task.kind in READINGS[name].kinds]
-        owners = [own.name for own in fit if known(own, {key: None})]
+        owners = [own.name for own in _fitting(task, offered) if known(own, {key: None})]
         if owners:
             raise UserError(
                 f"readout.{key}: readout={option} has no such key; leave it out, or type "
