@@ -89,7 +89,7 @@ WRONG = {
     "no near miss": (["method.qqq=3"], ["method.qqq: unknown. Allowed: length"]),
     "no read-out of this method's": (
         ["method=manual_prompt"],
-        ["verbalizer cannot answer task=pocket_ner", "type method=fine_tuning readout=head"],
+        ["(verbalizer) can answer task=pocket_ner", "type method=fine_tuning readout=head"],
     ),
     "read-out it has not": (
         ["method=ptuning", "task=pocket_sentiment", "readout=head"],

@@ -85,7 +85,7 @@ CELLS = [
     for task, data in TASKS.items()
     if kind == "bert" or name in CORE
     if task == "classification" or kind == "bert" or (kind not in HOSTED and name in BOTH)
-    if task == "classification" or not name.endswith("_mean")  # tags are read word by word
+    if task == "classification" or not name.endswith(("_mean", "_pooler"))  # tags: word by word
 ]
 CELLS += [
     pytest.param("electra", make, LISTED, id=f"electra-{name}")

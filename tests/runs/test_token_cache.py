@@ -91,9 +91,8 @@ def test_every_option_that_changes_rows_makes_another_file(
     pvps = {"sst2": PVPS, "lama": FACTS}[name]
     for count, (own, key) in enumerate([({"pattern": "one"}, {}), (options, changes)], start=1):
         data = shipped(name, data_dir, pvps=pvps, **key)
-        method = ManualPrompt(
-            tiny(kind), data, reading=reading("verbalizer"), **{"pattern": "one", **own}
-        )
+        keys = {"pattern": "one", **own}
+        method = ManualPrompt(tiny(kind), data, reading("verbalizer", **keys))
         for _ in range(2):
             encoded(method, many(data), tmp_path)
             assert len(list(tmp_path.glob("*.arrow"))) == count
