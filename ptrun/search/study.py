@@ -73,10 +73,13 @@ class Study:
             self._check_trial(trial)
 
     def _check_trial(self, trial: FrozenTrial) -> None:
-        """Raise ValueError if the floors of a trial, which become an override, are no numbers."""
+        """Raise ValueError if floors, which become an override, or scores of a trial are no numbers."""
         floors = trial.user_attrs.get(_FLOORS, {})
         if not all(is_number(floor) and step.isdecimal() for step, floor in floors.items()):
             raise ValueError(f"trial {trial.number} has floors {floors!r}")
+        values = [*(trial.values or ()), *trial.intermediate_values.values()]
+        if not all(type(value) in (int, float) for value in values):
+            raise ValueError(f"trial {trial.number} has a score that is no number")
 
     def _check(self, asked: dict[str, Any]) -> None:
         before = self.study.user_attrs.get("asked")
@@ -161,8 +164,8 @@ class Study:
             UserError: a value lies outside its range.
         """
         for key, range_ in self.space.ranges.items():
-            value = trial.params[key]
-            if not range_._contains(range_.to_internal_repr(value)):
+            value = trial.params.get(key)
+            if key not in trial.params or not range_._contains(range_.to_internal_repr(value)):
                 raise UserError(
                     f"{self.file}: damaged (trial {trial.number} has {key}={visible(str(value))}). "
                     "Delete it to search again."
