@@ -73,7 +73,7 @@ class Study:
             self._check_trial(trial)
 
     def _check_trial(self, trial: FrozenTrial) -> None:
-        """Raise ValueError if floors, which become an override, or scores of a trial are no numbers."""
+        """Raise ValueError if floors, which become an override, or scores are no numbers."""
         floors = trial.user_attrs.get(_FLOORS, {})
         if not all(is_number(floor) and step.isdecimal() for step, floor in floors.items()):
             raise ValueError(f"trial {trial.number} has floors {floors!r}")
