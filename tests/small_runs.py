@@ -1,5 +1,7 @@
 """Small pieces that tests of training share: a task of six rows, an engine, a member."""
 
+import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -86,3 +88,15 @@ def member(make, backbone, task, seed=1, journal=None, **train) -> Member:
         seed,
         journal or Memory(),
     )
+
+
+def reserving(electra, folder, first):
+    """Copy an ELECTRA whose vocabulary gets reserved tokens: six from `first`, two from 200."""
+    shutil.copytree(electra, folder)
+    told = json.loads((folder / "tokenizer.json").read_text())
+    names = {f"##{letter}": f"[unused{first + i}]" for i, letter in enumerate("ABCDEF")}
+    names |= {f"##{letter}": f"[unused{200 + i}]" for i, letter in enumerate("GH")}
+    vocabulary = told["model"]["vocab"]
+    told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+    return folder

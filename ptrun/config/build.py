@@ -34,7 +34,8 @@ class Component:
     def defaults(self) -> dict[str, Any]:
         """The default of each key that has one, as plain data."""
         parameters = inspect.signature(self.target).parameters.values()
-        return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+        own = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+        return {one.name: one.default for one in own if one.default is not one.empty}
 
     def build(self, *runtime: Any) -> Any:
         """Return the object; `runtime` are its positional arguments."""

@@ -94,13 +94,17 @@ def options(group: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in [*user_dirs(), conf_dir(), *package_dirs()]:
         for file in sorted((folder / group).glob("*.yaml")):
-            if not _OPTION.fullmatch(file.stem):
-                _LOG.warning(
-                    "%s: the name of an option has letters, digits and _", visible(str(file))
-                )
-                continue
-            files.setdefault(file.stem, file)
+            if _OPTION.fullmatch(file.stem):
+                files.setdefault(file.stem, file)
+            else:
+                _tell_odd(file)
     return dict(sorted(files.items()))
+
+
+@cache
+def _tell_odd(file: Path) -> None:
+    """Say once that a file is no option."""
+    _LOG.warning("%s: the name of an option has letters, digits and _", visible(str(file)))
 
 
 def leads_out(name: str) -> bool:

@@ -50,9 +50,9 @@ class Request:
 
 def compose(overrides: list[str]) -> Request:
     """Return what overrides request, in the form that a run records."""
-    from ptrun.runs.plan import read  # imports torch
+    from ptrun.runs.plan import with_readout  # imports torch
 
-    made = read(composed(tuple(overrides)))
+    made = with_readout(composed(tuple(overrides)))
     hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
     own["hardware"] |= identity.quantized(made.config["hardware"])

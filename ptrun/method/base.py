@@ -111,7 +111,7 @@ class Method(nn.Module):
         cls, node: Mapping[str, Any], backbone: PretrainedBackbone
     ) -> Mapping[str, Any] | None:
         """Return what runs must have in common to share passes; None if each runs alone."""
-        if cls.tunes_backbone or cls.changes_modules:
+        if cls.tunes(node) or cls.changes_modules:
             return None
         return {key: value for key, value in node.items() if key not in cls.may_differ}
 

@@ -55,13 +55,6 @@ class PTuning(Folded):
     finished, paper = "prompt.vectors", "P-tuning"
     readouts = ("verbalizer",)
 
-    @classmethod
-    def shares(
-        cls, node: Mapping[str, Any], backbone: PretrainedBackbone
-    ) -> Mapping[str, Any] | None:
-        """Return the options, or None if the backbone is tuned."""
-        return None if node["tune_backbone"] else super().shares(node, backbone)
-
     def __init__(
         self,
         backbone: PretrainedBackbone,

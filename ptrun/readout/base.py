@@ -1,5 +1,6 @@
 """A read-out turns examples into rows of tokens, and the backbone's output into predictions."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -162,7 +163,7 @@ def word_logits(output: BackboneOutput) -> Tensor:
     return output.logits.float()
 
 
-class Readout:
+class Readout(ABC):
     """How predictions are read from the backbone's output; a method has one.
 
     `decode` may return `Features` instead of a prediction: they are run through the backbone and
@@ -194,21 +195,21 @@ class Readout:
         """Return whether the answer of an example can be predicted."""
         return True
 
+    @abstractmethod
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return the rows of each example, each at most `room` tokens long."""
-        raise NotImplementedError
 
+    @abstractmethod
     def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
         """Return the input with a request for the outputs at these positions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the loss `[]` summed over targets; the engine divides by their number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return a prediction for each example, or features to read first."""
-        raise NotImplementedError
 
 
 class WordReader(Readout):

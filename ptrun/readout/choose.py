@@ -73,9 +73,8 @@ def resolved(
     asked: Reading = build.build("readout", kept)
     asked.fits(backbone, task, soft=soft)
     used = asked.used(backbone, task, soft=soft)
-    own = {key: value for key, value in asked.changed.items() if key in used | typed}
-    reading(**own).check(backbone, task, soft=soft)
-    return option, {TARGET: node[TARGET], **{k: v for k, v in own.items() if k in used}}
+    asked.refuse((asked.changed.keys() & typed) - used, backbone, task)
+    return option, {TARGET: node[TARGET], **{k: v for k, v in asked.changed.items() if k in used}}
 
 
 def _check_offered(option: str, offered: Sequence[str]) -> None:

@@ -9,7 +9,7 @@
 | infilling       | the token that starts the text written in the blank (GLM)                  |
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -28,7 +28,7 @@ from ptrun.task.base import Task
 from ptrun.types import Example
 
 
-class Cloze(WordReader, ABC):
+class Cloze(WordReader):
     """A pattern rendered for a backbone; it learns nothing.
 
     Args:

@@ -1,6 +1,7 @@
 """The base class of the group `readout`: which read-out a task has, and with which keys."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from ptrun.task.base import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(ABC):
     """How predictions are read; its fields are the keys of `readout`, all with a default.
 
     `name` is its option, `kinds` are the kinds of task that it reads, `may_differ` the keys in
@@ -38,6 +39,7 @@ class Reading:
         own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {key: value for key, (value, default) in own.items() if value != default}
 
+    @abstractmethod
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone or a task without loading weights; `soft` as in `made`.
 
@@ -49,9 +51,9 @@ class Reading:
         """Return the keys that can change a number on this backbone and task."""
         return {field.name for field in fields(self)}
 
+    @abstractmethod
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out; `soft` says whether the pattern has learned vectors."""
-        raise NotImplementedError
 
     def check(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse what cannot be read, and keys that would change nothing.
@@ -64,8 +66,15 @@ class Reading:
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
             )
         self.fits(backbone, task, soft=soft)
-        unused = self.changed.keys() - self.used(backbone, task, soft=soft) - {*self.idle}
-        for key in sorted(unused):
+        self.refuse(self.changed.keys() - self.used(backbone, task, soft=soft), backbone, task)
+
+    def refuse(self, unused: Set[str], backbone: PretrainedBackbone, task: Task) -> None:
+        """Refuse keys that change nothing here, but for those that are `idle`.
+
+        Raises:
+            UserError: names the first of them.
+        """
+        for key in sorted(unused - {*self.idle}):
             raise UserError(
                 f"readout.{key}={typed(self.changed[key])} changes nothing: readout={self.name} "
                 f"does not use it on task={task.name}\n({task.kind}) with backbone={backbone.name} "

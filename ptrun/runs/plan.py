@@ -210,7 +210,7 @@ def _essence(
     return identity.essence(content, {**parts, "train": schema.train_defaults()}, unused)
 
 
-def read(composed: Composed) -> Composed:
+def with_readout(composed: Composed) -> Composed:
     """Return a configuration with its read-out resolved, as `plan` records it.
 
     A combination that `plan` would refuse stays as it is.

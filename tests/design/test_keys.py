@@ -6,7 +6,6 @@ saved. A key without a witness fails, so a new key needs one here.
 
 import inspect
 import json
-import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ptrun.errors import UserError
 from ptrun.readout.choose import READINGS
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
+from tests.small_runs import reserving
 from tests.tiers import tiered
 
 ROWS = Path(__file__).parents[1] / "data"
@@ -225,8 +225,7 @@ def world(tiny_folder, tmp_path_factory):
     (root / "glove.txt").write_text(
         "".join(f"{w} 0.{i} 0.2 0.{i} 0.1\n" for i, w in enumerate(FIVE))
     )
-    reserving = _reserving(tiny_folder("electra"), root / "reserving")
-    kinds = {"reserving": reserving}
+    kinds = {"reserving": reserving(tiny_folder("electra"), root / "reserving", first=100)}
     done = {}
 
     def given(override):
@@ -275,18 +274,6 @@ def _write_five(root):
     (root / "five.csv").write_text(f"text,label\n{rows}")
     words = ", ".join(f"{word}: [{word}]" for word in FIVE)
     (root / "five.yaml").write_text(f"pattern: '{{text}} {{words|commas}}.'\nwords: {{{words}}}\n")
-
-
-def _reserving(electra, folder):
-    """Return a folder of an ELECTRA whose vocabulary has reserved tokens."""
-    shutil.copytree(electra, folder)
-    told = json.loads((folder / "tokenizer.json").read_text())
-    names = {f"##{letter}": f"[unused{100 + i}]" for i, letter in enumerate("ABCDEF")}
-    names |= {f"##{letter}": f"[unused{200 + i}]" for i, letter in enumerate("GH")}
-    vocabulary = told["model"]["vocab"]
-    told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
-    (folder / "tokenizer.json").write_text(json.dumps(told))
-    return folder
 
 
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}

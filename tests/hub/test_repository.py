@@ -96,6 +96,9 @@ def test_without_a_network_the_cache_is_used_at_once(unreachable):
     ],
 )
 def test_headers_that_become_paths_are_names(headers, refused):
-    answer = SimpleNamespace(headers=headers)
+    asked = SimpleNamespace(method="HEAD")
+    answer = SimpleNamespace(headers=headers, request=asked)
     with pytest.raises(OSError, match="not the name of a file") if refused else nullcontext():
         reach._check_names(answer)
+    asked.method = "GET"  # of a content server, whose ETag may be Base64
+    reach._check_names(answer)

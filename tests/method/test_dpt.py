@@ -1,8 +1,5 @@
 """DPT: what is learned and counted, and reserved tokens that begin as the class words."""
 
-import json
-import shutil
-
 import pytest
 import torch
 import transformers
@@ -13,6 +10,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.runs.token_cache import _key
+from tests import small_runs
 from tests.readings import method_of, reading
 from tests.small_runs import engine, member, sst2
 
@@ -23,13 +21,7 @@ OFFICIAL = "{~sentence} || plot: {words|commas},"
 def reserving(tiny_folder, tmp_path_factory):
     """Return a function that loads a tiny ELECTRA whose vocabulary has eight reserved tokens."""
     folder = tmp_path_factory.mktemp("reserving") / "electra"
-    shutil.copytree(tiny_folder("electra"), folder)
-    told = json.loads((folder / "tokenizer.json").read_text())
-    names = {f"##{letter}": f"[unused{102 + i}]" for i, letter in enumerate("ABCDEF")}
-    names |= {f"##{letter}": f"[unused{200 + i}]" for i, letter in enumerate("GH")}
-    vocabulary = told["model"]["vocab"]
-    told["model"]["vocab"] = {names.get(word, word): i for word, i in vocabulary.items()}
-    (folder / "tokenizer.json").write_text(json.dumps(told))
+    small_runs.reserving(tiny_folder("electra"), folder, first=102)
 
     def load():
         backbone = PretrainedBackbone(name="reserving", path=str(folder), dtype="fp32")

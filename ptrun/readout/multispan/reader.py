@@ -1,6 +1,6 @@
 """The base of read-outs of several spans: a row for each question, answers from odds."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
@@ -18,7 +18,7 @@ from ptrun.types import Example, Prediction
 _TOGETHER = 256  # examples that are tokenized at once
 
 
-class PassageReader(Readout, ABC):
+class PassageReader(Readout):
     """Reads every token of a passage; a sub-class gives the odds that it belongs to an answer.
 
     A token belongs to an answer if its log-odds are above `least`. `others` are further thresholds
