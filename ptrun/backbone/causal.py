@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import Family, raw_words, read, read_order
+from ptrun.backbone.family import NO_STOCK, Family, Stock, raw_words, read, read_order
 from ptrun.backbone.injection import Injection, Paths
 from ptrun.backbone.packing.packed import Packing, Visible
 from ptrun.backbone.switches import GPT2, LLAMA, MEGATRON, Fields
@@ -18,6 +18,8 @@ from ptrun.backbone.switches import GPT2, LLAMA, MEGATRON, Fields
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
 _MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
+_WORDS = ("AutoModelForCausalLM", "CAUSAL_LM")
+_STOCK = Stock(_WORDS, tags="score")
 
 
 def look_back(mask: Tensor) -> Tensor:
@@ -39,6 +41,8 @@ class Decoder(Family):
     name: str = "causal"
     fields: Fields = LLAMA
     visible: Visible | None = look_back
+    left_to_right: bool = True
+    stock: Stock = _STOCK
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; a sliding window limits the length, since our masks have none."""
@@ -84,7 +88,13 @@ class Megatron(Decoder):
 
 
 KINDS = {
-    "gpt2": Decoder("GPT2LMHeadModel", GPT2_PATHS, fields=GPT2),
+    "gpt2": Decoder(
+        "GPT2LMHeadModel",
+        GPT2_PATHS,
+        fields=GPT2,
+        attention_maps=("c_attn",),  # queries, keys and values in one map
+        stock=Stock(_WORDS),
+    ),
     "llama": Decoder("LlamaForCausalLM"),
     "mistral": Decoder("MistralForCausalLM"),
     "qwen2": Decoder("Qwen2ForCausalLM"),
@@ -95,5 +105,6 @@ KINDS = {
         package="ptrun.backbone.megatron",
         fields=MEGATRON,
         visible=None,  # XGLM enlarges its position table to the length of the packed row
+        stock=NO_STOCK,
     ),
 }

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
-from ptrun.backbone.family import raw_words, read_order
+from ptrun.backbone.family import NO_STOCK, raw_words, read_order
 from ptrun.backbone.packing.packed import Packing
 from ptrun.backbone.switches import GPT2
 
@@ -84,5 +84,9 @@ KINDS = {
         package="ptrun.backbone.blocklm",
         fields=GPT2,
         visible=None,
+        left_to_right=False,
+        has_blank=True,
+        attention_maps=("c_attn",),
+        stock=NO_STOCK,
     )
 }

@@ -48,7 +48,7 @@ def has_own_output(family: Family, folder: Path | None, config: Mapping[str, Any
 
     Before the weights are loaded, a stored copy of the embeddings counts as untied.
     """
-    if family.name != "seq2seq":
+    if not family.has_decoder:
         return False
     if folder is None:
         return config.get("tie_word_embeddings") is False

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import Family, read, read_order
+from ptrun.backbone.family import Family, Stock, read, read_order
 from ptrun.backbone.injection import Injection, Paths
 from ptrun.backbone.packing.packed import Packing, Visible
 from ptrun.backbone.switches import ENCODER, Fields
@@ -24,6 +24,8 @@ _ALBERT = Paths(
     "albert_layers.0.attention.dense",
     "albert_layers.0.ffn_output",
 )
+_WORDS = ("AutoModelForMaskedLM", "FEATURE_EXTRACTION")  # PEFT has no kind for masked words
+_STOCK = Stock(_WORDS)
 
 
 def every_real(mask: Tensor) -> Tensor | None:
@@ -47,6 +49,10 @@ class Encoder(Family):
     fields: Fields = ENCODER
     counts: str | None = "pooler"
     visible: Visible | None = every_real
+    fills_masks: bool = True
+    embeds_whole: bool = True
+    attention_maps: tuple[str, ...] = ("query", "value")
+    stock: Stock = _STOCK
     numbers_from_pad: bool = False
 
     def shape(self, config: Any) -> Shape:
@@ -150,12 +156,65 @@ _DEBERTA: dict[str, Any] = {
     "counts": None,
     "attention": "eager",
     "visible": None,
+    "embeds_whole": False,
+}
+_LIKE_BERT = {
+    "target_modules": ["key", "value", "output.dense"],
+    "feedforward_modules": ["output.dense"],
 }
 KINDS: dict[str, Encoder] = {
-    "bert": Encoder("BertForMaskedLM", head="cls", has_pooler=True),
-    "roberta": Encoder("RobertaForMaskedLM", numbers_from_pad=True),
-    "electra": Encoder("ElectraForPreTraining", head=_ELECTRA, counts=_ELECTRA),
-    "albert": Albert("AlbertForMaskedLM", _ALBERT, head="predictions", has_pooler=True),
-    "deberta": Deberta("DebertaForMaskedLM", head="cls", **_DEBERTA),
-    "deberta-v2": Deberta("DebertaV2ForMaskedLM", head="cls", **_DEBERTA),
+    "bert": Encoder(
+        "BertForMaskedLM",
+        head="cls",
+        has_pooler=True,
+        stock=Stock(_WORDS, dense="bert.pooler.dense"),
+    ),
+    "roberta": Encoder(
+        "RobertaForMaskedLM",
+        numbers_from_pad=True,
+        stock=Stock(
+            _WORDS, dense="classifier.dense", labels="classifier.out_proj", pooler="classifier"
+        ),
+    ),
+    "electra": Encoder(
+        "ElectraForPreTraining",
+        head=_ELECTRA,
+        counts=_ELECTRA,
+        writes_words=False,
+        stock=Stock(
+            _WORDS, differs="ElectraForSequenceClassification has GELU in its head", ia3=_LIKE_BERT
+        ),
+    ),
+    "albert": Albert(
+        "AlbertForMaskedLM",
+        _ALBERT,
+        head="predictions",
+        has_pooler=True,
+        shares_layers=True,
+        stock=Stock(_WORDS, dense="albert.pooler", takes_past=False),
+    ),
+    "deberta": Deberta(
+        "DebertaForMaskedLM",
+        head="cls",
+        attention_maps=("in_proj",),  # queries, keys and values in one map
+        position_maps=frozenset({"pos_proj", "pos_q_proj"}),
+        stock=Stock(
+            _WORDS,
+            differs="DebertaForSequenceClassification has GELU in its pooler",
+            takes_past=False,
+        ),
+        **_DEBERTA,
+    ),
+    "deberta-v2": Deberta(
+        "DebertaV2ForMaskedLM",
+        head="cls",
+        attention_maps=("query_proj", "value_proj"),
+        position_maps=frozenset({"query_proj", "key_proj"}),
+        stock=Stock(
+            _WORDS,
+            differs="DebertaV2ForSequenceClassification has GELU in its pooler",
+            takes_past=False,
+        ),
+        **_DEBERTA,
+    ),
 }

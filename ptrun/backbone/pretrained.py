@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from ptrun.backbone import divided, files, library, switches
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
 from ptrun.backbone.cuts import Cut
 from ptrun.backbone.division import Division
-from ptrun.backbone.family import family_of
+from ptrun.backbone.family import Family, family_of
 from ptrun.backbone.fingerprint import fingerprint
 from ptrun.backbone.injection import Injection
 from ptrun.backbone.keyed_dropout import install
@@ -63,6 +63,9 @@ class PretrainedBackbone:
         UserError: the family is not supported, a file is not readable, or an option does not fit.
     """
 
+    families: ClassVar[Mapping[str, Family]] = {}
+    """Families of a subclass, by `model_type`."""
+
     def __init__(
         self,
         *,
@@ -90,7 +93,7 @@ class PretrainedBackbone:
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None
         self.config = files.read_config(self.folder) if self.folder else dict(config or {})
-        self.architecture = family_of(self.name, self.config)
+        self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
         own = (dropout, attention_dropout, layer_norm_eps)
         self._overrides = switches.overrides(self.architecture, self.name, *own)
@@ -128,11 +131,6 @@ class PretrainedBackbone:
         if self.folder is None or not self.architecture.has_pooler:
             return self.architecture.has_pooler
         return stored(self.folder) is not None
-
-    @property
-    def writes_words(self) -> bool:
-        """Whether the output head predicts words; ELECTRA's detects replaced tokens."""
-        return self.config.get("model_type") != "electra"
 
     @property
     def commit(self) -> str | None:

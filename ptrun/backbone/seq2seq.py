@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import look_back
-from ptrun.backbone.family import Family
+from ptrun.backbone.family import Family, Stock
 from ptrun.backbone.injection import Injection, Paths, wire
 from ptrun.backbone.packing.packed import Packing
 from ptrun.backbone.switches import T5, Fields
@@ -26,6 +26,7 @@ _DECODER = replace(
     cross="layer.1.EncDecAttention",
     crossed="layer.1.EncDecAttention.o",
 )
+_WORDS = ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class EncoderDecoder(Family):
     paths: Paths = _ENCODER
     name: str = "seq2seq"
     fields: Fields = T5
+    has_decoder: bool = True
+    relative: bool = True
+    overflows: bool = True
+    attention_maps: tuple[str, ...] = ("q", "v")
 
     def shape(self, config: Any) -> Shape:
         """Return the sizes; heads x head size differs from H in some models."""
@@ -94,6 +99,12 @@ def _divided(model: Any, embeddings: Tensor | None) -> Tensor | None:
 
 
 KINDS = {
-    "t5": EncoderDecoder("T5ForConditionalGeneration"),
-    "mt5": EncoderDecoder("MT5ForConditionalGeneration"),
+    "t5": EncoderDecoder(
+        "T5ForConditionalGeneration",
+        stock=Stock(_WORDS, differs="T5ForSequenceClassification reads the end of the text"),
+    ),
+    "mt5": EncoderDecoder(
+        "MT5ForConditionalGeneration",
+        stock=Stock(_WORDS, differs="MT5ForSequenceClassification reads the end of the text"),
+    ),
 }

@@ -24,7 +24,6 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 
-_NO_CACHE = ("albert", "deberta", "deberta-v2")
 _WHY = {
     "FineTuning": "it tuned the backbone itself. Its tensors are in prompt.safetensors.",
     "ManualPrompt": "it learned nothing. The backbone with its pattern is the model.",
@@ -74,7 +73,7 @@ def form_of(method: Method) -> Form:
     if made is None or method.tunes_backbone:
         name = "FineTuning" if method.tunes_backbone else type(method).__name__
         raise cannot(_WHY.get(name, f"PEFT has no method like {name}."))
-    if method.backbone.family == "infilling" or method.backbone.config["model_type"] == "megatron":
+    if method.backbone.architecture.stock.words is None:
         raise cannot(f"{method.backbone.name} is no model of transformers.")
     return made(method, reader_of(method))
 
@@ -108,7 +107,8 @@ def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> Form:
         "num_layers": shape.layers,
     }
     tensors = {"prompt_embeddings": table.detach(), **_of_head(reader, "base_model.")}
-    length = 0 if method.backbone.family == "seq2seq" and reader.words else len(table)
+    decodes = method.backbone.architecture.has_decoder
+    length = 0 if decodes and reader.words else len(table)
     return Form(reader, "PROMPT_TUNING", options, tensors, length, cut)
 
 
@@ -133,11 +133,13 @@ def _check_prefix(method: PTuningV2) -> None:
     Raises:
         UserError: the model or an option of the prefix is not PEFT's.
     """
-    kind = method.backbone.config["model_type"]
-    if method.backbone.family == "seq2seq":
+    architecture = method.backbone.architecture
+    if architecture.has_decoder:
         raise cannot("PEFT's prefix on T5 has relative positions and mixes the layers' slices.")
-    if kind in _NO_CACHE:
-        raise cannot(f"{kind} in transformers takes no past keys and values.")
+    if not architecture.stock.takes_past:
+        raise cannot(
+            f"{method.backbone.config['model_type']} in transformers takes no past keys and values."
+        )
     if len(method.places) < method.backbone.shape.layers:
         raise cannot("PEFT's prefix is in all layers, and this run has method.layers.")
     if method.length < 1:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ptrun.backbone.family import Stock
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.readout.class_words import ClassWords
@@ -20,14 +21,6 @@ from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head
 from ptrun.readout.pooled_head import LabelHead, PooledHead
 from ptrun.readout.token_head import TokenHead
-
-_WORDS = {
-    "masked": ("AutoModelForMaskedLM", "FEATURE_EXTRACTION"),  # PEFT has no kind for masked words
-    "causal": ("AutoModelForCausalLM", "CAUSAL_LM"),
-    "seq2seq": ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM"),
-}
-_SCORES = ("llama", "mistral", "qwen2", "qwen3")  # the name of their token head is `score`
-_TANH = {"bert": "bert.pooler.dense", "albert": "albert.pooler"}  # their pooler: dense and tanh
 
 
 @dataclass(frozen=True)
@@ -65,9 +58,9 @@ def reader_of(method: Method) -> Reader:
     Raises:
         UserError: transformers has no such model.
     """
-    readout, family = method.readout, method.backbone.family
-    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and family in _WORDS:
-        return Reader(*_WORDS[family])
+    readout, words = method.readout, method.backbone.architecture.stock.words
+    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
+        return Reader(*words)
     if type(readout) is TokenHead:
         return _token(method, readout)
     if isinstance(readout, LabelHead):
@@ -79,7 +72,7 @@ def reader_of(method: Method) -> Reader:
 
 
 def _token(method: Method, readout: Head) -> Reader:
-    name = "score" if method.backbone.config["model_type"] in _SCORES else "classifier"
+    name = method.backbone.architecture.stock.tags
     labels = tuple(map(str, method.task.labels))
     return Reader(
         "AutoModelForTokenClassification", "TOKEN_CLS", labels, _linear(name, readout), (name,)
@@ -94,42 +87,29 @@ def _label(method: Method, readout: LabelHead) -> Reader:
     """
     if readout.pooler == "mean":
         raise cannot("stock classifiers read one token, and readout.pooler=mean reads all.")
-    kind, dense = method.backbone.config["model_type"], _dense(method, readout)
+    stock, dense = method.backbone.architecture.stock, _dense(method, readout)
     labels = tuple(map(str, method.task.labels)) or ("number",)
     own = "AutoModelForSequenceClassification", "SEQ_CLS", labels
-    if kind == "roberta" and dense:
-        tensors = {f"classifier.dense.{n}": t for n, t in dense.items()}
-        return Reader(*own, tensors | _linear("classifier.out_proj", readout), ("classifier",))
-    if kind not in _TANH or not dense:
-        raise cannot(_other_head(kind))
-    linear = _linear("classifier", readout)
+    if stock.dense is None or not dense:
+        raise cannot(_other_head(stock))
+    linear = _linear(stock.labels, readout)
     if _from_checkpoint(method, readout):
         return Reader(*own, linear, ("classifier",))
-    pooler = {f"{_TANH[kind]}.{n}": t for n, t in dense.items()}
-    return Reader(*own, linear | pooler, ("classifier", "pooler"))
+    tensors = {f"{stock.dense}.{n}": t for n, t in dense.items()} | linear
+    inside = stock.dense.startswith("classifier.")
+    return Reader(*own, tensors, ("classifier",) if inside else ("classifier", "pooler"))
 
 
-def _other_head(kind: str) -> str:
+def _other_head(stock: Stock) -> str:
     """Return why the stock classifier of a model type is not the head of a run, and what is."""
-    if kind == "roberta":
+    if stock.dense is None:
         return (
-            "RobertaForSequenceClassification has a dense layer before its labels, and this run "
-            "has none. Train with readout.pooler=classifier."
+            f"{stock.differs}. Tags of words, and on most models readout=verbalizer, can be held."
         )
-    if kind in _TANH:
-        return (
-            "the stock model has a pooler before its labels, and this run has none. Train with "
-            "readout.pooler=trainable."
-        )
-    heads = {
-        "electra": "ElectraForSequenceClassification has GELU in its head",
-        "deberta": "DebertaForSequenceClassification has GELU in its pooler",
-        "deberta-v2": "DebertaV2ForSequenceClassification has GELU in its pooler",
-        "t5": "T5ForSequenceClassification reads the end of the text",
-        "mt5": "MT5ForSequenceClassification reads the end of the text",
-    }
-    differs = heads.get(kind, "the stock classifier has no bias, which this run's head has")
-    return f"{differs}. Tags of words, and on most models readout=verbalizer, can be held."
+    return (
+        "the stock model has a dense layer before its labels, and this run has none. Train with "
+        f"readout.pooler={stock.pooler}."
+    )
 
 
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:

@@ -14,12 +14,12 @@ def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) ->
     Raises:
         UserError: it is not.
     """
-    if scaled and backbone.family != "seq2seq":
+    if scaled and not backbone.architecture.overflows:
         raise UserError(
             f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
             f"{backbone.config['model_type']}; leave it out."
         )
-    overflows = backbone.family == "seq2seq" and not backbone.fits_fp16
+    overflows = backbone.architecture.overflows and not backbone.fits_fp16
     if precision == "fp16" and overflows and not scaled:
         raise UserError(
             f"hardware.precision=fp16: {backbone.name} is a T5, whose hidden states overflow in "

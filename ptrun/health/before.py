@@ -15,7 +15,6 @@ from ptrun.task.base import Task
 _FAR = 100  # times the usual rate, or less than its hundredth part
 _CUT = 0.1  # of the texts
 _READ = 1000  # texts, of up to millions
-_WINDOWS = ("extraction", "multispan")  # kinds of task that read long texts in windows
 
 
 def doubts(
@@ -26,7 +25,8 @@ def doubts(
     `usual` holds the learning rates of the backbone's file by what is trained.
     """
     found = [toy(method.backbone, method.task), unread_mean(method)]
-    found.append(cut_texts(train, method.task, method.room()))
+    if not method.readout.windows:
+        found.append(cut_texts(train, method.task, method.room()))
     if method.learned():
         found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in found if text]
@@ -93,7 +93,7 @@ def cut_texts(features: Sequence[Features], task: Task, room: int) -> str | None
     limit = row_limit(task, room)
     own = list(islice(features, _READ))
     full = sum(any(len(row.ids) >= limit for row in one.rows) for one in own)
-    if task.kind in _WINDOWS or full <= _CUT * len(own):
+    if full <= _CUT * len(own):
         return None
     remedy = f"up to {room} fit: type task.max_tokens=N"
     if limit == room:

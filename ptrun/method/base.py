@@ -25,8 +25,9 @@ class Method(nn.Module):
     """A prompt, a read-out and a set of learned parameters. The engine calls the backbone.
 
     A sub-class adds its prompt in `inputs`, and returns the positions it takes in
-    `prompt_positions`. `soft` allows patterns with learned vectors. `readouts` and `families` list
-    the supported read-outs, in order of preference, and backbone families.
+    `prompt_positions`. `soft` allows patterns with learned vectors. `readouts` lists the
+    supported read-outs, in order of preference; `needs` has the fields of
+    `ptrun.backbone.family.Family` that must be true of a backbone, each with words for it.
 
     Args:
         backbone: frozen, unless `tunes_backbone`.
@@ -36,7 +37,7 @@ class Method(nn.Module):
 
     soft: ClassVar[bool] = False
     readouts: ClassVar[Sequence[str]] = tuple(READINGS)
-    families: ClassVar[Sequence[str]] = ("masked", "causal", "seq2seq", "infilling")
+    needs: ClassVar[Mapping[str, str]] = {}
     tunes_backbone: bool = False
     changes_maps: ClassVar[bool] = False
     """Whether it adds to the outputs of the frozen backbone's linear maps."""
@@ -226,10 +227,15 @@ def check_pair(
     Raises:
         UserError: it does not; the message names the supported values.
     """
-    if backbone.family not in method.families:
+    if hasattr(method, "families"):
         raise UserError(
-            f"{method.__name__} needs a backbone that is {' or '.join(method.families)}, but "
-            f"{backbone.name} is {backbone.family}."
+            f"{method.__name__}.families is no longer read; write needs, with fields of "
+            "ptrun.backbone.family.Family, such as {'encoder': 'an encoder'}, or leave it out."
+        )
+    missing = [own for key, own in method.needs.items() if not getattr(backbone.architecture, key)]
+    if missing:
+        raise UserError(
+            f"{method.__name__} needs {missing[0]}, but {backbone.name} is {backbone.family}."
         )
     offered, soft = method.readouts, method.soft
     return resolved(option, node, typed, backbone, task, offered=offered, soft=soft)

@@ -15,7 +15,7 @@ frozen pass has no dropout in training, so M(x) is computed once for each exampl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class IDPG(Method):
         UserError: a value is out of range, or the prompt leaves no room for text.
     """
 
-    families = ("masked",)
+    needs: ClassVar[Mapping[str, str]] = {"encoder": "an encoder"}
     may_differ = ("dropout",)
 
     def __init__(

@@ -4,7 +4,7 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,20 +20,6 @@ from ptrun.prompt.low_rank import LowRank
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
-
-_LLAMA = ("q_proj", "v_proj")
-TARGETS = {
-    **dict.fromkeys(("bert", "roberta", "electra", "albert"), ("query", "value")),
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "megatron"), _LLAMA),
-    **dict.fromkeys(("t5", "mt5"), ("q", "v")),
-    "deberta-v2": ("query_proj", "value_proj"),
-    "deberta": ("in_proj",),  # queries, keys and values in one map
-    **dict.fromkeys(("gpt2", "blocklm"), ("c_attn",)),  # likewise
-}
-"""The query and value projections by `model_type`, as in PEFT."""
-
-OF_POSITIONS = {"deberta-v2": {"query_proj", "key_proj"}, "deberta": {"pos_proj", "pos_q_proj"}}
-"""Maps that also read relative positions, which all rows have in common."""
 
 _SITE = 3_000_000  # first dropout site, beyond those of attention
 
@@ -69,11 +55,11 @@ class LoRA(Method):
         targets: list[str] | None = None,
     ):
         super().__init__(backbone, task, reading)
-        kind = backbone.config["model_type"]
-        chosen = targets or list(TARGETS[kind])
+        chosen = targets or list(backbone.architecture.attention_maps)
         _check(rank, alpha)
         check_dropout(dropout)
-        if dropout and _read_positions(kind, chosen):
+        if dropout and not backbone.architecture.position_maps.isdisjoint(chosen):
+            kind = backbone.config["model_type"]
             raise UserError(f"method.dropout is {dropout}; on a {kind} backbone use 0.")
         self.alpha, self.dropout = alpha, dropout
         maps = self._maps(chosen)
@@ -90,9 +76,10 @@ class LoRA(Method):
 
         Members would need positions of their own.
         """
-        kind = backbone.config["model_type"]
-        alone = _read_positions(kind, node["targets"] or TARGETS[kind])
-        return None if alone else super().shares(node, backbone)
+        architecture = backbone.architecture
+        chosen = node["targets"] or architecture.attention_maps
+        shared = architecture.position_maps.isdisjoint(chosen)
+        return super().shares(node, backbone) if shared else None
 
     def placed(self) -> None:
         """Make the backbone's maps add the updates of a pass."""
@@ -136,11 +123,6 @@ class LoRA(Method):
 def key(name: str) -> str:
     """Return the key of a map's low-rank maps in `LoRA.lora`."""
     return name.replace(".", "_")
-
-
-def _read_positions(kind: str, targets: Sequence[str]) -> bool:
-    """Return whether one of the maps also reads relative positions, which have no rows."""
-    return not OF_POSITIONS.get(kind, set()).isdisjoint(targets)
 
 
 def _check(rank: int, alpha: float) -> None:

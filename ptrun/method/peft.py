@@ -43,10 +43,6 @@ _REFUSED = {
     **dict.fromkeys(("ADAMSS", "BOFT", "FROD", "SHIRA", "UNILORA"), "needs weights for its shapes"),
     "TRAINABLE_TOKENS": "trains words of the vocabulary, which no read-out adds",
 }
-_LIKE_BERT = {
-    "target_modules": ["key", "value", "output.dense"],
-    "feedforward_modules": ["output.dense"],
-}
 _ABOUT = {"peft_type", "task_type", "base_model_name_or_path", "revision", "inference_mode"}
 _ABOUT |= {"auto_mapping", "peft_version", "modules_to_save", "runtime_config"}
 
@@ -116,11 +112,11 @@ class PeftMethod(Method):
     @property
     def options(self) -> dict[str, Any]:
         """`config`, with what the model type needs: the maps' direction, and ELECTRA's for IA3."""
-        kind, made = self.backbone.config["model_type"], dict(self.config)
+        made, ia3 = dict(self.config), self.backbone.architecture.stock.ia3
         if hasattr(peft_config(made), "fan_in_fan_out"):
             made["fan_in_fan_out"] = transposed(self.backbone)
-        if (self.peft_type, kind) == ("IA3", "electra") and not made.get("target_modules"):
-            made |= _LIKE_BERT
+        if ia3 and self.peft_type == "IA3" and not made.get("target_modules"):
+            made |= ia3
         return made
 
     def _tuner(self) -> Any:
@@ -165,7 +161,7 @@ def _type_of(content: Mapping[str, Any]) -> Any:
 
 
 def _check_backbone(backbone: PretrainedBackbone) -> None:
-    if backbone.config["model_type"] == "albert":
+    if backbone.architecture.shares_layers:
         raise UserError(
             f"method=peft: the layers of {backbone.name} share their weights, and PEFT has no "
             "tuner for that; use method=lora."

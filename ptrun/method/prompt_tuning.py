@@ -26,8 +26,6 @@ from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
 from ptrun.task.base import Task
 
-_EMBEDDING_TWICE = ("bert", "roberta", "electra", "albert")
-
 
 class PromptTuning(Method):
     """A soft prompt `[P, E]` before the text, or after its first token, and a read-out.
@@ -60,12 +58,12 @@ class PromptTuning(Method):
         double_embedding: bool = False,
     ):
         super().__init__(backbone, task, reading)
-        if double_embedding and backbone.config["model_type"] not in _EMBEDDING_TWICE:
+        if double_embedding and not backbone.architecture.embeds_whole:
             raise UserError(
                 f"method.double_embedding=true: {backbone.name} is {backbone.config['model_type']};"
-                f" use a backbone that is {', '.join(_EMBEDDING_TWICE)}, or false."
+                " use a backbone that is like BERT, or false."
             )
-        self.after = int(backbone.family == "infilling") if after is None else after
+        self.after = int(backbone.architecture.has_blank) if after is None else after
         self.length, self.double_embedding = length, double_embedding
         self.room()
         self.prompt = SoftPrompt(length, backbone.shape.embedding_size, rescale=rescale)

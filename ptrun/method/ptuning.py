@@ -76,7 +76,7 @@ class PTuning(Folded):
         assert isinstance(self.readout, Cloze)
         self.lm_eval_mode = lm_eval_mode
         self.tunes_backbone = tune_backbone
-        self.per_relation = per_relation and task.kind == "facts" and not tune_backbone
+        self.per_relation = per_relation and task.answer == "word" and not tune_backbone
         self.prompt = PromptEncoder(
             self.readout.pvp.pattern.softs, backbone.shape.embedding_size, encoder, hidden
         )

@@ -42,7 +42,6 @@ from ptrun.task.base import Task
 
 _PREFIX_SITE = 1_000_000  # dropout site, beyond any site of a backbone
 
-_KIND_OF: dict[str, PrefixKind] = {"infilling": "hidden"}
 _READER: dict[Stack, Reader] = {"encoder": "text", "decoder": "decoder", "cross": "decoder"}
 _SITE = {"encoder": "attention", "decoder": "attention", "cross": "cross"}
 
@@ -96,7 +95,8 @@ class PTuningV2(Folded):
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
         check_dropout(dropout or 0.0)
-        hidden_states = (prefix_kind or _KIND_OF.get(backbone.family, "kv")) == "hidden"
+        usual = "hidden" if backbone.architecture.has_blank else "kv"  # as in GLM's code
+        hidden_states = (prefix_kind or usual) == "hidden"
         self.length = length
         self.shift_positions = not hidden_states if shift_positions is None else shift_positions
         default = 0.0 if hidden_states else shape.dropout
@@ -124,7 +124,7 @@ class PTuningV2(Folded):
     @property
     def prompt_positions(self) -> int:
         """P with `shift_positions`, else 0: a prefix itself has no positions."""
-        shifted = self.shift_positions and self.backbone.family != "seq2seq"
+        shifted = self.shift_positions and not self.backbone.architecture.relative
         return self.length if shifted else 0
 
     def inputs(self, batch: Batch) -> BackboneInput:
@@ -162,7 +162,7 @@ def _stacks(
     backbone: PretrainedBackbone, stacks: Sequence[Stack] | None, *, decodes: bool
 ) -> Sequence[Stack]:
     """Return the stacks with prefixes; `decodes`: whether the read-out uses the decoder."""
-    if backbone.family != "seq2seq":
+    if not backbone.architecture.has_decoder:
         if stacks is not None:
             raise UserError(
                 f"method.stacks is {stacks}, but {backbone.name} ({backbone.family}) has one "

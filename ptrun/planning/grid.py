@@ -146,7 +146,7 @@ def _refusal(composed: Composed, task: Task) -> str | None:
 def _readout(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
     """Return the read-out; on several data sets with a pooler that they can share."""
     option, node = composed.readout
-    return option, {**node, "pooler": "none"} if task.kind == "multi" else node
+    return option, {**node, "pooler": "none"} if task.answer == "several" else node
 
 
 def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps: int) -> str:

@@ -140,7 +140,7 @@ def _patterns(method: Method, part: Part) -> list[str]:
     task, backbone = method.task, method.backbone
     if not task.pvps or not part.examples:
         return []
-    encoder = Encoder(backbone.tokenizer(), left_to_right=backbone.family == "causal")
+    encoder = Encoder(backbone.tokenizer(), left_to_right=backbone.architecture.left_to_right)
     pvps, fields = read_pvps(task.pvps, task.labels), part.examples[0].fields
     return [_pattern(method, encoder, pvp, fields) for pvp in pvps.values()]
 

@@ -76,5 +76,5 @@ def _split(planned: Plan) -> Split | None:
 def _here(planned: Plan) -> bool:
     source = planned.source
     if source is None:
-        return planned.task.kind != "multi"
+        return planned.task.answer != "several"
     return not planned.of_corpus and ("pocket" in source.origin or source.exists("train"))

@@ -32,7 +32,6 @@ DECODER_TOKENS = 3
 
 _DEEP = 12  # more layers of both stacks are traced with shallow models
 _PHASES = 5
-_EVERYWHERE = ("tagging", "extraction", "multispan")  # kinds of task that read every token
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def _like(
     for derived in ("model", "shape"):
         other.__dict__.pop(derived, None)
     config = dict(backbone.config)
-    if backbone.family == "seq2seq":
+    if backbone.architecture.has_decoder:
         config["num_heads"] //= case.narrow
         config["d_ff"] //= case.narrow
         if depth:
@@ -204,7 +203,7 @@ def _step(method: Method, batch: Batch, live: Live, modes: list[Any], cast: Cast
 
 def _phases(backbone: PretrainedBackbone, turn: Callable[[], Any]) -> list[Any]:
     """Call `turn` after the encoder's forward pass and the backward passes of `_follow`."""
-    if backbone.family != "seq2seq":
+    if not backbone.architecture.has_decoder:
         return []
     encoder = backbone.model.encoder
 
@@ -231,14 +230,14 @@ def loss_of(output: BackboneOutput) -> Tensor:
 
 def _rows(method: Method, case: Case) -> list[Features]:
     """Return equal rows without a tokenizer: ids and positions do not matter here."""
-    pattern = method.readout.pattern
-    decodes = method.backbone.family == "seq2seq" and method.readout.reads_decoder
-    decodes = decodes or (method.backbone.family == "infilling" and pattern is not None)
+    pattern, architecture = method.readout.pattern, method.backbone.architecture
+    decodes = architecture.has_decoder and method.readout.reads_decoder
+    decodes = decodes or (architecture.has_blank and pattern is not None)
     softs = list(range(pattern.softs)) if pattern is not None and method.soft else []
     reads = [0]
     if decodes:
         reads = list(range(DECODER_TOKENS - 1))
-    elif method.task.kind in _EVERYWHERE or method.readout.pooler == "mean":
+    elif method.readout.everywhere or method.readout.pooler == "mean":
         reads = list(range(case.length))
     row = Row([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
     return [Features("", [row], [0])] * case.rows

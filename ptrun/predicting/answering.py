@@ -128,7 +128,7 @@ def _answer(
     run: Finished, question: Question, prediction: Prediction, detail: Detail
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"id": question.id, "prediction": prediction.value}
-    if run.task.kind == "choice":
+    if run.task.answer == "option":
         options = dict(enumerate(question.example.fields["options"]))
         answer["option"] = options.get(prediction.value)  # a T5 may write no option
     if prediction.probability is not None:
@@ -142,7 +142,7 @@ def _answer(
         )
     shares = {key: round(share, 4) for key, share in prediction.probabilities.items()}
     if detail.probabilities:
-        answer["probabilities"] = shares if run.task.kind != "choice" else list(shares.values())
+        answer["probabilities"] = shares if run.task.answer != "option" else list(shares.values())
     if detail.top:
         best = sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])[: detail.top]
         answer["top"] = [{"prediction": key, "probability": round(p, 4)} for key, p in best]

@@ -174,6 +174,10 @@ class Readout(ABC):
     """Whether an encoder-decoder is read in its decoder."""
     teaches: bool = False
     """Whether `teaching` changes the examples, so that train is read in another way than dev."""
+    everywhere: bool = False
+    """Whether every token of a row is read."""
+    windows: bool = False
+    """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None
     """What the vector of a text is; None if none is read."""
 

@@ -63,7 +63,7 @@ class Candidates(Cloze):
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the training examples, followed by the swapped ones."""
-        more = examples if self.swapped and self.task.kind == "choice" else []
+        more = examples if self.swapped and self.task.answer == "option" else []
         return [*examples, *map(_reversed, more)]
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
@@ -75,7 +75,7 @@ class Candidates(Cloze):
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest candidate of each example, or rows with one more mask filled."""
         pairs = batch.pairs(self._log_probabilities(output, batch).cpu())
-        if self.backbone.family == "masked":
+        if self.backbone.architecture.fills_masks:
             return [self._fill(f, logs) for f, logs in pairs]
         return [self._best(f, _sums(f, logs)) for f, logs in pairs]
 
@@ -138,7 +138,7 @@ class Candidates(Cloze):
         return Features(example.id, rows, [0], facts)
 
     def _row(self, example: Example, words: list[int], room: int) -> Row:
-        if self.backbone.family == "masked":
+        if self.backbone.architecture.fills_masks:
             return self.row(self.pieces(example), room, len(words))
         row = self.row(self.pieces(example), row_limit(self.task, room) - len(words))
         at = row.reads[-1]

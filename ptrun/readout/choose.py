@@ -1,4 +1,4 @@
-"""The group `readout`: `auto` is the first read-out of a method that reads the kind of task."""
+"""The group `readout`: `auto` is a method's first read-out that can give the answers of a task."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -28,7 +28,7 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
     """
     fit = _fitting(task, offered)
     if not fit:
-        other = [name for name, own in READINGS.items() if task.kind in own.kinds]
+        other = [name for name, own in READINGS.items() if own.reads(task)]
         raise UserError(
             f"No read-out of this method ({', '.join(offered)}) can answer task={task.name}, which "
             f"is {task.kind}; type method=fine_tuning readout={other[0]}."
@@ -39,7 +39,7 @@ def automatic(task: Task, offered: Sequence[str]) -> type[Reading]:
 def _fitting(task: Task, offered: Sequence[str]) -> list[type[Reading]]:
     """Return the read-outs of a method that read the kind of task, in order of preference."""
     known_here = [READINGS[name] for name in offered if name in READINGS]
-    return [own for own in known_here if task.kind in own.kinds]
+    return [own for own in known_here if own.reads(task)]
 
 
 def resolved(
@@ -86,9 +86,9 @@ def _check_offered(option: str, offered: Sequence[str]) -> None:
 
 
 def _check_kind(option: str, reading: type[Reading], task: Task, offered: Sequence[str]) -> None:
-    if task.kind in reading.kinds:
+    if reading.reads(task):
         return
-    fit = [name for name, own in READINGS.items() if task.kind in own.kinds]
+    fit = [name for name, own in READINGS.items() if own.reads(task)]
     own = [name for name in fit if name in offered]
     typed = f"{'' if own else 'method=fine_tuning '}readout={(own or fit)[0]}"
     raise UserError(

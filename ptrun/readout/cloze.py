@@ -13,7 +13,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
-from ptrun.backbone.family import WRITING
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.encoding import Encoder
@@ -52,13 +51,13 @@ class Cloze(WordReader):
     ):
         self.backbone, self.task, self.pvp = backbone, task, pvp
         self.literal_sep = literal_sep
-        self.infills = backbone.family == "infilling"
-        self.marked = sentinel and pvp.pattern.masks > 0 and backbone.family == "seq2seq"
+        self.infills = backbone.architecture.has_blank
+        self.marked = sentinel and pvp.pattern.masks > 0 and backbone.architecture.has_decoder
 
     @property
     def decodes(self) -> bool:
         """Whether the answer is written separately from the text."""
-        return self.backbone.family in WRITING
+        return self.backbone.architecture.writes_apart
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -81,7 +80,7 @@ class Cloze(WordReader):
                 "<|startofpiece|> or <|endofpiece|>, which a blank infiller\nneeds; use the "
                 "tokenizer that ptrun import glm writes."
             )
-        return Encoder(tokenizer, left_to_right=self.backbone.family == "causal")
+        return Encoder(tokenizer, left_to_right=self.backbone.architecture.left_to_right)
 
     @cached_property
     def end(self) -> int | None:

@@ -50,7 +50,7 @@ class FactWords(Cloze):
         released_query: bool = False,
     ):
         super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
-        self.shifted = shifted_label and backbone.family == "causal"
+        self.shifted = shifted_label and backbone.architecture.left_to_right
         self.released = released_query
 
     def can_answer(self, example: Example) -> bool:
@@ -80,7 +80,7 @@ class FactWords(Cloze):
         """Return the row of an example, laid out as the released code does if requested."""
         if not self.released:
             return super().row(pieces, room, masks)
-        if self.backbone.family == "masked":
+        if self.backbone.architecture.fills_masks:
             return super().row(led(pieces), room, masks)
         limit = row_limit(self.task, room)
         ids = cut_query(self.encoder, self.backbone.tokenizer(), pieces, limit)

@@ -97,7 +97,7 @@ def decoder_start(backbone: PretrainedBackbone) -> int:
         UserError: a blank infiller's configuration lacks it; the T5 family starts with 0.
     """
     start = backbone.config.get("decoder_start_token_id")
-    if start is None and backbone.family == "infilling":
+    if start is None and backbone.architecture.has_blank:
         raise UserError(
             f"backbone={backbone.name}: its config.json has no decoder_start_token_id; add it: the "
             "id of <|startofpiece|>, after which it writes."

@@ -11,7 +11,7 @@ from ptrun.readout.entailment_head import EntailmentHead, described
 from ptrun.readout.head import Head
 from ptrun.readout.multi_head import MultiHead
 from ptrun.readout.multispan.tags import TagHead
-from ptrun.readout.pooled_head import LabelHead, NumberHead, Pooler
+from ptrun.readout.pooled_head import LabelHead, NumberHead, PooledHead, Pooler
 from ptrun.readout.reading import Reading
 from ptrun.readout.span_head import SpanHead
 from ptrun.readout.token_head import TokenHead
@@ -19,18 +19,16 @@ from ptrun.task.base import Task
 from ptrun.task.multi import Multi
 from ptrun.task.tagging import Tagging
 
-_POOLED: dict[str, Callable[..., Head]] = {
-    "classification": LabelHead,
-    "span_check": LabelHead,
-    "regression": NumberHead,
-    "choice": ChoiceHead,
-    "entity_choice": EntityHead,
+HEADS: dict[str, Callable[..., Head]] = {
+    "label": LabelHead,
+    "number": NumberHead,
+    "option": ChoiceHead,
+    "entity": EntityHead,
+    "tags": TokenHead,
+    "span": SpanHead,
+    "spans": TagHead,
 }
-_PLAIN: dict[str, Callable[..., Head]] = {
-    "tagging": TokenHead,
-    "extraction": SpanHead,
-    "multispan": TagHead,
-}
+"""The head for each answer of a task. A new kind of task may add its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +42,18 @@ class HeadReading(Reading):
     """
 
     name = "head"
-    kinds = (*_POOLED, *_PLAIN, "multi")
+    answers = ()  # those of `HEADS`
     may_differ = ("dropout",)
     idle = ("literal_sep",)
 
     pooler: Pooler = "auto"
     dropout: float | None = None
     literal_sep: bool = False
+
+    @classmethod
+    def reads(cls, task: Task) -> bool:
+        """Return whether there is a head for the answer, or for each of several data sets."""
+        return isinstance(task, Multi) or task.answer in HEADS
 
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a dropout that is no probability, and data sets without a common pooler."""
@@ -65,7 +68,7 @@ class HeadReading(Reading):
             return set().union(*every)
         parts = isinstance(task, Tagging) and task.has_predicate
         words = ["literal_sep"] if parts else []
-        return {"dropout", *words, *(["pooler"] if task.kind in _POOLED else [])}
+        return {"dropout", *words, *(["pooler"] if _is_pooled(task) else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
@@ -78,23 +81,22 @@ class HeadReading(Reading):
         return head  # type: ignore[return-value]
 
     def _made(self, backbone: PretrainedBackbone, task: Task) -> Head:
-        if task.kind == "tagging":
-            return TokenHead(backbone, task, literal_sep=self.literal_sep)
-        if task.kind in _PLAIN:
-            return _PLAIN[task.kind](backbone, task)
-        return _POOLED[task.kind](backbone, task, self.pooler)
+        made = HEADS[task.answer]
+        if made is TokenHead:
+            return made(backbone, task, literal_sep=self.literal_sep)
+        return made(backbone, task, self.pooler) if _is_pooled(task) else made(backbone, task)
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:
         """Refuse heads that need different states for different data sets."""
         for own in task.tasks.values():
-            if own.kind not in self.kinds:
+            if not self.reads(own):
                 raise UserError(
                     f"task={task.name} is several tasks in one, and readout=head cannot answer "
                     f"{own.name}, which is {own.kind}; leave it out."
                 )
-        pooled = [name for name, own in task.tasks.items() if own.kind in _POOLED]
+        pooled = [name for name, own in task.tasks.items() if _is_pooled(own)]
         mixed = 0 < len(pooled) < len(task.tasks)
-        if backbone.family == "seq2seq" and mixed and self.pooler != "mean":
+        if backbone.architecture.has_decoder and mixed and self.pooler != "mean":
             raise UserError(
                 f"task={task.name} cannot run on an encoder-decoder: {', '.join(pooled)} are read "
                 "in its decoder, the others in its encoder; use readout.pooler=mean or tasks of "
@@ -116,7 +118,7 @@ class EntailmentReading(Reading):
     """
 
     name = "entailment"
-    kinds = ("classification",)
+    answers = ("label",)
     may_differ = ("dropout",)
 
     pooler: Pooler = "auto"
@@ -133,6 +135,12 @@ class EntailmentReading(Reading):
         if self.dropout is not None:
             head.dropout = self.dropout
         return head
+
+
+def _is_pooled(task: Task) -> bool:
+    """Return whether the head of a task reads one vector of a text."""
+    made = HEADS.get(task.answer)
+    return isinstance(made, type) and issubclass(made, PooledHead)
 
 
 def _check_dropout(dropout: float | None) -> None:

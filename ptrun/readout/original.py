@@ -30,7 +30,7 @@ class ClassWordsReading(Reading):
     """
 
     name = "class_words"
-    kinds = ("classification", "multispan")
+    answers = ("label", "spans")
     tunes_head = True
 
     pattern: str | None = None
@@ -47,24 +47,24 @@ class ClassWordsReading(Reading):
 
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone that is no ELECTRA, and patterns or trees that do not suit."""
-        if backbone.config["model_type"] != "electra":
+        if backbone.architecture.writes_words:
             raise UserError(
                 f"backbone={backbone.name} has no head that detects replaced words, which "
                 "readout=class_words needs; use backbone=electra_base or another ELECTRA."
             )
-        if task.kind != "multispan":
+        if task.answer == "label":
             self._tree(task, self._pvp(backbone, task, soft))
 
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
         """Return the keys of a passage, or of classes; `beam` needs a tree."""
-        if task.kind == "multispan":
+        if task.answer == "spans":
             return {"direction", "threshold", "threshold_on"}
         keys = {"pattern", "direction", "bias", "loss", "order", "marker", "tree", "fan_out"}
         return keys | ({"beam"} if self.tree is not None or self.fan_out is not None else set())
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of a passage, a row of classes, or a tree of them."""
-        if task.kind == "multispan":
+        if task.answer == "spans":
             border, on = self.threshold, self.threshold_on
             return PassageWords(backbone, task, direction=self.direction, threshold=border, on=on)
         pvp = self._pvp(backbone, task, soft)
@@ -77,7 +77,7 @@ class ClassWordsReading(Reading):
         return ClassTree(backbone, task, pvp, tree, beam=self.beam, **keys)
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
-        return choose(task, backbone.family, soft=soft, name=self.pattern, listed=True)
+        return choose(task, backbone, soft=soft, name=self.pattern, listed=True)
 
     def _tree(self, task: Task, pvp: PVP) -> Tree | None:
         """Return the tree of classes: the configured one, one made with `fan_out`, or None."""

@@ -6,18 +6,23 @@ A blank infiller prefers patterns whose names start with `glm`.
 from collections.abc import Mapping
 from typing import Any
 
+from ptrun.backbone.family import Family
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.prompt.pvp import PVP, read_pvps
 from ptrun.prompt.slots import Field, Hole
 from ptrun.task.base import Task
 
-_FILLING = ("masked", "infilling")
-_TEXTS = ("choice", "entity_choice", "span_check")
-"""Kinds of task that may predict a text of the example."""
+_TEXTS = ("option", "entity")  # answers that may be a text of the example
 
 
 def choose(
-    task: Task, family: str, *, soft: bool, name: str | None = None, listed: bool = False
+    task: Task,
+    backbone: PretrainedBackbone,
+    *,
+    soft: bool,
+    name: str | None = None,
+    listed: bool = False,
 ) -> PVP:
     """Return a pattern of a task.
 
@@ -26,21 +31,22 @@ def choose(
     encoder-decoder then answers with its decoder's first token.
 
     Raises:
-        UserError: there is no pattern of that name, or none that suits family and method.
+        UserError: there is no pattern of that name, or none that suits backbone and method.
     """
     pvps = read_pvps(task.pvps, task.labels)
+    family = backbone.architecture
     misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
     if name is not None:
         return _named(pvps, task, name, misfits, _advice(soft=soft, listed=listed))
     for n, pvp in pvps.items():
         if not (misfits[n] or listed or pvp.pattern.masks):
             misfits[n] = "has no {mask}, so readout.pattern must name it"
-    order = sorted(misfits, key=lambda n: family == "infilling" and not n.startswith("glm"))
+    order = sorted(misfits, key=lambda n: family.has_blank and not n.startswith("glm"))
     found = next((pvps[n] for n in order if not misfits[n]), None)
     if found is None:
         reasons = "; ".join(f"{n} {reason}" for n, reason in misfits.items())
         raise UserError(
-            f"task={task.name} has no pattern for this method on this {family} backbone "
+            f"task={task.name} has no pattern for this method on this {backbone.family} backbone "
             f"({reasons or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
     return found
@@ -62,7 +68,7 @@ def _named(
     return pvps[name]
 
 
-def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> str | None:
+def _misfit(pvp: PVP, task: Task, family: Family, *, soft: bool, listed: bool) -> str | None:
     """Return why a pattern does not suit, or None."""
     if bool(pvp.pattern.softs) != soft:
         return "has no {soft} slot" if soft else "has {soft} slots, which method=ptuning learns"
@@ -70,22 +76,22 @@ def _misfit(pvp: PVP, task: Task, family: str, *, soft: bool, listed: bool) -> s
         return "has no {words|commas}"
     if listed:
         return "has a {mask}" if pvp.pattern.masks else None
-    if pvp.pattern.masks == 0 and family != "seq2seq":
+    if pvp.pattern.masks == 0 and not family.has_decoder:
         return "has no {mask}, which an encoder-decoder alone can do without"
-    if family == "causal" and not _ends_in_mask(pvp):
+    if family.left_to_right and not _ends_in_mask(pvp):
         return "does not end in {mask}, where a causal backbone is read"
-    if family != "masked" and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
+    if not family.fills_masks and (pvp.pattern.masks > 1 or pvp.rule == "mean"):
         return "has several masks, which a masked backbone alone reads"
-    if task.kind in _TEXTS and pvp.verbalizer(1) is None:
+    if (task.answer in _TEXTS or task.fills_gap) and pvp.verbalizer(1) is None:
         return _misfit_of_texts(pvp, task, family)
     return None
 
 
-def _misfit_of_texts(pvp: PVP, task: Task, family: str) -> str | None:
+def _misfit_of_texts(pvp: PVP, task: Task, family: Family) -> str | None:
     """Return why a pattern does not suit answers that are texts of the example, or None."""
-    if task.kind == "span_check" and family not in _FILLING:
+    if task.fills_gap and not (family.fills_masks or family.has_blank):
         return "needs its gap filled, which masked and infilling backbones alone do"
-    if family == "masked" and not pvp.pattern.many_masks:
+    if family.fills_masks and not pvp.pattern.many_masks:
         return "has one {mask}, but its answers are texts of several tokens; write {masks}"
     return None
 
@@ -102,3 +108,8 @@ def _advice(*, soft: bool, listed: bool) -> str:
     read = "{words|commas}, no {mask}" if listed else "a {mask}"
     where = "task=csv: task.pattern=@FILE; other tasks: pvps in the task's YAML"
     return f"Write one ({where}): with {slot} and {read}."
+
+
+def can_fill(backbone: PretrainedBackbone) -> bool:
+    """Return whether a backbone predicts the words of a gap inside a text."""
+    return backbone.architecture.fills_masks or backbone.architecture.has_blank

@@ -104,14 +104,14 @@ class PooledHead(Head):
         A row is read at the first token ([CLS]) of an encoder, at the last token of a left-to-right
         model, or at the decoder's start token of an encoder-decoder; for `mean` at all its tokens.
         """
-        family, limit = self.backbone.family, row_limit(self.task, room)
+        architecture, limit = self.backbone.architecture, row_limit(self.task, room)
         encoded = self.backbone.tokenizer()(*texts, truncation="longest_first", max_length=limit)
         rows = [Row(*tokens(encoded, i), [0]) for i in range(len(encoded["input_ids"]))]
         if self.pooler == "mean":
             return [replace(row, reads=list(range(len(row.ids)))) for row in rows]
-        if family == "seq2seq":
+        if architecture.has_decoder:
             return [replace(row, decoder=[decoder_start(self.backbone)]) for row in rows]
-        if family == "causal":
+        if architecture.left_to_right:
             return [replace(row, reads=[len(row.ids) - 1]) for row in rows]
         return rows
 

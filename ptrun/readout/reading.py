@@ -16,17 +16,22 @@ from ptrun.task.base import Task
 class Reading(ABC):
     """How predictions are read; its fields are the keys of `readout`, all with a default.
 
-    `name` is its option, `kinds` are the kinds of task that it reads, `may_differ` the keys in
+    `name` is its option, `answers` are the answers that it can give, `may_differ` the keys in
     which runs that share passes may differ. `idle` may be typed where they change nothing, since a
     table types them for all of its tasks; they are in no id there.
     """
 
     name: ClassVar[str]
-    kinds: ClassVar[Sequence[str]]
+    answers: ClassVar[Sequence[str]]
     may_differ: ClassVar[Sequence[str]] = ()
     idle: ClassVar[Sequence[str]] = ()
     tunes_head: ClassVar[bool] = False
     """Whether a method that tunes the backbone tunes its pre-trained head too."""
+
+    @classmethod
+    def reads(cls, task: Task) -> bool:
+        """Return whether it can give the answers of a task."""
+        return task.answer in cls.answers
 
     @property
     def whole(self) -> bool:
@@ -59,9 +64,9 @@ class Reading(ABC):
         """Refuse what cannot be read, and keys that would change nothing.
 
         Raises:
-            UserError: as `fits`, the kind of task is not one of `kinds`, or a key has no effect.
+            UserError: as `fits`, it cannot give the answers of the task, or a key has no effect.
         """
-        if task.kind not in self.kinds:
+        if not self.reads(task):
             raise UserError(
                 f"readout={self.name} cannot answer task={task.name}, which is {task.kind}."
             )

@@ -79,6 +79,8 @@ class SpanHead(Head):
     padding is not in the softmax, and a batch counts questions, not windows.
     """
 
+    everywhere = windows = True
+
     def __init__(self, backbone: PretrainedBackbone, task: Task):
         super().__init__(backbone, task, 2)
         self.dropout = 0.0
@@ -121,8 +123,9 @@ class SpanHead(Head):
         return text
 
     def _features(self, example: Example, rows: Any, own: Sequence[int]) -> Features:
-        context = example.fields[self.task.fields[1]]
-        windows = [_window(rows, i, context, self.backbone.family) for i in own]
+        context, architecture = example.fields[self.task.fields[1]], self.backbone.architecture
+        first = architecture.encoder or architecture.has_blank
+        windows = [_window(rows, i, context, first=first) for i in own]
         targets = [place for window in windows for place in window.target(example)]
         facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
         parts = [tokens(rows, i) for i in own]
@@ -130,11 +133,14 @@ class SpanHead(Head):
         return Features(example.id, encoded, targets, facts)
 
 
-def _window(rows: Any, i: int, context: str, family: str) -> Window:
-    """Return a window; tokens start after the space that some tokenizers include."""
+def _window(rows: Any, i: int, context: str, *, first: bool) -> Window:
+    """Return a window; tokens start after the space that some tokenizers include.
+
+    `first` says whether no answer is at the first token; otherwise it is at the last.
+    """
     texts = rows.sequence_ids(i)
     begin = texts.index(1) if 1 in texts else 0
     places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
     starts = [after_space(context, start, end) for start, end in places]
-    null = 0 if family in ("masked", "infilling") else max(0, len(texts) - 1)
+    null = 0 if first else max(0, len(texts) - 1)
     return Window(null, begin, starts, [end for _, end in places])

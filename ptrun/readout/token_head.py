@@ -24,6 +24,8 @@ class TokenHead(Head):
             tokenizer's own separator.
     """
 
+    everywhere = True
+
     def __init__(self, backbone: PretrainedBackbone, task: Task, *, literal_sep: bool = False):
         super().__init__(backbone, task, len(task.labels))
         self.literal_sep = literal_sep

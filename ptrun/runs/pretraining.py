@@ -49,9 +49,9 @@ def task_for(task: Task, reading: Mapping[str, Any], given: str) -> str:
 def _of_ppt(task: Task, reading: Mapping[str, Any]) -> str:
     if reading.get("pattern") == "ppt_unified":
         return "ppt_unified"
-    if task.kind == "classification":
+    if task.answer == "label" and not task.fills_gap:
         return "ppt_nsp" if len(task.fields) == 2 else "ppt_cls"
-    if task.kind == "choice":
+    if task.answer == "option":
         return "ppt_nss"
     raise UserError(
         f"start=pretrained: PPT has no pre-training task for {task.kind}, the kind of "

@@ -43,6 +43,6 @@ def plan_start(
             "Use start=random, start=run:... or start=pretrained:TASK,\nor method=prompt_tuning "
             "(or method=ptuning method.encoder=plain)."
         )
-    if start.kind == "labels" and not task.labels and task.kind != "choice":
+    if start.kind == "labels" and not task.labels and task.answer != "option":
         raise UserError(f"start=labels: task={task.name} has no labels. Use start=vocabulary.")
     return start

@@ -3,7 +3,9 @@
 Change the parameters and `inputs` to what your method does.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -24,8 +26,9 @@ class ExampleMethod(Method):
         scale: standard deviation of its random start.
     """
 
-    # The families of backbones that `inputs` works with. Without this line it is all of them.
-    families = ("masked", "causal")
+    # What `inputs` needs of a backbone: fields of `ptrun.backbone.family.Family`, each with words
+    # for it, such as {"encoder": "an encoder"}. Without this line it works with all.
+    needs: ClassVar[Mapping[str, str]] = {}
 
     # Positional parameters come from the run; `reading` is the option of `readout`. Each parameter
     # after the star is an option, typed as method.length=4.

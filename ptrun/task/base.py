@@ -16,6 +16,12 @@ class Task(Protocol):
     """Data and its scoring; a head or verbalizer tells `labels` apart, in this order."""
 
     kind: str
+    answer: str
+    """What a prediction is: label, number, option, entity, tags, span, spans, word or several."""
+    fills_gap: bool
+    """Whether words that fill a gap of the text decide the label (WSC)."""
+    stratified: bool
+    """Whether parts of train are drawn class by class."""
     name: str
     version: int
     fields: Sequence[str]

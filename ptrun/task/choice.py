@@ -28,6 +28,7 @@ class Choice(Dataset):
     """
 
     kind: ClassVar[str] = "choice"
+    answer: ClassVar[str] = "option"
     metric = "accuracy"
 
     def __init__(

@@ -25,6 +25,7 @@ class Classification(Dataset):
     """
 
     kind: ClassVar[str] = "classification"
+    stratified: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -62,6 +62,9 @@ class Dataset(ABC):
     """
 
     kind: ClassVar[str]
+    answer: ClassVar[str] = "label"
+    fills_gap: ClassVar[bool] = False
+    stratified: ClassVar[bool] = False
     fields: Sequence[str]
     columns: Sequence[str]
     """The fields that `inputs` reads, including those that `written` composes."""

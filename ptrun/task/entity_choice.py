@@ -22,6 +22,7 @@ class EntityChoice(Dataset):
     """
 
     kind: ClassVar[str] = "entity_choice"
+    answer: ClassVar[str] = "entity"
     metric = "f1"
     fields = ("passage", "query")
     columns = (*fields, "entities")

@@ -66,6 +66,7 @@ class Extraction(InContext):
     """
 
     kind: ClassVar[str] = "extraction"
+    answer: ClassVar[str] = "span"
 
     def __init__(
         self,

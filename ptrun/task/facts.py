@@ -41,6 +41,7 @@ class Facts(Dataset):
     """
 
     kind: ClassVar[str] = "facts"
+    answer: ClassVar[str] = "word"
     metric = "p_at_1"
     fields = ("sub_label",)
     columns = ("predicate_id", "sub_label", "template")

@@ -29,6 +29,9 @@ class Multi:
     """
 
     kind: ClassVar[str] = "multi"
+    answer: ClassVar[str] = "several"
+    fills_gap: ClassVar[bool] = False
+    stratified: ClassVar[bool] = False
     metric = "mean"
     fields: Sequence[str] = ()
     labels: Sequence[str] = ()

@@ -13,6 +13,7 @@ class MultiSpan(InContext):
     """Questions with several answers each; a prediction is the list of all answer texts."""
 
     kind: ClassVar[str] = "multispan"
+    answer: ClassVar[str] = "spans"
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return exact match and F1 over sets of spans, 0-100, by DROP's rules.

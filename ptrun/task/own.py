@@ -44,6 +44,9 @@ class Own:
     """
 
     kind: ClassVar[str] = "classification"
+    answer: ClassVar[str] = "label"
+    fills_gap: ClassVar[bool] = False
+    stratified: ClassVar[bool] = True
     metric = "accuracy"
     version = 1
     max_tokens: int | None = None

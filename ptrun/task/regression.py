@@ -32,6 +32,7 @@ class Regression(Dataset):
     """
 
     kind: ClassVar[str] = "regression"
+    answer: ClassVar[str] = "number"
     metric = "pearson_spearman"
 
     def __init__(

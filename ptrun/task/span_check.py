@@ -30,6 +30,8 @@ class SpanCheck(Classification):
     """
 
     kind: ClassVar[str] = "span_check"
+    fills_gap: ClassVar[bool] = True
+    stratified: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ class Tagging(Dataset):
     """
 
     kind: ClassVar[str] = "tagging"
+    answer: ClassVar[str] = "tags"
     metric = "f1"
 
     def __init__(

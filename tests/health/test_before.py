@@ -83,5 +83,4 @@ def test_many_cut_texts_are_told():
         found.startswith("11 of 100 texts fill the limit of 128 tokens") and "max_tokens" in found
     )
     assert "no more positions" in cut_texts(rows(11, 89), task(max_tokens=None), 128)
-    assert cut_texts(rows(11, 89), task(kind="extraction"), 512) is None
     assert cut_texts([], task(), 512) is None

@@ -259,7 +259,7 @@ def test_counts_on_roberta_large_are_the_papers(data_dir, tmp_path, option, coun
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_other_families_are_refused(tiny, data_dir, kind):
-    with pytest.raises(UserError, match="IDPG needs a backbone that is masked"):
+    with pytest.raises(UserError, match="IDPG needs an encoder, but"):
         check_pair(IDPG, "auto", {}, tiny(kind), sst2(data_dir))
 
 

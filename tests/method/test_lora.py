@@ -8,12 +8,12 @@ from peft import LoraConfig, get_peft_model
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import FAMILY_OF
+from ptrun.backbone.family import FAMILY_OF, family_of
 from ptrun.backbone.library import model_class
 from ptrun.backbone.maps.linear import linear_maps
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.method.lora import OF_POSITIONS, TARGETS, LoRA
+from ptrun.method.lora import LoRA
 from ptrun.runs.launch import launch
 from ptrun.training.join import join
 from tests.backbone.inputs import KINDS, LENGTHS, text
@@ -49,11 +49,10 @@ def read(backbone, method=None, **changes):
 
 def peft_model(folder, method, backbone):
     """Return PEFT's model of a folder, with a method's tensors copied into it by name."""
-    kind = backbone.config["model_type"]
+    targets = list(backbone.architecture.attention_maps)
     model = model_class(backbone.architecture).from_pretrained(folder, attn_implementation="eager")
-    config = LoraConfig(
-        r=R, lora_alpha=6, target_modules=list(TARGETS[kind]), fan_in_fan_out=kind == "gpt2"
-    )
+    conv = backbone.config["model_type"] == "gpt2"
+    config = LoraConfig(r=R, lora_alpha=6, target_modules=targets, fan_in_fan_out=conv)
     made = get_peft_model(model, config).eval()
     own = {n.replace("default.", ""): p for n, p in made.named_parameters() if "lora_" in n}
     for names in method.shared:
@@ -94,10 +93,9 @@ def test_hidden_states_and_gradients_are_pefts(tiny, tiny_folder, data_dir, kind
 
 
 def test_the_default_targets_are_pefts_for_every_family():
-    assert TARGETS.keys() == FAMILY_OF.keys()
-    known = {kind: PEFTS[kind] for kind in TARGETS if kind in PEFTS}
-    assert set(TARGETS) - set(known) == {"albert", "blocklm", "megatron"}
-    assert all(set(TARGETS[kind]) == set(known[kind]) for kind in known)
+    own = {kind: family_of("", {"model_type": kind}).attention_maps for kind in FAMILY_OF}
+    assert own.keys() - PEFTS.keys() == {"albert", "blocklm", "megatron"}
+    assert all(set(own[kind]) == set(PEFTS[kind]) for kind in own.keys() & PEFTS.keys())
 
 
 @pytest.mark.parametrize("kind", tiered(KINDS, lambda kind: kind in FIRST))
@@ -145,7 +143,7 @@ def test_in_one_pass_each_member_has_its_own_updates(tiny, data_dir, kind, train
     """Also where tokens are packed, and with dropout, which two of the three have."""
     backbone = tiny(kind)
     every = dict.fromkeys(n.rpartition(".")[2] for n in linear_maps(backbone))
-    targets = [name for name in every if name not in OF_POSITIONS.get(kind, ())]
+    targets = [name for name in every if name not in backbone.architecture.position_maps]
     rates = (0.0, 0.3, 0.5) if train else (0.0,) * 3
     members = [moved(backbone, data_dir, targets=targets, dropout=rate) for rate in rates]
     for index, own in enumerate(members):

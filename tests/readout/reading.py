@@ -8,6 +8,7 @@ import torch
 from omegaconf import OmegaConf
 
 from ptrun.backbone.base import BackboneInput, DecoderInput
+from ptrun.backbone.family import family_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.readout.base import collate
@@ -32,11 +33,19 @@ def pocket(name):
     return backbone
 
 
+OF = {"masked": "bert", "causal": "gpt2", "seq2seq": "t5", "infilling": "blocklm"}
+"""A model type of each family."""
+
+
 def words_only(tokenizer, family="masked"):
     """Return what a read-out needs of a backbone to make rows: a tokenizer, and sizes."""
     shape = SimpleNamespace(hidden_size=8, dropout=0.1)
     return SimpleNamespace(
-        tokenizer=lambda words=False: tokenizer, family=family, shape=shape, config={}
+        tokenizer=lambda words=False: tokenizer,
+        family=family,
+        architecture=family_of("", {"model_type": OF[family]}),
+        shape=shape,
+        config={},
     )
 
 

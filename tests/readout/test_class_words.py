@@ -9,6 +9,7 @@ import transformers
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.family import family_of
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -188,6 +189,7 @@ def electra_words(shared):
     """Return a stand-in for a backbone that has ELECTRA's vocabulary."""
     made = words_only(tokenizers.real(shared, "bert_uncased"))
     made.shape.positions, made.config = 512, {"model_type": "electra"}
+    made.architecture = family_of("", made.config)
     return made
 
 

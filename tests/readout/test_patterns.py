@@ -1,17 +1,23 @@
 """Which pattern is taken where none is named."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from ptrun.backbone.family import family_of
 from ptrun.errors import UserError
 from ptrun.readout.patterns import choose
-from tests.readout.reading import task
+from tests.readout.reading import OF, task
 
 TASKS = ["boolq", "cb", "rte", "copa", "multirc", "wic", "wsc", "record"]
 
 
 def taken(own, family, *, soft):
     try:
-        return choose(own, family, soft=soft).name
+        backbone = SimpleNamespace(
+            family=family, architecture=family_of("", {"model_type": OF[family]})
+        )
+        return choose(own, backbone, soft=soft).name
     except UserError:
         return None
 

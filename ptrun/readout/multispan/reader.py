@@ -26,6 +26,7 @@ class PassageReader(Readout):
     """
 
     reads_decoder = False
+    everywhere = True
     backbone: PretrainedBackbone
     task: Task
     least: float = 0.0

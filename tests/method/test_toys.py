@@ -1,0 +1,110 @@
+"""A family and a kind of task from outside the package: their files are in tests/data/toys."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Olmo2Config, Olmo2ForCausalLM
+
+from ptrun.method.fine_tuning import FineTuning
+from ptrun.method.lora import LoRA
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
+from tests.cli.warm import Warm
+from tests.conftest import SIZES, wordpiece_tokenizer
+from tests.method.test_every_kind import keeps_the_promises, task_of
+from tests.readings import reading
+from tests.small_runs import sst2
+
+TOYS = Path(__file__).parents[1] / "data" / "toys"
+WORDS = reading("verbalizer")
+METHODS = {
+    "fine_tuning": FineTuning,
+    "lora": partial(LoRA, rank=2),
+    "prompt_tuning": partial(PromptTuning, length=3),
+    "ptuning_v2": partial(PTuningV2, length=3),
+    "ptuning_v2, words": partial(PTuningV2, length=3, reading=WORDS),
+}
+method = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
+
+
+@pytest.fixture(autouse=True)
+def on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOYS))
+    yield
+    from ptrun.readout.heads import HEADS
+
+    HEADS.pop("grade", None)
+    for name in ("toy_family", "toy_kind"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a small random OLMo 2 with its tokenizer."""
+    made, tokenizer = tmp_path_factory.mktemp("toys") / "model", wordpiece_tokenizer()
+    torch.manual_seed(7)
+    config = Olmo2Config(vocab_size=tokenizer.get_vocab_size(), **SIZES)
+    Olmo2ForCausalLM(config).save_pretrained(made)
+    tokenizer.save(str(made / "tokenizer.json"))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (made / "tokenizer_config.json").write_text(json.dumps(settings))
+    return made
+
+
+@pytest.fixture
+def load(folder):
+    """Return a function that loads the toy backbone."""
+    from toy_family import ToyBackbone
+
+    def loaded():
+        backbone = ToyBackbone(name="toy", path=str(folder), dtype="fp32")
+        backbone.load()
+        return backbone
+
+    return loaded
+
+
+@pytest.fixture
+def grades():
+    """Return the task of the toy kind."""
+    from toy_kind import Grades
+
+    splits = {"train": "train", "dev": "validation", "test": "test"}
+    keys = {"name": "grades", "version": 1, "source": {"folder": "grades"}, "splits": splits}
+    return Grades(str(TOYS), field="sentence", grade="grade", top=2, **keys)
+
+
+@method
+def test_a_family_of_one_file_keeps_the_promises(load, data_dir, make):
+    keeps_the_promises(make, load, sst2(data_dir, "{~sentence} was {mask}"))
+
+
+@pytest.mark.parametrize("task", ["squad", "copa", "conll03"])
+def test_it_reads_other_kinds_of_task(load, data_dir, task):
+    keeps_the_promises(METHODS["ptuning_v2"], load, task_of(data_dir, task))
+
+
+@pytest.mark.parametrize("make", list(METHODS.values())[:4], ids=list(METHODS)[:4])
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5"])
+def test_a_kind_of_task_of_one_file_keeps_the_promises(tiny, grades, make, kind):
+    keeps_the_promises(make, lambda: tiny(kind), grades)
+
+
+@pytest.mark.slow
+def test_both_run_from_a_project_that_has_their_files(folder, tmp_path):
+    for file in [f for f in TOYS.rglob("*") if f.is_file() and "__pycache__" not in f.parts]:
+        place = tmp_path / file.relative_to(TOYS)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    (tmp_path / "model").symlink_to(folder)
+    server = Warm()
+    line = "method=ptuning_v2 backbone=toy task=grades data_dir=. train.max_steps=2 allow_code=true"
+    done = server.run(line.split(), tmp_path)
+    server.stop()
+    assert done.returncode == 0, done.stderr
+    assert "ptuning_v2 · model · grades" in done.stdout and "nearness" in done.stdout
