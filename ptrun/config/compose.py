@@ -4,26 +4,33 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ptrun.config import renamed, schema, user_files
 from ptrun.config.build import Component, check, plain
-from ptrun.config.paths import conf_dir, leads_out, own_dir
+from ptrun.config.paths import conf_dir, leads_out, own_dir, package_dirs, user_dirs
 from ptrun.config.readable import visible
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
 
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
+_Sources = tuple[Any, ...]
+_ROOT_KEYS = {one.name for one in fields(schema.RunConfig)} - {*schema.LISTED}
 _INSIDE_COMPONENT = re.compile(rf"^(?:pretraining|{'|'.join(schema.GROUPS)})\.")
 
 
@@ -311,31 +318,101 @@ def compose_run(
     `given` replaces composed groups, and `changed` is merged over everything.
     """
     with user_files.without_environment():
-        config = checked(overrides)
-        choices = OmegaConf.to_container(config.hydra.runtime.choices)
-        assert isinstance(choices, dict)
-        root = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-        with open_dict(root):
-            root.update(given or {})
-            root.merge_with(changed or {})
-        picked = {str(key): value for key, value in choices.items()}
-        user_files.tell_replaced(picked)
+        picked = checked(overrides)
+        root = picked.root
+        if given or changed:
+            root = deepcopy(root)
+            with open_dict(root):
+                root.update(given or {})
+                root.merge_with(changed or {})
+        user_files.tell_replaced(picked.choices)
         typed = [o.lstrip("+~").partition("=")[0] for o in overrides]
-        return resolve(root, picked, [*map(renamed.current_key, typed)])
+        return resolve(root, picked.choices, [*map(renamed.current_key, typed)])
 
 
-def checked(overrides: Sequence[str]) -> DictConfig:
+def checked(overrides: Sequence[str]) -> "_Picked":
     """Compose the root, and check what files of somebody else set.
 
     Raises:
         UserError: they set what acts outside a run.
     """
-    with _own_hydra():
-        config = compose("run", [loosen(o) for o in overrides], return_hydra_config=True)
+    picked = _composed(overrides)
     if user_files.watched():
         trusted = _trusted(tuple(own_dir()), tuple(filter(_decides, overrides)))
-        user_files.check_outside(_whole(config), trusted)
-    return config
+        user_files.check_outside({**plain(picked.root), "hydra": picked.hydra}, trusted)
+    return picked
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """A composed root, the options of its groups, and Hydra's own node as plain data."""
+
+    root: DictConfig
+    choices: dict[str, Any]
+    hydra: dict[str, Any]
+
+
+def _composed(overrides: Sequence[str]) -> _Picked:
+    """Return the root of a run; the next call may change it.
+
+    Runs that pick the same options have one root. Their other overrides set plain values in it, as
+    Hydra does after it has read the files.
+    """
+    loose = [loosen(o) for o in overrides]
+    values = [one for own in loose if (one := _plain_value(own)) is not None]
+    keys = tuple(one.key_or_group for one in values)
+    if any(other.startswith(f"{key}.") for key in keys for other in keys):
+        values, keys = [], ()  # one replaces what another is in
+    lines = {one.input_line for one in values}
+    picks = tuple(own for own in loose if own not in lines)
+    picked = _copied(picks, keys, _sources())
+    ConfigLoaderImpl._apply_overrides_to_config(values, picked.root)
+    return picked
+
+
+@cache
+def _plain_value(override: str) -> Override | None:
+    """Return an override that sets one value; None if Hydra must read the files again for it."""
+    key = override.lstrip("+").partition("=")[0]
+    if {"/", "@"} & {*key} or not ("." in key or key in _ROOT_KEYS):
+        return None
+    try:
+        read: Override = OverridesParser.create().parse_override(override)
+    except HydraException:
+        return None
+    single = read.type is OverrideType.CHANGE or read.is_force_add()
+    ordinary = single and not read.is_sweep_override() and not read.is_hydra_override()
+    return read if ordinary and not isinstance(read.value(), dict | list) else None
+
+
+@lru_cache(maxsize=32)
+def _copied(picks: tuple[str, ...], _keys: tuple[str, ...], sources: _Sources) -> _Picked:
+    """Return a root of its own for each set of keys, so that none keeps the value of another."""
+    picked = _picked(picks, sources)
+    return replace(picked, root=deepcopy(picked.root)) if _keys else picked
+
+
+@lru_cache(maxsize=32)
+def _picked(picks: tuple[str, ...], _sources: _Sources) -> _Picked:
+    """Compose the root of a choice of options, once while the user's files stay as they are."""
+    with _own_hydra():
+        config = compose("run", list(picks), return_hydra_config=True)
+    choices = OmegaConf.to_container(config.hydra.runtime.choices)
+    hydra = OmegaConf.to_container(config.hydra, resolve=False)
+    assert isinstance(choices, dict) and isinstance(hydra, dict)
+    with open_dict(config):
+        config.pop("hydra")
+    named = {str(key): value for key, value in choices.items()}
+    return _Picked(config, named, {str(key): value for key, value in hydra.items()})
+
+
+def _sources() -> _Sources:
+    """Return what identifies the folders of options, with the states of the user's files."""
+    folders = [*user_dirs(), *package_dirs()]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]
+    states = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files if f.is_file()]
+    addresses = [*user_files.addresses(), *user_files.package_addresses()]
+    return (str(conf_dir()), *addresses, *states)
 
 
 def _decides(override: str) -> bool:

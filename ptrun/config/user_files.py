@@ -191,10 +191,11 @@ def check_outside(found: Mapping[str, Any], trusted: Mapping[str, Any]) -> None:
 
 def tell_replaced(choices: Mapping[str, Any]) -> None:
     """Say once which of the picked options of ptrun a file of a user's folder replaces, and how."""
-    for group, picked in choices.items():
+    folders = user_dirs()
+    for group, picked in choices.items() if folders else ():
         for option in picked if isinstance(picked, list) else [picked]:
             ours, name = conf_dir() / group / f"{option}.yaml", f"{group}/{option}.yaml"
-            theirs = next((f / name for f in user_dirs() if (f / name).is_file()), None)
+            theirs = next((f / name for f in folders if (f / name).is_file()), None)
             if theirs is not None and ours.is_file():
                 _tell(theirs, ours)
 

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,17 @@ def _state(path: Path, outputs: Path) -> str:
 
 def _file(composed: Composed) -> Path:
     """Return the file of a configuration, typed here, in this version of the code."""
-    root = Path(ptrun.__file__).parent
-    code = [(str(p), p.stat().st_mtime_ns) for p in sorted(root.rglob("*.py"))]
     config = {
         key: value for key, value in composed.config.items() if key not in ("sweep", "cluster")
     }
-    typed = [composed.names, config, str(Path.cwd()), __version__, code]
+    typed = [composed.names, config, str(Path.cwd()), __version__, _code()]
     key = hashlib.sha256(canonical(typed).encode()).hexdigest()[:24]
     return below(composed.outputs, _FOLDER, f"{key}.json")
+
+
+@cache
+def _code() -> str:
+    """Return a hash of the state of ptrun's own files, as they were first seen in this process."""
+    files = sorted(Path(ptrun.__file__).parent.rglob("*.py"))
+    states = [(str(file), file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(canonical(states).encode()).hexdigest()
