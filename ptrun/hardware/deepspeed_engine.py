@@ -18,9 +18,10 @@ from ptrun.backbone.cuts import Cut
 from ptrun.errors import UserError
 from ptrun.hardware.precision import resolved
 from ptrun.hardware.ranks import Ranks, joined
-from ptrun.hardware.torch_engine import TorchEngine, needs_all_rows
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hardware.zero import ZeroStepper
 from ptrun.method.base import Method
+from ptrun.training.loop import needs_all_rows
 from ptrun.training.member import Member
 
 

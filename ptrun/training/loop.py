@@ -1,22 +1,36 @@
-"""Forward passes of one backbone over the rows of one or many members, in micro-batches."""
+"""The training loop: steps of one or many members over one backbone, and their evaluations.
 
+`Loop.fit` is read from top to bottom. An engine (`ptrun.hardware`) adds a device, a precision, the
+ranks, and what takes the optimizer's steps.
+"""
+
+import logging
+import time
+import weakref
+import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput
 from ptrun.backbone.packing.groups import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.schema import Precision
+from ptrun.config.schema import Precision, Select
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
+from ptrun.training import stopping
 from ptrun.training.join import join
-from ptrun.training.progress import track
+from ptrun.training.member import Member, save
+from ptrun.training.out_of_memory import Guard
+from ptrun.training.progress import meter, track
 from ptrun.training.world import World
 from ptrun.types import Prediction
 
+_LOG = logging.getLogger(__name__)
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -30,8 +44,21 @@ class Item:
 
 
 @dataclass
-class Passes:
-    """Runs the backbone that all members share; `TorchEngine` documents the fields."""
+class Speed:
+    """Totals of training steps: seconds without evaluation, real (not padded) tokens, and steps."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+
+    def per_second(self) -> float:
+        """Return real tokens a second."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class Loop(ABC):
+    """Trains members that share the passes of one backbone; `TorchEngine` documents the fields."""
 
     backbone: PretrainedBackbone
     device: str = field(kw_only=True)
@@ -42,6 +69,147 @@ class Passes:
     """The processes of the run."""
     largest: int = field(default=0, init=False)
     """Number of padded tokens in the largest of the last micro-batches."""
+    speed: Speed = field(default_factory=Speed, init=False)
+
+    def __post_init__(self) -> None:
+        """Guard the passes against memory that runs out."""
+        # in a cycle the backbone would stay in memory after its run
+        self._guard = Guard(weakref.proxy(self))
+
+    @abstractmethod
+    def equip(self, member: Member) -> None:
+        """Choose the member's stepper."""
+
+    @abstractmethod
+    def together(self, members: Sequence[Member]) -> tuple[int, int]:
+        """Return how many members fit in memory at a time, and the most that are allowed."""
+
+    @abstractmethod
+    def consider(self, seconds_left: float) -> None:
+        """Prepare for the training that is left."""
+
+    def fit(self, members: Sequence[Member]) -> None:
+        """Train the members, as many together as fit in memory and `population` allows.
+
+        Each member selects, stops, fails and saves on its own.
+        """
+        size, most = self.together(members)
+        if size < min(len(members), most):
+            _LOG.warning("%d of %d runs at a time: more do not fit in memory", size, len(members))
+        for start in range(0, len(members), size):
+            self._fit(members[start : start + size])
+        self._guard.members = ()
+
+    def _fit(self, members: Sequence[Member]) -> None:
+        self._guard.members = members
+        for member in members:
+            self.equip(member)
+            if member.resume():
+                _LOG.info("resuming from step %d of %d", member.step, member.total)
+        self._guard.resume(members)
+        methods = [member.method for member in members]
+        reads, dev = [member.reads() for member in members], [member.dev for member in members]
+        before = "the passes before training"
+        self._guard.passes(lambda: self._prepare(methods, reads, training=True), before)
+        self._guard.passes(lambda: self._prepare(methods, dev), before)
+        self._evaluate([member for member in members if member.due_first])
+        total = sum(member.total for member in members)
+        done = sum(member.step for member in members)
+        with meter(total, done, quiet=not self.world.main) as bar, stopping.training():
+            while active := [member for member in members if member.active]:
+                started = time.monotonic()
+                losses, tokens = self._step(active)
+                self.speed.seconds += time.monotonic() - started
+                self.speed.tokens += sum(tokens)
+                self.speed.steps += len(active)
+                left = sum(member.total - member.step for member in members)
+                self.consider(self.speed.seconds / self.speed.steps * left)
+                self._judge(active)
+                done, first = sum(member.step for member in members), active[0]
+                best = first.best_value if first.best else None
+                bar.show(done, losses[0], first.metric, best, sum(tokens))
+
+    def _step(self, members: Sequence[Member]) -> tuple[list[float], list[int]]:
+        """Take one step of each member; return its mean loss and real tokens.
+
+        The host waits for the device once, for all losses and norms.
+        """
+        self._guard.members = members
+        sums, tokens = self._guard.passes(lambda: self._accumulate(members))
+        norms = [member.stepper.clip(member.train.clip) for member in members]
+        numbers = [tensor.to(self.device, torch.float64) for tensor in (*sums, *norms)]
+        figures: list[float] = torch.stack(numbers).tolist()
+        losses = self.world.total(figures[: len(members)])
+        for each in zip(members, losses, figures[len(members) :], tokens, strict=True):
+            self._guard.step(*each)
+        return losses, tokens
+
+    def _judge(self, active: Sequence[Member]) -> None:
+        """Evaluate the members that are due. Save all if one is due; after a signal stop, too.
+
+        Raises:
+            Stopped: a signal arrived.
+        """
+        self._evaluate([member for member in active if member.due])
+        own = [member.late for member in active], stopping.received()
+        late, signal = self.world.broadcast(own)
+        if signal is not None or any(late) or any(member.due for member in active):
+            save(active)
+        if signal is not None:
+            raise stopping.Stopped(signal, max(member.step for member in active))
+
+    def _accumulate(self, members: Sequence[Member]) -> tuple[list[Tensor], list[int]]:
+        """Add up the gradients of one step; return each member's mean loss `[]` and real tokens.
+
+        A member's loss is divided by its own number of targets. So the gradient does not depend on
+        micro-batches or on other members.
+        """
+        items = items_of([member.batch() for member in members])
+        targets, tokens = [0] * len(members), [0] * len(members)
+        for item in items:
+            targets[item.owner] += len(item.features.targets)
+            tokens[item.owner] += item.features.tokens
+        self._check_rows(items, members[0].step + 1)
+        losses = [torch.zeros((), device=self.device) for _ in members]
+        methods = [member.method for member in members]
+        for part in self._parts(members, items):
+            batches = {
+                owner: self._collate(
+                    [i.features for i in own], members[owner].keys([i.slot for i in own])
+                )
+                for owner, own in by_owner(part).items()
+            }
+            parts = {
+                owner: methods[owner].loss(output, batches[owner]) / max(1, targets[owner])
+                for owner, output in self._forward(methods, batches).items()
+            }
+            scaled = [loss * members[owner].stepper.scale for owner, loss in parts.items()]
+            torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
+            for owner, loss in parts.items():
+                losses[owner] += loss.detach()
+        return losses, tokens
+
+    def _parts(self, members: Sequence[Member], items: list[Item]) -> list[list[Item]]:
+        """Return the micro-batches of a step: one if a loss needs all rows of a member at once."""
+        if not any(needs_all_rows(member.method) for member in members):
+            return self._cut(self._own(items))
+        self.largest = len(items) * max(item.features.tokens for item in items)
+        return [items]
+
+    def _check_rows(self, items: Sequence[Item], step: int) -> None:
+        """Check that ranks which hold one model together read the same rows."""
+        if self.world.model_parallel > 1:
+            rows = [(item.features.id, item.features.targets) for item in items]
+            self.world.check_same(zlib.crc32(repr(rows).encode()), step)
+
+    def _evaluate(self, due: Sequence[Member]) -> None:
+        if not due:
+            return
+        losses = any(member.train.select is Select.loss for member in due)
+        methods, features = [m.method for m in due], [m.dev for m in due]
+        predictions, means = self.evaluate(methods, features, losses=losses)
+        for index, member in enumerate(due):
+            member.judge(predictions[index], means[index] if losses else None)
 
     def predict(
         self, methods: Sequence[Method], features: Sequence[Sequence[Features]]
@@ -49,7 +217,6 @@ class Passes:
         """Return each method's predictions for its own features, in their order."""
         return self.evaluate(methods, features)[0]
 
-    @torch.no_grad()
     def evaluate(
         self,
         methods: Sequence[Method],
@@ -57,7 +224,23 @@ class Passes:
         *,
         losses: bool = False,
     ) -> tuple[list[list[Prediction]], list[float]]:
-        """Return each method's predictions and, with `losses`, its mean loss over targets."""
+        """Return each method's predictions and, with `losses`, its mean loss over targets.
+
+        Raises:
+            MemoryRanOut: one example does not fit in memory.
+        """
+        return self._guard.passes(
+            lambda: self._answers(methods, features, losses=losses), "an evaluation"
+        )
+
+    @torch.no_grad()
+    def _answers(
+        self,
+        methods: Sequence[Method],
+        features: Sequence[Sequence[Features]],
+        *,
+        losses: bool,
+    ) -> tuple[list[list[Prediction]], list[float]]:
         waiting = self._own(items_of(features))
         done: dict[tuple[int, int], Prediction] = {}
         sums = [0.0 for _ in methods if losses]
@@ -167,3 +350,8 @@ def by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
     for item in sorted(items, key=lambda item: item.owner):
         groups.setdefault(item.owner, []).append(item)
     return groups
+
+
+def needs_all_rows(method: Method) -> bool:
+    """Return whether a method's loss is no sum over examples, so that they cannot be divided."""
+    return method.reading.whole

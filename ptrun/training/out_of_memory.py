@@ -8,13 +8,13 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
 from ptrun.errors import MemoryRanOut
 from ptrun.training.member import Member, save
-from ptrun.training.passes import Passes
+from ptrun.training.world import World
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (
@@ -31,6 +31,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(t in str(error) for t in _TEXTS)
 
 
+class Bounded(Protocol):
+    """What a guard knows of the passes that it calls; `ptrun.training.loop.Loop` is one."""
+
+    device: str
+    token_budget: int
+    largest: int
+    checkpointing: bool
+    world: World
+
+
 @dataclass
 class Guard:
     """Calls what may run out of memory; halves the token budget once a process.
@@ -38,7 +48,7 @@ class Guard:
     `members` are those in training, which an error saves.
     """
 
-    engine: Passes
+    engine: Bounded
     members: Sequence[Member] = ()
     halved: bool = field(default=False, init=False)
 

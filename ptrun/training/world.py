@@ -21,6 +21,20 @@ class World(Protocol):
     def share(self) -> int:
         """Index of this rank's share of the rows."""
 
+    @property
+    def model_parallel(self) -> int:
+        """Number of ranks that hold one model together."""
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the first rank."""
+
+    def broadcast(self, value: T) -> T:
+        """Return the first rank's value."""
+
+    def check_same(self, number: int, step: int) -> None:
+        """Check that ranks which hold one model together have the same number."""
+
     def total(self, values: list[float]) -> list[float]:
         """Return sums over the shares."""
 
