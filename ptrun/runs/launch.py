@@ -7,9 +7,8 @@ starts the ranks on this machine, if the hardware has several, and waits for the
 import gc
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
@@ -17,22 +16,13 @@ from ptrun.folder import lease, recognition, result
 from ptrun.hardware.launcher import environment
 from ptrun.hardware.rank_count import check_world, local_ranks
 from ptrun.hardware.start_ranks import COMMAND, start
+from ptrun.runs.execution import Ended, Execution
 from ptrun.runs.plan import Plan, plan
 from ptrun.runs.prerequisite import with_prerequisite
 from ptrun.runs.recipe import checked_result, together
-from ptrun.runs.work import Ended
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A planned run with what it was planned from: its configuration and its files."""
-
-    composed: Composed
-    plan: Plan
-    files: Mapping[str, str]
 
 
 def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
@@ -53,8 +43,8 @@ def launch(composed: Composed, command: Sequence[str] = COMMAND) -> RunResult:
     return ended
 
 
-def planned(composed: Composed) -> Planned:
-    """Return a planned run.
+def planned(composed: Composed) -> Execution:
+    """Return a planned run, with its configuration and the states of the files that it read.
 
     Raises:
         UserError: the configuration is wrong.
@@ -62,10 +52,10 @@ def planned(composed: Composed) -> Planned:
     with recognition.opened_files() as opened:
         made = plan(composed)
     files = recognition.states(opened, made.backbone.folder, made.outputs)
-    return Planned(composed, made, files)
+    return Execution(made, composed, files)
 
 
-def launch_together(runs: Sequence[Planned], command: Sequence[str] = COMMAND) -> list[Ended]:
+def launch_together(runs: Sequence[Execution], command: Sequence[str] = COMMAND) -> list[Ended]:
     """Do runs in shared passes, each under its lease; return a result or an error of each.
 
     Raises:
@@ -79,11 +69,12 @@ def launch_together(runs: Sequence[Planned], command: Sequence[str] = COMMAND) -
             except UserError as error:
                 ends[place] = error
         left = [place for place in range(len(runs)) if place not in ends]
-        ended = _do([runs[place].plan for place in left], command) if left else []
+        ended = _do([runs[place].planned for place in left], command) if left else []
     for place, end in zip(left, ended, strict=True):
         ends[place] = end
-        if isinstance(end, RunResult) and _rank() is None:
-            recognition.remember(runs[place].composed, runs[place].plan.folder, runs[place].files)
+        composed, folder = runs[place].composed, runs[place].planned.folder
+        if isinstance(end, RunResult) and composed is not None and _rank() is None:
+            recognition.remember(composed, folder, runs[place].files)
     return [ends[place] for place in range(len(runs))]
 
 
@@ -93,11 +84,11 @@ def _rank() -> int | None:
     return None if launched is None else int(launched["RANK"])
 
 
-def _lease(own: Planned) -> AbstractContextManager[None]:
+def _lease(own: Execution) -> AbstractContextManager[None]:
     """Return the lease of a run folder; of several ranks the first holds it."""
     if _rank():
         return nullcontext()
-    return lease.held(own.plan.folder, wait=own.composed.sweep.wait)
+    return lease.held(own.planned.folder, wait=own.composed is not None and own.composed.sweep.wait)
 
 
 def _do(plans: Sequence[Plan], command: Sequence[str]) -> list[Ended]:

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ptrun.errors import UserError
@@ -15,9 +15,9 @@ from ptrun.types import Example, Split
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Part:
-    """The examples of one member.
+    """The examples of one member, the method that learns them, and the member once it is made.
 
     `left_out` is the number of test examples whose answer is not one token of the backbone.
     """
@@ -25,6 +25,8 @@ class Part:
     name: str
     split: Split
     left_out: int = 0
+    method: Method = field(init=False)
+    member: Member = field(init=False)
 
     @property
     def prefix(self) -> str:
@@ -106,16 +108,3 @@ def _is_of(relation: str, example: Example) -> bool:
 def _filtered(split: Split, keep: Callable[[Example], bool]) -> Split:
     train, dev, test = ([*filter(keep, own)] for own in (split.train, split.dev, split.test))
     return replace(split, train=train, dev=dev, test=test)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One part of a run and the member that learns it."""
-
-    part: Part
-    member: Member
-
-    @property
-    def method(self) -> Method:
-        """The method in training."""
-        return self.member.method

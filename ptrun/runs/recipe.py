@@ -19,14 +19,14 @@ from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
 from ptrun.runs.begin import begin
+from ptrun.runs.execution import Ended, Execution
 from ptrun.runs.facts import facts
-from ptrun.runs.parts import Part, Trained, divide
+from ptrun.runs.parts import Part, divide
 from ptrun.runs.plan import Plan, split_of
 from ptrun.runs.prerequisite import with_prerequisite
 from ptrun.runs.reporting import reported
 from ptrun.runs.shared_store import SharedStore
 from ptrun.runs.store import RunStore, bound_to, set_aside
-from ptrun.runs.work import Ended, Work
 from ptrun.tracking.trackers import Trackers
 from ptrun.training.member import Member, check_select
 from ptrun.types import RunResult, Split
@@ -56,7 +56,7 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
         RunFailed: a weight of the frozen backbone changed.
     """
     backbone, engine = plans[0].backbone, plans[0].engine
-    works = [Work(replace(planned, backbone=backbone, engine=engine)) for planned in plans]
+    works = [Execution(replace(own, backbone=backbone, engine=engine)) for own in plans]
     engine.connect()
     left = _each(_each(works, _find), _prepare)
     if left:
@@ -72,7 +72,7 @@ def together(plans: Sequence[Plan]) -> list[Ended]:
     return [end for end in ends if end is not None]
 
 
-def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
+def _each(works: Iterable[Execution], stage: Callable[[Execution], None]) -> list[Execution]:
     """Call a stage with each run; return those that go on. An error ends its own run only."""
     left = [work for work in works if work.ended is None]
     for work in left:
@@ -83,7 +83,7 @@ def _each(works: Iterable[Work], stage: Callable[[Work], None]) -> list[Work]:
     return [work for work in left if work.ended is None]
 
 
-def _do(works: Sequence[Work], engine: TorchEngine) -> None:
+def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
     """Train, report and close runs."""
     started = time.monotonic()
     try:
@@ -96,7 +96,7 @@ def _do(works: Sequence[Work], engine: TorchEngine) -> None:
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
     for work, outcome in zip(works, outcomes, strict=True):
-        manifest = facts(work.planned, work.trained, work.split, work.overlaps, seconds)
+        manifest = facts(work, seconds)
         manifest["warnings"] = [*work.warnings, *_findings(work)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = replace(outcome, manifest=manifest)
@@ -125,7 +125,7 @@ def _checked(done: RunResult, folder: Path) -> RunResult | RunFailed:
     return done
 
 
-def _find(work: Work) -> None:
+def _find(work: Execution) -> None:
     """Read the result of a run that has ended."""
     planned, world = work.planned, work.planned.engine.world
     done = world.broadcast(None if planned.rerun else result.read(planned.folder))
@@ -134,7 +134,7 @@ def _find(work: Work) -> None:
         work.ended = _checked(done, planned.folder)
 
 
-def _prepare(work: Work) -> None:
+def _prepare(work: Execution) -> None:
     """Read the examples, divide them and build the methods; do the prerequisite run."""
     planned, world = work.planned, work.planned.engine.world
     if world.size > 1:
@@ -144,9 +144,10 @@ def _prepare(work: Work) -> None:
     work.parts = divide(planned.build_method(), work.split)
     if planned.trial is not None:
         work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
-    work.methods = [planned.build_method() for _ in work.parts]
-    _check_examples(planned, work.methods[0], work.split)
-    work.planned = with_prerequisite(planned, work.methods[0], run)
+    for part in work.parts:
+        part.method = planned.build_method()
+    _check_examples(planned, work.parts[0].method, work.split)
+    work.planned = with_prerequisite(planned, work.parts[0].method, run)
 
 
 def _check_examples(planned: Plan, method: Method, split: Split) -> None:
@@ -170,34 +171,31 @@ def _check_examples(planned: Plan, method: Method, split: Split) -> None:
         )
 
 
-def _open(work: Work) -> None:
+def _open(work: Execution) -> None:
     """Initialize the prompts, encode the examples and open the folder.
 
     An error before the folder is opened leaves nothing behind.
     """
     planned = work.planned
     _begin(work)
-    features = [_features(work, m, p) for m, p in zip(work.methods, work.parts, strict=True)]
+    features = [_features(work, part) for part in work.parts]
     rate, usual = planned.train.lr, planned.usual_rates
-    work.warnings = doubts(work.methods[0], features[0][0], rate, usual)
+    work.warnings = doubts(work.parts[0].method, features[0][0], rate, usual)
     work.store = _open_folder(planned, tuned=work.tuned)
-    work.trained = [
-        Trained(part, _member(planned, method, part, rows, work.store))
-        for part, method, rows in zip(work.parts, work.methods, features, strict=True)
-    ]
-    for one in work.trained:
-        one.member.health.compares = len(work.trained) == 1
+    for part, rows in zip(work.parts, features, strict=True):
+        part.member = _member(planned, part, rows, work.store)
+        part.member.health.compares = len(work.parts) == 1
 
 
-def _findings(work: Work) -> list[str]:
+def _findings(work: Execution) -> list[str]:
     """Return warnings about a run that did not learn; of several parts, none."""
-    if len(work.trained) > 1:
+    if len(work.parts) > 1:
         return []
-    member = work.trained[0].member
+    member = work.parts[0].member
     return member.health.findings(member.step) if member.total else []
 
 
-def _begin(work: Work) -> None:
+def _begin(work: Execution) -> None:
     """Initialize the prompts as `start=` says."""
     planned, splits = work.planned, {part.name: part.split for part in work.parts}
 
@@ -205,14 +203,15 @@ def _begin(work: Work) -> None:
         examples = (splits[part].train, splits[part].dev)
         return chain.from_iterable(work.encoded(method, own) for own in examples)
 
-    by_part = dict(zip(splits, work.methods, strict=True))
+    by_part = {part.name: part.method for part in work.parts}
     begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
 
 
-def _features(work: Work, method: Method, part: Part) -> _TrainDev:
+def _features(work: Execution, part: Part) -> _TrainDev:
     """Return the encoded train and dev examples; test is encoded too, to raise its errors now."""
-    work.encoded(method, part.split.test)
-    return work.encoded(method, part.split.train), work.encoded(method, part.split.dev)
+    method, split = part.method, part.split
+    work.encoded(method, split.test)
+    return work.encoded(method, split.train), work.encoded(method, split.dev)
 
 
 def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
@@ -233,16 +232,10 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
     return store
 
 
-def _member(
-    planned: Plan,
-    method: Method,
-    part: Part,
-    features: _TrainDev,
-    store: SharedStore,
-) -> Member:
+def _member(planned: Plan, part: Part, features: _TrainDev, store: SharedStore) -> Member:
     task, dev = planned.task, part.split.dev
     return Member(
-        method,
+        part.method,
         features[0],
         features[1],
         lambda predictions: task.score(predictions, dev),
@@ -255,7 +248,7 @@ def _member(
     )
 
 
-def _train(works: Sequence[Work], engine: TorchEngine) -> None:
+def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     """Train all members together.
 
     Raises:
@@ -264,9 +257,9 @@ def _train(works: Sequence[Work], engine: TorchEngine) -> None:
     model = engine.backbone.model
     before = None if works[0].tuned else checksum(model)
     for work in works:
-        doing = "training" if work.methods[0].learned() else "predicting"
+        doing = "training" if work.parts[0].method.learned() else "predicting"
         _LOG.info("%s in %s", doing, work.planned.folder)
-    members = [one.member for work in works for one in work.trained]
+    members = [part.member for work in works for part in work.parts]
     for member in members:
         member.group = [work.planned.run_id for work in works]
     engine.fit(members)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ptrun.runs.execution import Execution
 from ptrun.runs.finished import found_by
-from ptrun.runs.work import Work
 from ptrun.types import Example, Prediction, RunResult
 
 
-def reported(works: Sequence[Work]) -> list[RunResult]:
+def reported(works: Sequence[Execution]) -> list[RunResult]:
     """Restore and save the selected prompts, score test once, and return the results.
 
     A trial of a search scores no test examples.
@@ -30,9 +30,9 @@ def reported(works: Sequence[Work]) -> list[RunResult]:
     return [replace(one, metrics=scored.get(one.run_id, {})) for one in outcomes]
 
 
-def _outcome(work: Work) -> RunResult:
+def _outcome(work: Execution) -> RunResult:
     """Return the result without its metrics and manifest."""
-    planned, counts = work.planned, [one.method.learned_parameters() for one in work.trained]
+    planned, counts = work.planned, [part.method.learned_parameters() for part in work.parts]
     return RunResult(
         run_id=planned.run_id,
         group=planned.group,
@@ -46,32 +46,32 @@ def _outcome(work: Work) -> RunResult:
     )
 
 
-def _save_selected(work: Work) -> None:
+def _save_selected(work: Execution) -> None:
     """Load the selected tensors into the methods, and write them; a tuned model only if asked."""
-    for one in work.trained:
-        one.member.finish()
-    work.store.log({"event": "selection_done", "best_step": work.trained[0].member.best_step})
+    for part in work.parts:
+        part.member.finish()
+    work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
     if work.tuned and not work.planned.keep.has_weights:
         return
     prompts = {
-        one.part.prefix + name: tensor
-        for one in work.trained
-        for name, tensor in work.planned.engine.whole(one.method).items()
+        part.prefix + name: tensor
+        for part in work.parts
+        for name, tensor in work.planned.engine.whole(part.method).items()
     }
     work.store.write_prompt(prompts, work.planned.method.node, found_by(work.planned.task))
 
 
-def _predict(works: Sequence[Work], name: str) -> list[tuple[list[Example], list[Prediction]]]:
+def _predict(works: Sequence[Execution], name: str) -> list[tuple[list[Example], list[Prediction]]]:
     """Return the dev or test examples of each run, of all its parts, and their predictions."""
-    both = [(work, one) for work in works for one in work.trained]
-    examples = [getattr(one.part.split, name) for _, one in both]
-    methods = [one.method for _, one in both]
+    both = [(work, part) for work in works for part in work.parts]
+    examples = [getattr(part.split, name) for _, part in both]
+    methods = [part.method for _, part in both]
     features = [
-        work.encoded(one.method, own) for (work, one), own in zip(both, examples, strict=True)
+        work.encoded(part.method, own) for (work, part), own in zip(both, examples, strict=True)
     ]
     predicted = works[0].planned.engine.predict(methods, features) if works else []
     pairs = iter(zip(examples, predicted, strict=True))
-    return [_joined([next(pairs) for _ in work.trained]) for work in works]
+    return [_joined([next(pairs) for _ in work.parts]) for work in works]
 
 
 def _joined(
@@ -80,11 +80,11 @@ def _joined(
     return [e for own, _ in parts for e in own], [p for _, own in parts for p in own]
 
 
-def _dev_metrics(work: Work) -> dict[str, float]:
+def _dev_metrics(work: Execution) -> dict[str, float]:
     """Return the selected evaluation; the selected prompts of several parts are scored as one."""
-    if len(work.trained) > 1:
+    if len(work.parts) > 1:
         ((examples, predictions),) = _predict([work], "dev")
         return work.planned.task.score(predictions, examples)
-    member = work.trained[0].member
+    member = work.parts[0].member
     selected = [row for row in member.history if row["step"] == member.best_step]
     return {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}

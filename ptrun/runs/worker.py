@@ -78,7 +78,7 @@ class Runs:
         from ptrun.runs.launch import planned
 
         own = self.planned.pop(index, None) or planned(rank_files.read_text(text))
-        return replace(own, plan=replace(own.plan, rerun=True)) if again else own
+        return replace(own, planned=replace(own.planned, rerun=True)) if again else own
 
     def _facts(self, index: int, text: str) -> Facts:
         from ptrun.runs.launch import planned
@@ -92,7 +92,7 @@ class Runs:
                 raise
             return Facts(index, refused=str(told))
         self.planned[index] = own
-        one = own.plan
+        one = own.planned
         return Facts(index, str(one.folder), shape(one), one.hardware.population)
 
 

@@ -52,7 +52,7 @@ def test_runs_together_leave_what_they_leave_alone(runs, method):
         assert done.manifest.keys() == alone.manifest.keys()
         others = [other.run_id for other in shared if other is not done]
         assert done.manifest["shared_with"] == others and alone.manifest["shared_with"] == []
-        compare_folders(one.plan.folder)
+        compare_folders(one.planned.folder)
 
 
 def compare_folders(folder):
@@ -81,7 +81,7 @@ def test_a_run_leaves_no_backbone_in_memory(runs, method, backbone):
         for seed in (1, 2):  # the first use of transformers keeps the frames of its caller
             gc.collect()
             planned_runs = runs("alone", [f"seed={seed}"], method=method, backbone=backbone)
-            kept = weakref.ref(planned_runs[0].plan.backbone)
+            kept = weakref.ref(planned_runs[0].planned.backbone)
             (done,) = launch_together(planned_runs)
             assert done.status == "finished"
             del planned_runs
@@ -109,7 +109,7 @@ def test_a_run_that_fails_and_one_that_stops_early_change_no_other(runs):
     for own, alone in ((first, launch_together([one])), (stopped, launch_together([three]))):
         assert own.metrics == alone[0].metrics
         assert own.manifest["steps"] == alone[0].manifest["steps"]
-    folder = shared_folder(three.plan.folder).parent
+    folder = shared_folder(three.planned.folder).parent
     assert len(list(folder.glob("*/result.json"))) == 2 and list(folder.glob("*/failure.json"))
 
 
@@ -117,7 +117,7 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
     wrong = ["setting=k_1000", "seed=2"]
     done, refused = launch_together(runs("shared", ["seed=1"], wrong))
     assert isinstance(refused, UserError) and done.status == "finished"
-    folders = list((runs("x", ["seed=1"])[0].plan.outputs.parent / "shared" / "runs").iterdir())
+    folders = list((runs("x", ["seed=1"])[0].planned.outputs.parent / "shared" / "runs").iterdir())
     assert [folder.name for folder in folders if not folder.name.startswith(".")] == [done.run_id]
 
 
@@ -125,12 +125,12 @@ def test_a_run_that_is_refused_leaves_nothing_and_changes_no_other(runs):
 def test_a_finished_run_is_read_and_a_held_one_left(runs):
     (one,) = runs("shared", ["seed=1"])
     (done,) = launch_together([one])
-    written = (one.plan.folder / "result.json").stat().st_mtime_ns
+    written = (one.planned.folder / "result.json").stat().st_mtime_ns
     two = runs("shared", ["seed=2"])[0]
-    with lease.held(two.plan.folder):
+    with lease.held(two.planned.folder):
         again, busy, third = launch_together(runs("shared", ["seed=1"], ["seed=2"], ["seed=3"]))
     assert again == done and isinstance(busy, lease.Busy) and third.status == "finished"
-    assert (one.plan.folder / "result.json").stat().st_mtime_ns == written
+    assert (one.planned.folder / "result.json").stat().st_mtime_ns == written
     assert third.manifest["shared_with"] == []
 
 
@@ -148,7 +148,7 @@ def test_a_killed_group_goes_on_with_the_same_bits(runs, monkeypatch):
         patched.setattr(Member, "update", update)
         launch_together(runs("shared", *lists))
     ids = tuple(done.run_id for done in calm)
-    folders = [one.plan.folder for one in runs("alone", *lists)]
+    folders = [one.planned.folder for one in runs("alone", *lists)]
     states = [state_of(shared_folder(folder)) for folder in folders]
     assert [state.group for state in states] == [ids] * 3
     assert [state.detail for state in states] == ["at step 4", "at step 4", "at step 2"]
@@ -190,8 +190,8 @@ def test_a_run_of_a_group_resumes_alone(runs, monkeypatch):
     for expected, own in zip(whole, runs("cut", *lists), strict=True):
         (done,) = launch_together([own])
         assert done.metrics == expected.metrics
-        other = own.plan.folder.parents[2] / "whole" / "runs" / done.run_id
-        assert steps(own.plan.folder) == pytest.approx(steps(other), abs=1e-5)
+        other = own.planned.folder.parents[2] / "whole" / "runs" / done.run_id
+        assert steps(own.planned.folder) == pytest.approx(steps(other), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -201,5 +201,5 @@ def test_each_run_of_a_group_has_a_tracker_of_its_own(runs, monkeypatch):
     done = launch_together(own)
     assert [one.status for one in done] == ["finished"] * 2
     for one in own:
-        (folder,) = (one.plan.folder / "wandb").glob("offline-run-*")
-        assert one.plan.run_id in folder.name and list(folder.glob("*.wandb"))
+        (folder,) = (one.planned.folder / "wandb").glob("offline-run-*")
+        assert one.planned.run_id in folder.name and list(folder.glob("*.wandb"))

@@ -129,10 +129,10 @@ def test_a_bad_tracker_leaves_the_result_and_one_warning(
     given += ["train.batch_size=2", "train.max_steps=6", "train.eval_every=2", "method.length=3"]
     one = planned(compose_run([*given, f"tracking={name}", f"outputs={tmp_path / 'out'}"]))
     if kind == "read-only":  # root may write anywhere, but a file is no folder
-        one.plan.folder.mkdir(parents=True)
-        (one.plan.folder / "tensorboard").write_text("")
+        one.planned.folder.mkdir(parents=True)
+        (one.planned.folder / "tensorboard").write_text("")
     (done,) = launch_together([one])
-    assert done.status == "finished" and (one.plan.folder / "result.json").is_file()
+    assert done.status == "finished" and (one.planned.folder / "result.json").is_file()
     (warning,) = [r.getMessage() for r in caplog.records if "tracking=" in r.getMessage()]
     assert warning.startswith(f"tracking={name} is off from here on: ") and told in warning
 
