@@ -3,11 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from ptrun.pocket.entity import Entity, mention
-from ptrun.pocket.facts import Fact
-from ptrun.pocket.lexicon import table, words
-from ptrun.pocket.template import Filler, Slot, Text, render
-from ptrun.pocket.world import world
+from ptrun.pocket.template import Filler, Slot, Text, render, table, words
+from ptrun.pocket.world import Entity, Fact, mention, world
 
 WORKS = ("book", "song", "film", "play", "painting")
 

@@ -1,13 +1,39 @@
-"""A small template language: text with slots, choices and a marked predicate.
+"""The words of the pocket world, and a small language for its sentences.
 
-`{role}` or `{role:form}` is a slot, `[a|b|]` picks one branch, `<words>` marks the predicate.
+In a template `{role}` or `{role:form}` is a slot, `[a|b|]` picks one branch, and `<words>` marks
+the predicate.
 """
 
 import random
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import resources
+from typing import Any
+
+_TOKEN = re.compile(r"(\{\w+(?::\w+)?\}|[\[\]|<>])")
+
+
+@cache
+def table(name: str, package: str = __package__) -> dict[str, Any]:
+    """Return the data file `name`.toml of a package as a dictionary."""
+    return tomllib.loads(resources.files(package).joinpath(f"{name}.toml").read_text("utf-8"))
+
+
+def items(text: str) -> tuple[str, ...]:
+    """Split a word list: at semicolons and line ends if it has a semicolon, else at blanks."""
+    if ";" not in text:
+        return tuple(text.split())
+    parts = text.replace("\n", ";").split(";")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+@cache
+def words(name: str, key: str) -> tuple[str, ...]:
+    """Return the word list `key` of the data file `name`."""
+    return items(table(name)[key])
 
 
 @dataclass(frozen=True)
@@ -80,9 +106,6 @@ class Text:
         shift = len(self.text) + len(between)
         moved = [replace(s, start=s.start + shift, end=s.end + shift) for s in other.spans]
         return Text(self.text + between + other.text, self.spans + moved)
-
-
-_TOKEN = re.compile(r"(\{\w+(?::\w+)?\}|[\[\]|<>])")
 
 
 @cache

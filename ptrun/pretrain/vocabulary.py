@@ -20,9 +20,9 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.pocket.vocabulary import WORD, vocabulary
 from ptrun.prompt.spelling import answer_end
 from ptrun.tokenizer import glm
+from workshop.pocket.vocabulary import WORD, vocabulary
 
 _LONGEST_WORD = 10_000
 _SENTINELS = 100

@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -33,10 +32,8 @@ def main() -> int:
     if given.write:
         return _write(Path(given.write))
     session.start(given.kernel)
-    from ptrun.pocket import tasks
     from tests.cuda import cells
 
-    tasks.rows = cache(tasks.rows)  # generated once a process
     import_module("transformers.models.bert.modeling_bert")
     gc.freeze()  # a run collects garbage; what was imported is none
     failed = 0

@@ -2,9 +2,7 @@
 
 import random
 
-from ptrun.pocket.cast import Cast
-from ptrun.pocket.profile import chain, facts_about, profile, topics
-from ptrun.pocket.story import story
+from ptrun.pocket.corpus import Cast, chain, facts_about, profile, story, topics
 from ptrun.pocket.world import world
 
 

@@ -3,9 +3,8 @@
 import random
 from collections import Counter
 
-from ptrun.pocket.lexicon import items, table
-from ptrun.pocket.opinion import Speaker, fitting
-from ptrun.pocket.review import review, things
+from ptrun.pocket.opinion import Speaker, fitting, review, things
+from ptrun.pocket.template import items, table
 
 
 def opinions(count: int, held: float = 0.0):

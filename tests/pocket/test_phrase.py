@@ -4,11 +4,9 @@ import random
 
 import pytest
 
-from ptrun.pocket.entity import Entity
-from ptrun.pocket.lexicon import table
 from ptrun.pocket.phrase import Manner, state
-from ptrun.pocket.template import Text, parse, render
-from ptrun.pocket.world import world
+from ptrun.pocket.template import Text, parse, render, table
+from ptrun.pocket.world import Entity, world
 
 ALL = 40  # sentences for each relation
 

@@ -1,0 +1,70 @@
+"""The generator makes exactly the rows that the package ships."""
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from time import process_time
+
+import pytest
+
+from ptrun.pocket.tasks import SPLITS, TASKS, file_of, rows
+from ptrun.pocket.world import world
+from workshop.pocket import __main__ as command
+from workshop.pocket.tasks import MADE
+
+PRINT_HASH = """
+import hashlib, json
+from workshop.pocket.tasks import MADE
+from ptrun.pocket.tasks import SPLITS
+made = [make()[split] for make in MADE.values() for split in SPLITS]
+print(hashlib.sha256(json.dumps(made).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_shipped_rows_are_those_that_are_made(task):
+    """Also key by key, in order, with the types of the values; each task within three seconds."""
+    world()
+    start = process_time()
+    made = MADE[task]()
+    assert process_time() - start < 3
+    assert tuple(made) == SPLITS
+    for split in SPLITS:
+        assert repr(rows(task, split)) == repr(made[split]), split
+
+
+def test_every_task_and_no_other_is_shipped():
+    assert tuple(MADE) == TASKS
+    folder = file_of("pocket_ner", "train").parents[1]
+    shipped = {file_of(task, split) for task in TASKS for split in SPLITS}
+    assert {file for file in folder.rglob("*") if file.is_file()} == shipped
+    assert sum(file.stat().st_size for file in shipped) <= 2_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_rows_are_the_same_in_a_new_process(hash_seed):
+    shipped = json.dumps([rows(task, split) for task in TASKS for split in SPLITS])
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    line = [sys.executable, "-c", PRINT_HASH]
+    found = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == hashlib.sha256(shipped.encode()).hexdigest()
+
+
+def test_the_command_writes_what_has_changed(tmp_path, monkeypatch, capsys):
+    made = {"train": [{"id": "train-0", "text": "Zoë\nran."}]}
+    monkeypatch.setattr(command, "MADE", {"pocket_ner": lambda: made})
+    monkeypatch.setattr(command, "file_of", lambda task, split: tmp_path / task / f"{split}.gz")
+    monkeypatch.setattr(command, "rows", lambda task, split: made[split])
+    command.main()
+    file = tmp_path / "pocket_ner" / "train.gz"
+    written = file.read_bytes()
+    assert gzip.decompress(written).decode() == '{"id": "train-0", "text": "Zoë\\nran."}\n'
+    assert written[4:8] == bytes(4), "the time of writing"
+    assert "1 rows" in capsys.readouterr().out
+    file.write_text("kept")
+    command.main()
+    assert file.read_text() == "kept" and not capsys.readouterr().out

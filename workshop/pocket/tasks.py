@@ -1,0 +1,25 @@
+"""How the rows of each task of the pocket world are made."""
+
+from collections.abc import Callable
+from functools import partial
+
+from ptrun.pocket.tasks import Row
+from workshop.pocket import probe
+from workshop.pocket.draw import splits
+from workshop.pocket.pairs import pairs, similarity
+from workshop.pocket.reading import choice, multispan, qa
+from workshop.pocket.tagging import ner, srl
+from workshop.pocket.texts import SIZES, sentiment, topics
+
+MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
+    "pocket_ner": partial(splits, "ner", ner, ("tokens",), shuffled=False),
+    "pocket_sentiment": partial(splits, "sentiment", sentiment, ("sentence",), SIZES),
+    "pocket_topics": partial(splits, "topics", topics, ("text",)),
+    "pocket_pairs": partial(splits, "pairs", pairs, ("premise", "hypothesis")),
+    "pocket_similarity": partial(splits, "similarity", similarity, ("sentence1", "sentence2")),
+    "pocket_choice": partial(splits, "choice", choice, ("article",)),
+    "pocket_srl": partial(splits, "srl", srl, ("tokens",)),
+    "pocket_qa": partial(splits, "qa", qa, ("context",)),
+    "pocket_multispan": partial(splits, "multispan", multispan, ("context",)),
+    "pocket_facts": probe.splits,
+}

@@ -1,0 +1,67 @@
+"""Rows of labelled texts: sentiment and topics.
+
+A sentiment row is one opinion, labelled with its computed sign; half of each label. A topic row is
+a sentence or two on one of 14 fields; the first one decides. The second one of every eighth row is
+about another field, so counting words is not enough.
+"""
+
+from functools import cache
+
+from ptrun.pocket.opinion import Speaker, things
+from ptrun.pocket.tasks import Row
+from ptrun.pocket.template import table
+from ptrun.pocket.world import Entity, Fact, world
+from workshop.pocket.draw import RESERVED, Draw
+
+SIZES = (2000, 400, 800)
+KEPT = 0.8  # every fifth predicate is negated, so the signs of words alone are not enough
+SHARES = (66, 16, 6, 12)
+HELD = {"train": 0.0, "validation": 0.2, "test": 0.2}  # chance of each held-out choice
+LABELS = {1: "positive", -1: "negative"}
+WANDERS = 0.125
+ALONE = 0.45  # share of rows of one sentence
+
+
+def sentiment(draw: Draw) -> list[Row]:
+    """Return one row; the labels alternate."""
+    thing, held = draw.rng.choice(things()), HELD[draw.split]
+    speaker = Speaker(thing, draw.rng, held, kept=KEPT, shares=SHARES)
+    opinion = speaker.opinion(1 if draw.turn % 2 else -1)
+    return [{"sentence": opinion.text, "label": LABELS[opinion.value]}]
+
+
+def labels() -> list[str]:
+    """Return the names of the fields."""
+    return list(table("topics", __package__))
+
+
+def topics(draw: Draw) -> list[Row]:
+    """Return one row; the 14 labels take turns."""
+    label = labels()[draw.turn % len(labels())]
+    text = draw.sentence(_fact(label, draw)).text
+    chance = draw.rng.random()
+    if chance >= ALONE:
+        wanders = chance >= 1 - WANDERS
+        other = draw.rng.choice([x for x in labels() if x != label]) if wanders else label
+        text += " " + draw.sentence(_fact(other, draw)).text
+    return [{"text": text, "label": label}]
+
+
+def _fact(label: str, draw: Draw) -> Fact:
+    relation = draw.rng.choice(table("topics", __package__)[label].split())
+    return draw.rng.choice(_facts(relation, label, draw.rng.random() < RESERVED[draw.split]))
+
+
+@cache
+def _facts(relation: str, label: str, reserved: bool) -> list[Fact]:
+    """Return the facts of a relation that belong to a field: a play is no book and no film."""
+    return [
+        fact
+        for fact in world().facts
+        if fact.relation == relation and fact.reserved == reserved and _fits(fact, label)
+    ]
+
+
+def _fits(fact: Fact, label: str) -> bool:
+    kind = fact.object.kind if isinstance(fact.object, Entity) else ""
+    return label not in ("book", "film") or kind == label
