@@ -38,10 +38,10 @@ FACTS = {
     "P-tuning": ("method=ptuning", "train.epochs=20", "train.batch_size=8"),
 }
 # mini_electra_weak is mini_electra with a generator that sees half the words. In the folder of
-# the models: ptrun pretrain backbone=pocket_electra generator=mini_bert corpus=corpus_en_large
-# unseen=0.5 steps=1600 vocabulary=8192 model.embedding_size=256 model.hidden_size=256
-# model.intermediate_size=1024 model.max_position_embeddings=512 answer_length=0 rate=5e-4
-# out=mini_electra_weak
+# the models: python -m workshop.pretrain backbone=pocket_electra generator=mini_bert
+# corpus=corpus_en_large unseen=0.5 steps=1600 vocabulary=8192 model.embedding_size=256
+# model.hidden_size=256 model.intermediate_size=1024 model.max_position_embeddings=512
+# answer_length=0 rate=5e-4 out=mini_electra_weak
 REAL = {"SST-2": "sst2", "SST-5": "sst5", "TREC": "trec", "AG News, 638 texts": "ag_news"}
 
 

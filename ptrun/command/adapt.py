@@ -31,11 +31,11 @@ def main(arguments: Sequence[str]) -> None:
     """
     made = parser()
     if {"-h", "--help"} & set(arguments):
-        from ptrun.pretrain.adaptation.recipe import Adaptation
+        from ptrun.pretrain.recipe import Adaptation
 
         keys = inspect.cleandoc(Adaptation.__doc__ or "").split("Args:\n", 1)[1]
         made.epilog = f"keys:\n{keys}\n\n{made.epilog}"
     overrides = made.parse(arguments).overrides
-    from ptrun.pretrain.adaptation.adapting import adapt
+    from ptrun.pretrain.adapting import adapt
 
     print(json.dumps(adapt(overrides)))

@@ -52,4 +52,4 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UserError` that points to `--help`."""
-        raise UserError(f"{self.command}: {message}.\nSee ptrun {self.command} --help.")
+        raise UserError(f"{self.command}: {message}.\nSee {self.prog} --help.")

@@ -7,7 +7,7 @@ are reported together before anything is built.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -16,6 +16,8 @@ from ptrun.config.components import TARGET, component, targets
 from ptrun.config.suggest import did_you_mean
 from ptrun.config.typecheck import fits, spell
 from ptrun.errors import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,14 @@ def problems(group: str, node: Mapping[str, Any], path: str = "") -> list[str]:
 
     `path` is the key of a node that is inside another one.
     """
-    path = path or group
-    allowed, hints, needed = _schema(target(group, node))
     given = {str(key): value for key, value in node.items() if key != TARGET}
+    return _problems(group, target(group, node), given, path or group)
+
+
+def _problems(
+    group: str, made: Callable[..., Any], given: Mapping[str, Any], path: str
+) -> list[str]:
+    allowed, hints, needed = _schema(made)
     lines = [
         f"{path}.{key}: unknown{did_you_mean(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
@@ -125,6 +132,19 @@ def check(nodes: Mapping[str, Mapping[str, Any]]) -> None:
     """
     if lines := [line for group, node in nodes.items() for line in problems(group, node)]:
         raise UserError("\n".join(lines))
+
+
+def settings(name: str, made: Callable[..., T], given: Mapping[str, Any]) -> T:
+    """Return the settings of a command from its keys; no value names a component.
+
+    Raises:
+        UserError: a key or value is wrong. Each problem is a line, as of `check`.
+    """
+    if any(True for _ in targets(given)):
+        raise UserError(f"{name}: a component is not allowed here. Remove its {TARGET}.")
+    if lines := _problems(name, made, given, name):
+        raise UserError("\n".join(lines))
+    return made(**given)
 
 
 def build(group: str, node: Mapping[str, Any], *runtime: Any) -> Any:

@@ -28,10 +28,6 @@ TARGET = "_target_"
 _KEY = "allow_code"
 _ENVIRONMENT = "PTRUN_ALLOW_CODE"  # the ranks of a run inherit it
 _PERMISSIONS = {_KEY: _ENVIRONMENT, "allow_bin": "PTRUN_ALLOW_BIN"}
-_INTERNAL = {
-    "pretrain": ("ptrun.pretrain.synthetic.recipe.Synthetic",),
-    "adapt": ("ptrun.pretrain.adaptation.recipe.Adaptation",),
-}
 
 
 def component(group: str, path: Any) -> Any:
@@ -57,7 +53,7 @@ def shipped(group: str) -> frozenset[str]:
     """Return the `_target_`s that ptrun's own files of a group name."""
     files = (conf_dir() / group).glob("*.yaml")
     text = "\n".join(file.read_text("utf-8") for file in files)
-    return frozenset([*re.findall(rf"{TARGET}: *([\w.]+)", text), *_INTERNAL.get(group, ())])
+    return frozenset(re.findall(rf"{TARGET}: *([\w.]+)", text))
 
 
 def targets(node: Any) -> Iterator[Any]:

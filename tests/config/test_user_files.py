@@ -2,7 +2,6 @@
 
 import os
 import re
-from importlib import import_module
 
 import pytest
 
@@ -11,6 +10,7 @@ from ptrun.config.compose import compose_run
 from ptrun.config.explain import composed
 from ptrun.config.paths import conf_dir, options
 from ptrun.errors import UserError
+from ptrun.pretrain.adapting import read
 from tests.folder.test_request import BOMB
 
 ODD = {
@@ -199,25 +199,17 @@ def test_an_empty_tracker_is_one_too(project):
         ("[" * 5_000, "not readable YAML"),
     ],
 )
-@pytest.mark.parametrize("command", ["pretrain", "adapt"])
-def test_options_that_are_read_without_composing_are_checked_too(project, command, text, told):
-    group, option = (
-        ("pretrain", "pocket_bert") if command == "pretrain" else ("backbone", "pocket_t5")
-    )
-    shipped = (conf_dir() / group / f"{option}.yaml").read_text()
+def test_options_that_are_read_without_composing_are_checked_too(project, text, told):
+    shipped = (conf_dir() / "backbone/pocket_t5.yaml").read_text()
     whole = re.sub(r"(?m)^name: .*\n", "", shipped) if text.startswith("name") else shipped
-    project(f"{group}/{option}.yaml", text if text[0] == "[" else whole + text)
-    read = import_module(f"ptrun.{READERS[command]}").read
+    project("backbone/pocket_t5.yaml", text if text[0] == "[" else whole + text)
     with pytest.raises(UserError, match=told) as caught:
         read([])
     assert SECRET not in str(caught.value)
 
 
-READERS = {"pretrain": "command.pretrain", "adapt": "pretrain.adaptation.adapting"}
-
-
 def test_a_pipe_of_such_an_option_is_refused(project):
-    file = project("pretrain/pocket_bert.yaml", "")
+    file = project("backbone/pocket_bert.yaml", "")
     file.unlink()
     os.mkfifo(file)
     with pytest.raises(UserError, match="not a regular file"):

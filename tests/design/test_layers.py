@@ -60,6 +60,16 @@ def test_imports_go_down(own):
                 assert RANK[other] < RANK[own], f"{file} may not import {other}"
 
 
+def test_the_package_needs_no_other_folder_of_the_checkout():
+    """They are outside of the wheel."""
+    outside = {"workshop", "benchmarks", "tests", "scripts", "docs", "examples"}
+    for file in modules():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not {name.partition(".")[0] for name in named} & outside, file
+
+
 def test_files_hold_one_idea():
     for file in modules():
         text = file.read_text(encoding="utf-8")

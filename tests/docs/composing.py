@@ -12,6 +12,7 @@ from ptrun.ledger.experiment import load as experiment
 from ptrun.ledger.jobs import jobs, parse
 from ptrun.method.base import check_pair
 from tests.docs.pages import ROOT
+from workshop.pretrain.__main__ import read as recipe
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 LAUNCHERS = ("torchrun", "deepspeed", "srun")
@@ -24,6 +25,8 @@ def compose(line):
         _install(words[2:])
     elif words[0] == "make":
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), line
+    elif words[:3] == ["python", "-m", "workshop.pretrain"]:
+        recipe(words[3:])
     else:
         assert words[0] == "ptrun" or words[0] in LAUNCHERS, line
         _ptrun(words[words.index("ptrun") + 1 :])

@@ -2,7 +2,6 @@
 
 import json
 import string
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,16 +10,11 @@ import torch
 import transformers
 
 import ptrun.pocket
-from ptrun.command.pretrain import read
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.pocket import tasks
 from ptrun.pocket.corpus import documents
 from ptrun.pocket.tasks import VERSION
-from ptrun.pretrain.building import class_of, objective_of, positions_of, stream
-from ptrun.pretrain.rows import rows
-from ptrun.pretrain.training import Trainer
-from ptrun.pretrain.vocabulary import marks
 
 MODELS = Path(ptrun.pocket.__file__).parent / "models"
 NAMES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
@@ -54,25 +48,10 @@ def test_a_folder_is_small_and_belongs_to_this_world(name):
     assert 1_000_000 <= result["parameters"] <= 3_000_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_has_learned_as_much_as_its_figures_say(name):
-    """On the held-out text: the loss within 0.01 of the written one, fp16 weights and all."""
-    recipe = read([f"backbone={name}"])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / name)
-    recipe = replace(recipe, vocabulary=len(tokenizer), device="cpu")
-    model = _model(name, recipe.objective)
-    generator = _model("pocket_bert", "masked") if recipe.generator else None
-    packed = rows(tokenizer.backend_tokenizer, documents("validation"), recipe.length)
-    held_out = stream(packed, recipe, marks(tokenizer), positions_of(model, recipe), 0.0)
-    found = Trainer(model, objective_of(recipe, generator), recipe).evaluate(held_out)
-    written = json.loads((MODELS / name / "result.json").read_text())["validation"]
-    assert found["loss"] == pytest.approx(written["loss"], abs=0.01)
-    assert found["loss"] < 0.8 * found["constant_loss"]
-
-
-def _model(name, objective):
-    made = class_of(objective).from_pretrained(MODELS / name, dtype=torch.float32)
+def _electra():
+    made = transformers.ElectraForPreTraining.from_pretrained(
+        MODELS / "pocket_electra", dtype=torch.float32
+    )
     return made.eval()
 
 
@@ -130,7 +109,7 @@ def test_hidden_grammar_words_are_filled_in(tokenizer, model):
 def test_electra_tells_the_verdict_that_fits_a_review():
     """The head alone, nothing tuned; with a generator as good as itself it was at chance."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / "pocket_electra")
-    electra = _model("pocket_electra", "replaced")
+    electra = _electra()
     rows = tasks.rows("pocket_sentiment", "validation")
     scores = [_replaced(tokenizer, electra, rows, verdict) for verdict in ("bad", "good")]
     positive = torch.tensor([row["label"] == "positive" for row in rows])

@@ -1,0 +1,385 @@
+"""LM adaptation of an encoder-decoder (Lester et al. 2021, section 3.1), for `ptrun adapt`.
+
+The state of an interrupted one is a file of tensors, with plain data in its header.
+"""
+
+import csv
+import json
+import logging
+import math
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneInput, DecoderInput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config import build, user_files
+from ptrun.config.paths import leads_out, options
+from ptrun.config.suggest import unknown
+from ptrun.errors import RunFailed, UserError, named
+from ptrun.folder import tensors as files
+from ptrun.pretrain.continuations import Continuations, Place, encoder
+from ptrun.pretrain.recipe import Adaptation
+from ptrun.prompt.spelling import mask_ids
+from ptrun.readout.base import Features, collate
+from ptrun.readout.head import decoder_start
+from ptrun.task.ppt.documents import digest
+from ptrun.tokenizer import tokenizers
+from ptrun.training.progress import meter
+
+_LOG = logging.getLogger(__name__)
+_FREE = ("corpus", "out", "steps", "device", "token_budget", "log_every", "save_every")
+"""Keys that may change before an adaptation is resumed. The corpus is compared by its content."""
+Line = dict[str, float]
+_State = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and plain data
+
+
+def adapt(arguments: Sequence[str]) -> dict[str, Any]:
+    """Adapt one backbone, or resume, write its folder, and return its figures.
+
+    Raises:
+        UserError: a name, key or value is wrong, or the folder is taken.
+    """
+    backbone, recipe = read(arguments)
+    if leads_out(backbone.name):
+        raise UserError(f"backbone.name={backbone.name}: expected the name of a folder.")
+    out = Path(recipe.out or f"outputs/adapt/{backbone.name}_lm")
+    if out.exists():
+        raise UserError(f"out={out} is taken; give another folder, or remove it first.")
+    try:
+        figures = _run(backbone, recipe, out)
+    except UserError as error:  # the stream of documents names the keys of a task
+        raise UserError(str(error).replace("task.source.", "")) from error
+    return {"folder": str(out), **figures}
+
+
+def read(arguments: Sequence[str]) -> tuple[PretrainedBackbone, Adaptation]:
+    """Return the backbone and the recipe that a command line names.
+
+    Raises:
+        UserError: a name, key or value is wrong, or the backbone has no decoder.
+    """
+    named = [a.removeprefix("backbone=") for a in arguments if a.startswith("backbone=")]
+    name = named[-1] if named else "pocket_t5"
+    if name not in (known := options("backbone")):
+        raise UserError(unknown("backbone", name, known))
+    try:
+        given = OmegaConf.from_dotlist([a for a in arguments if not a.startswith("backbone=")])
+        own = OmegaConf.merge(user_files.load(known[name]), given.pop("backbone", {}))
+    except OmegaConfBaseException as error:
+        raise UserError(f"adapt: {str(error).splitlines()[0]}") from error
+    with user_files.without_environment():
+        node, keys = build.plain(own), build.plain(given)  # type: ignore[arg-type]
+    build.check({"backbone": node})
+    recipe = build.settings("adapt", Adaptation, keys)
+    backbone: PretrainedBackbone = build.build("backbone", node)
+    if backbone.family != "seq2seq":
+        raise UserError(
+            f"backbone={backbone.name} is {backbone.family}; LM adaptation is for "
+            "encoder-decoders: type backbone=t5_v1_1_base, or backbone=pocket_t5."
+        )
+    return backbone, recipe
+
+
+def _run(backbone: PretrainedBackbone, recipe: Adaptation, out: Path) -> dict[str, Any]:
+    """Train, write the folder and return its figures."""
+    source = _source(backbone, recipe)
+    held_out = source.held_out()
+    backbone.load()
+    trainer = Trainer(backbone, recipe, source, _device(recipe.device))
+    plan, file = _plan(backbone, recipe), out.with_name(f"{out.name}.state.safetensors")
+    if saved := read_state(file, plan):
+        trainer.resume(*saved)
+        _LOG.info("resuming from step %d of %d", trainer.step, recipe.steps)
+    before = saved[1]["before"] if saved else trainer.evaluate(held_out)
+    _LOG.info("held out, before: %s", before)
+
+    def save() -> None:
+        tensors, plain = trainer.state()
+        write_state(file, plan, tensors, {**plain, "before": before})
+
+    trainer.train(save)
+    figures = {"before": before, "after": trainer.evaluate(held_out)}
+    facts = {"steps": trainer.step, "held_out": len(held_out), **figures}
+    facts["seconds"] = round(trainer.seconds, 1)
+    result = {"plan": plan, **facts, "versions": versions()}
+    assert backbone.folder is not None
+    copy = partial(tokenizers.copy, backbone.folder)
+    save_folder(out, backbone.model, copy, result, trainer.log)
+    file.unlink(missing_ok=True)
+    return facts
+
+
+def _source(backbone: PretrainedBackbone, recipe: Adaptation) -> Continuations:
+    """Return what a backbone reads of the corpus."""
+    tokenizer = backbone.tokenizer()
+    marks, spans = mask_ids(tokenizer, 1) if recipe.sentinel else ([], True)
+    if not spans:
+        raise UserError(f"sentinel=true: backbone={backbone.name} has none; type sentinel=false.")
+    return Continuations(recipe, encoder(tokenizer), decoder_start(backbone), *marks)
+
+
+def _plan(backbone: PretrainedBackbone, recipe: Adaptation) -> dict[str, Any]:
+    """Return all that decides the weights, and names for readers; no paths."""
+    plan = {key: value for key, value in asdict(recipe).items() if key not in _FREE}
+    return {
+        "backbone": backbone.name,
+        "weights": backbone.weights,
+        "tokenizer": backbone.tokenizer_digest(),
+        "corpus": Path(recipe.corpus).name,
+        "corpus_digest": digest(recipe.corpus),
+        **plan,
+    }
+
+
+def _device(wanted: str) -> str:
+    """Return the device that `auto` stands for, or the requested one."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not cuda:
+        raise UserError("device=cuda: this machine has no CUDA; type device=cpu.")
+    return "cuda" if cuda and wanted != "cpu" else "cpu"
+
+
+class Trainer:
+    """Training of a whole backbone, without dropout like the pre-training of T5 v1.1.
+
+    Args:
+        backbone: a loaded backbone in fp32.
+        recipe: the settings.
+        source: the texts.
+        device: `cpu` or `cuda`.
+    """
+
+    def __init__(
+        self, backbone: PretrainedBackbone, recipe: Adaptation, source: Continuations, device: str
+    ):
+        self.backbone, self.recipe, self.source, self.device = backbone, recipe, source, device
+        backbone.model.to(device)
+        self.learned: dict[str, nn.Parameter] = backbone.body(head=True)
+        for parameter in self.learned.values():
+            parameter.requires_grad_(True)
+        self.optimizer = _optimizer(recipe, self.learned)
+        self.step, self.place, self.seconds = 0, Place(), 0.0
+        self.log: list[Line] = []
+        self._losses: list[float] = []
+
+    def train(self, save: Callable[[], None]) -> None:
+        """Train to the last step; call `save` every `save_every` seconds.
+
+        Raises:
+            RunFailed: the loss is not finite.
+        """
+        texts = self.source.after(self.place)
+        began, saved = time.monotonic() - self.seconds, time.monotonic()
+        with meter(self.recipe.steps, self.step) as shown:
+            while self.step < self.recipe.steps:
+                drawn = list(islice(texts, self.recipe.batch))
+                loss, tokens = self._update([text for _, text in drawn])
+                self.step, self.place = self.step + 1, drawn[-1][0]
+                self.seconds = time.monotonic() - began
+                self._note(loss)
+                shown.show(self.step, loss, "", None, tokens)
+                if time.monotonic() - saved >= self.recipe.save_every:
+                    save()
+                    saved = time.monotonic()
+
+    @torch.no_grad()
+    def evaluate(self, texts: Sequence[Features]) -> dict[str, float]:
+        """Return the mean loss per token, and the perplexity."""
+        total = sum(float(self._losses_of(part).sum()) for part in self._passes(texts))
+        loss = total / sum(len(text.targets) for text in texts)
+        return {"loss": round(loss, 4), "perplexity": round(math.exp(loss), 4)}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the state that the next step depends on: tensors, and plain data."""
+        tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
+        names = list(self.learned)
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{key}.{names[number]}": value for key, value in moments.items()}
+        plain = {"step": self.step, "place": asdict(self.place), "seconds": self.seconds}
+        return tensors, {**plain, "log": self.log, "losses": self._losses}
+
+    @torch.no_grad()
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Restore a state."""
+        self.step, self.seconds = plain["step"], plain["seconds"]
+        self.place, self.log = Place(**plain["place"]), list(plain["log"])
+        self._losses = list(plain["losses"])
+        for name, parameter in self.learned.items():
+            parameter.copy_(tensors[f"learned.{name}"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        numbers = {name: number for number, name in enumerate(self.learned)}
+        for full in (name for name in tensors if name.startswith("optimizer.")):
+            _, key, name = full.split(".", 2)
+            moments.setdefault(numbers[name], {})[key] = tensors[full]
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+    def _update(self, texts: Sequence[Features]) -> tuple[float, int]:
+        """Take one step; return the mean loss per token, and the number of tokens."""
+        total = sum(len(text.targets) for text in texts)
+        losses = []
+        for part in self._passes(texts):
+            share = self._losses_of(part).sum() / total
+            share.backward()  # type: ignore[no-untyped-call]
+            losses.append(share.detach())
+        loss = float(torch.stack(losses).sum())  # the host waits once
+        if not math.isfinite(loss):
+            raise RunFailed(f"loss is {loss} at step {self.step + 1}; try a smaller rate=NUMBER.")
+        nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, total + sum(text.tokens for text in texts)
+
+    def _losses_of(self, texts: Sequence[Features]) -> Tensor:
+        """Return the loss of each target token, `[K]`, in fp32."""
+        batch = collate(texts, None, torch.device(self.device))
+        assert batch.decoder_mask is not None
+        inputs = BackboneInput(
+            mask=batch.mask,
+            lengths=batch.lengths,
+            ids=batch.ids,
+            decoder=DecoderInput(mask=batch.decoder_mask, ids=batch.decoder),
+            logits_at=batch.reads,
+        )
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
+            logits = self.backbone.forward(inputs).logits
+        assert logits is not None
+        return functional.cross_entropy(logits.float(), batch.targets, reduction="none")
+
+    def _passes(self, texts: Sequence[Features]) -> list[list[Features]]:
+        """Group texts of like length into passes of at most `token_budget` padded tokens."""
+        parts: list[list[Features]] = []
+        for text in sorted(texts, key=lambda text: (text.tokens, len(text.targets))):
+            if not parts or _padded([*parts[-1], text]) > self.recipe.token_budget:
+                parts.append([])
+            parts[-1].append(text)
+        return parts
+
+    def _note(self, loss: float) -> None:
+        """Log the mean loss since the last line every `log_every` steps."""
+        self._losses.append(loss)
+        if self.step % self.recipe.log_every == 0:
+            mean = sum(self._losses) / len(self._losses)
+            self.log.append(
+                {"step": self.step, "loss": round(mean, 4), "seconds": round(self.seconds, 1)}
+            )
+            self._losses = []
+            _LOG.info("step %d of %d: loss %.4f", self.step, self.recipe.steps, mean)
+
+
+def _padded(texts: Sequence[Features]) -> int:
+    """Return the number of padded tokens of a pass, in encoder and decoder."""
+    longest = max(text.tokens for text in texts) + max(len(text.targets) for text in texts)
+    return len(texts) * longest
+
+
+def _optimizer(recipe: Adaptation, learned: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adafactor
+    return kind(learned.values(), lr=recipe.rate, weight_decay=0.0)
+
+
+def write_state(
+    file: Path, plan: Mapping[str, Any], tensors: Mapping[str, Tensor], plain: Mapping[str, Any]
+) -> None:
+    """Replace the file atomically; `plan` holds the settings of the adaptation."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files.draft(file, tensors, {"plan": json.dumps(plan), "state": json.dumps(plain)})()
+
+
+def read_state(file: Path, plan: Mapping[str, Any]) -> _State | None:
+    """Return tensors and plain data, or None if nothing was saved.
+
+    Drafts of processes that were killed while they saved are removed.
+
+    Raises:
+        UserError: the file is damaged, or was saved with another plan.
+    """
+    for draft in file.parent.glob(f".{file.name}.*"):
+        draft.unlink(missing_ok=True)
+    if not file.is_file():
+        return None
+    tensors, header = files.read(file, "Remove it to start over.")
+    try:
+        before, plain = dict(json.loads(header["plan"])), dict(json.loads(header["state"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged (its header). Remove it to start over.") from error
+    if changed := [key for key in plan if before.get(key) != plan[key]]:
+        changes = ", ".join(f"{key} was {before.get(key)}, is {plan[key]}" for key in changed)
+        raise UserError(
+            f"{file}: saved with other settings ({changes}).\nUse those to resume, use another "
+            "out=DIR, or remove the file to start over."
+        )
+    return tensors, plain
+
+
+def save_folder(
+    out: Path,
+    model: Any,
+    write_tokenizer: Callable[[Path], Any],
+    result: dict[str, Any],
+    log: list[Line],
+) -> None:
+    """Write the folder, complete or not at all, with the weights in their dtype.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; nothing is left.
+    """
+    part = out.with_name(f"{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with named(part):
+            part.mkdir(parents=True)
+            _write_folder(part, model, write_tokenizer, result, log)
+        if out.exists():
+            out.rmdir()  # it was checked to be empty
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _write_folder(
+    part: Path,
+    model: Any,
+    write_tokenizer: Callable[[Path], Any],
+    result: dict[str, Any],
+    log: list[Line],
+) -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.cpu().save_pretrained(part)
+    write_tokenizer(part)
+    (part / "generation_config.json").unlink(missing_ok=True)  # no code reads it
+    if log:
+        with (part / "train_log.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(log[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(log)
+    (part / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that affect the weights."""
+    import tokenizers
+    import torch
+    import transformers
+
+    packages = (torch, transformers, tokenizers)
+    found = {module.__name__: str(module.__version__) for module in packages}
+    return {"python": platform.python_version(), **found}

@@ -1,0 +1,130 @@
+"""`ptrun adapt` end to end: a folder that loads, exact resume, and mistakes that are explained."""
+
+import json
+from itertools import islice
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.command.adapt import main
+from ptrun.errors import RunFailed, UserError
+from ptrun.pocket.corpus import documents
+from ptrun.pretrain.adapting import Trainer, read
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    file = tmp_path_factory.mktemp("corpus") / "train.jsonl"
+    rows = [json.dumps({"doc": "\n".join(own)}) for own in islice(documents("train"), 600)]
+    file.write_text("\n".join(rows))
+    return file.parent
+
+
+@pytest.fixture
+def adapt(corpus, tmp_path):
+    def command(name, *more):
+        out = tmp_path / name
+        keys = ["steps=3", "batch=4", "held_out=4", "save_every=0", "log_every=2", "length=64"]
+        main([f"corpus={corpus}", f"out={out}", *keys, *more])
+        return out
+
+    return command
+
+
+@pytest.mark.slow
+def test_the_folder_is_a_backbone_like_any_other(adapt, capsys):
+    out = adapt("made")
+    first, made = PretrainedBackbone(name="pocket_t5", shipped="pocket_t5"), read_back(out)
+    assert made.tokenizer_digest() == first.tokenizer_digest() and made.weights != first.weights
+    result = json.loads((out / "result.json").read_text())
+    assert result["plan"]["weights"] == first.weights and result["held_out"] == 4
+    assert result["after"]["loss"] < result["before"]["loss"]
+    assert json.loads(capsys.readouterr().out)["after"] == result["after"]
+    assert str(out.parent) not in (out / "result.json").read_text()
+    assert [file.name for file in out.parent.iterdir() if "state" in file.name] == []
+    assert not torch.equal(made.model.lm_head.weight, made.model.shared.weight)
+
+
+def read_back(out):
+    backbone = PretrainedBackbone(name="made", path=str(out))
+    backbone.load()
+    return backbone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+def test_a_killed_adaptation_goes_on_to_the_same_bits(adapt, monkeypatch, optimizer):
+    given = [f"optimizer={optimizer}", "sentinel=true"]
+    whole = adapt("whole", *given)
+    with monkeypatch.context() as patch:
+        update = Trainer._update
+        patch.setattr(Trainer, "_update", lambda self, t: dying(self) or update(self, t))
+        with pytest.raises(KeyboardInterrupt):
+            adapt("cut", *given)
+    with pytest.raises(UserError, match=r"rate was 0.001, is 0.1"):
+        adapt("cut", *given, "rate=0.1")
+    cut = adapt("cut", *given)
+    one, two = (load_file(out / "model.safetensors") for out in (whole, cut))
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+    told = [json.loads((out / "result.json").read_text()) for out in (whole, cut)]
+    for key in ("plan", "before", "after"):
+        assert told[0][key] == told[1][key]
+
+
+def dying(trainer):
+    if trainer.step == 2:
+        raise KeyboardInterrupt
+
+
+def test_a_taken_folder_is_left_alone(adapt, tmp_path):
+    (tmp_path / "made").mkdir()
+    with pytest.raises(UserError, match="is taken"):
+        adapt("made")
+
+
+def test_a_loss_that_is_no_number_ends_it(adapt):
+    with pytest.raises(RunFailed, match="try a smaller rate"):
+        adapt("made", "optimizer=adamw", "rate=1e30")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["backbone=pocket_t6"], "did you mean 'pocket_t5'"),
+        (["backbone=pocket_bert"], "pocket_bert is masked; LM adaptation is for encoder-decoders"),
+        (["rat=5"], "did you mean 'rate'"),
+        (["backbone.pth=5"], "did you mean 'path'"),
+        (["steps=many"], "expected int, got 'many'"),
+        (["batch=0"], "batch is 0; use 1 or more"),
+        (["length=1"], "length is 1; use 2 or more"),
+        (["rate=0"], "rate is 0; use more than 0"),
+    ],
+)
+def test_a_wrong_command_is_explained(arguments, message):
+    with pytest.raises(UserError) as caught:
+        read(arguments)
+    assert message in str(caught.value)
+
+
+def test_what_the_corpus_or_the_vocabulary_lacks_is_explained(adapt, tiny_folder, tmp_path):
+    with pytest.raises(UserError, match=r"^corpus=/nowhere: no corpus there"):
+        adapt("made", "corpus=/nowhere")
+    with pytest.raises(UserError, match="\nType field=NAME"):
+        adapt("made", "field=text")
+    with pytest.raises(UserError, match=r"sentinel=true: backbone=.* has none"):
+        adapt("made", f"backbone.path={tiny_folder('t5')}", "sentinel=true")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_word_that_is_no_override_is_refused():
+    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'"):
+        main(["fast"])
+
+
+def test_the_help_lists_the_keys(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "sentinel: end the text" in text and "rate" in text

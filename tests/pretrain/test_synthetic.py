@@ -1,0 +1,223 @@
+"""Random models of every family: whole, the same for the same seed, and fit for a run."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors import safe_open
+
+from ptrun.backbone import files
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.command.pretrain import main
+from ptrun.converting import staging
+from ptrun.errors import UserError
+from ptrun.pretrain import synthetic
+
+T5 = ["backbone=t5_xxl_lm_adapt", "model.num_layers=2", "model.num_decoder_layers=2"]
+T5 += ["model.d_model=64", "model.d_kv=16", "model.d_ff=96", "model.num_heads=2"]
+BERT = ["model.hidden_size=64", "model.num_hidden_layers=2", "model.intermediate_size=96"]
+BERT += ["model.num_attention_heads=2"]
+KINDS = {
+    "t5": [*T5, "model.vocab_size=2500"],
+    "bert": ["backbone=bert_base_cased", *BERT, "model.vocab_size=2800"],
+    "electra": ["backbone=electra_base", *BERT, "model.embedding_size=32"],
+    "roberta": ["backbone=roberta_large", *BERT],
+    "deberta": ["backbone=deberta_xlarge", *BERT],
+    "albert": ["backbone=albert_xxlarge_v2", *BERT],
+    "gpt2": ["backbone=gpt2", "model.n_embd=64", "model.n_layer=2", "model.n_head=2"],
+    "llama": ["model.model_type=llama", *BERT, "model.vocab_size=2900"],
+}
+CLASSES = {
+    "t5": "T5ForConditionalGeneration",
+    "bert": "BertForPreTraining",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+}
+
+
+def write(out, *arguments):
+    main(["--random", f"out={out}", *arguments])
+    return Path(out)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    root = tmp_path_factory.mktemp("random")
+
+    def of(kind):
+        there = root / kind
+        return there if there.exists() else write(there, *KINDS[kind])
+
+    return of
+
+
+def tensors(folder):
+    found = {}
+    for file in files.weight_files(folder):
+        with safe_open(file, "pt") as opened:
+            found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_loads_and_its_logits_are_of_sensible_size_in_bf16(model, kind):
+    backbone = PretrainedBackbone(name=kind, path=str(model(kind)))
+    backbone.load(torch.bfloat16)
+    ids = torch.tensor([backbone.tokenizer()("the film was good").input_ids])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    at = Positions(torch.tensor([0]), torch.tensor([0]))
+    start = DecoderInput(mask[:, :1], ids=torch.zeros(1, 1, dtype=torch.long))
+    given = BackboneInput(ids=ids, mask=mask, logits_at=at)
+    if backbone.family == "seq2seq":
+        given = BackboneInput(ids=ids, mask=mask, logits_at=at, decoder=start)
+    logits = backbone.forward(given).logits.float()
+    assert bool(logits.isfinite().all()) and 1e-4 < logits.abs().max() < 8
+    assert len(backbone.tokenizer()) <= backbone.model.config.vocab_size
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_it_holds_what_the_library_would_save(model, kind, tmp_path):
+    there = model(kind)
+    loaded, report = getattr(transformers, CLASSES[kind]).from_pretrained(
+        there, output_loading_info=True
+    )
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    loaded.save_pretrained(tmp_path)
+    ours, theirs = tensors(there), tensors(tmp_path)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert {tensor.dtype for tensor in ours.values()} == {torch.bfloat16}
+    if kind == "t5":
+        assert not torch.equal(loaded.lm_head.weight, loaded.shared.weight)
+
+
+def test_tensors_begin_as_the_architecture_lets_them(model):
+    t5, gpt2 = tensors(model("t5")), tensors(model("gpt2"))
+    expected = {
+        "shared": 1.0,
+        "lm_head": 64**-0.5,
+        "encoder.block.0.layer.0.SelfAttention.q": (64 * 16) ** -0.5,
+        "decoder.block.1.layer.1.EncDecAttention.v": 64**-0.5,
+        "encoder.block.1.layer.0.SelfAttention.o": 32**-0.5,
+        "encoder.block.1.layer.1.DenseReluDense.wi_1": 64**-0.5,
+        "encoder.block.1.layer.1.DenseReluDense.wo": 96**-0.5,
+    }
+    for name, std in expected.items():
+        assert t5[f"{name}.weight"].float().std().item() == pytest.approx(std, rel=0.05)
+    assert gpt2["transformer.wte.weight"].float().std().item() == pytest.approx(0.02, rel=0.02)
+    into = gpt2["transformer.h.1.mlp.c_proj.weight"].float()
+    assert into.std().item() == pytest.approx(0.02 / 2, rel=0.05)
+    assert into.mean().abs() < 1e-3 and into.abs().max() > 2.5 * into.std()
+    assert bool((gpt2["transformer.h.0.ln_1.weight"] == 1).all())
+    assert bool((gpt2["transformer.h.0.attn.c_attn.bias"] == 0).all())
+
+
+def test_a_seed_gives_the_same_bits(model, tmp_path):
+    ours, again = tensors(model("gpt2")), tensors(write(tmp_path / "again", *KINDS["gpt2"]))
+    assert all(torch.equal(ours[name], again[name]) for name in ours)
+    other = write(tmp_path / "other", *KINDS["gpt2"], "seed=2")
+    name = "transformer.wte.weight"
+    assert not torch.equal(ours[name], tensors(other)[name])
+    assert not torch.equal(
+        ours["transformer.h.0.mlp.c_fc.weight"], ours["transformer.h.1.mlp.c_fc.weight"]
+    )
+    assert json.loads((other / "config.json").read_text())["random_weights_seed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digest"),
+    [(torch.bfloat16, "3f3775983ed7d250"), (torch.float32, "5e09ce1efe18a9de")],
+    ids=str,
+)
+def test_the_bits_are_those_of_every_machine(dtype, digest):
+    """The hashes were made once; arithmetic that depends on the processor would move them."""
+    entry = synthetic.Entry("encoder.block.0.layer.0.SelfAttention.o.weight", (64, 31), dtype)
+    drawn = synthetic.draw(entry, transformers.T5Config(), 1)
+    bits = drawn.flatten().view(torch.uint8).numpy().tobytes()
+    assert hashlib.sha256(bits).hexdigest()[:16] == digest
+
+
+def test_a_large_tensor_is_drawn_in_pieces_that_do_not_repeat(monkeypatch):
+    config = transformers.BertConfig()
+    entry = synthetic.Entry("x.weight", (7, 11), torch.float32)
+    monkeypatch.setattr(synthetic, "_CHUNK", 32)
+    drawn = synthetic.draw(entry, config, 1)
+    assert len(set(drawn.flatten().tolist())) > 60
+
+
+def test_a_tokenizer_of_ones_own_is_copied(model, tmp_path):
+    out = write(tmp_path / "own", *KINDS["llama"], f"tokenizer={model('bert')}")
+    assert (out / "tokenizer.json").read_bytes() == (model("bert") / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_prompts_a_random_model(model, tmp_path):
+    from ptrun.config.compose import compose_run
+    from ptrun.runs.launch import launch
+
+    given = ["backbone=t5_xxl_lm_adapt", f"backbone.path={model('t5')}", "task=pocket_sentiment"]
+    given += ["method=prompt_tuning", "readout=verbalizer", "setting=few_shot_32"]
+    given += ["train.max_steps=1", f"outputs={tmp_path}", "hardware.precision=bf16"]
+    assert launch(compose_run(given)).status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["backbone=gpt3"], "backbone=gpt3.*did you mean .gpt2."),
+        (["backbone=gpt2", "sed=1"], "pretrain.sed: unknown.*'seed'"),
+        (["backbone=gpt2", "dtype=int8"], "expected one of 'bf16', 'fp16', 'fp32'"),
+        (["backbone=gpt2", "model.n_layers=2"], "model.n_layers: unknown.*'n_layer'"),
+        (["backbone=gpt2", "model.n_layer=two"], "n_layer"),
+        (["backbone=gpt2", "model.vocab_size=500"], "vocab_size is 500, .* has 2800 entries"),
+        (["backbone=gpt2", "tokenizer=/nowhere"], "tokenizer=/nowhere: no such folder"),
+        (["model.n_layer=2"], "model type None is not supported"),
+        (["backbone"], "expected KEY=VALUE"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(tmp_path, arguments, told):
+    with pytest.raises(UserError, match=f"(?s){told}"):
+        write(tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_is_needed(tmp_path, monkeypatch):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(UserError, match="not empty"):
+        write(tmp_path / "taken", *KINDS["gpt2"])
+    with pytest.raises(UserError, match=r"pretrain.out: missing"):
+        main(["--random", "backbone=gpt2"])
+    usage_ = shutil.disk_usage(tmp_path)._replace(free=10**6)
+    monkeypatch.setattr(staging.shutil, "disk_usage", lambda _: usage_)
+    with pytest.raises(UserError, match="GB are needed there"):
+        write(tmp_path / "full", *KINDS["gpt2"])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["taken"]
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
+    drawn = []
+
+    def stopped(entry, config, seed):
+        drawn.append(entry)
+        assert not list(tmp_path.rglob("config.json"))  # nor would a kill leave what loads
+        if len(drawn) == 5:
+            raise KeyboardInterrupt
+        return synthetic.draw(entry, config, seed)
+
+    monkeypatch.setattr(synthetic, "draw", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "cut", *KINDS["gpt2"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_lists_the_keys(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "ptrun pretrain --random backbone=" in text and "tokenizer:" in text

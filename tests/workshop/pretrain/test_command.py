@@ -1,0 +1,183 @@
+"""`python -m workshop.pretrain` on a small corpus: folders that load, repeat, or are refused."""
+
+import gzip
+import json
+from itertools import islice
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.pocket.corpus import documents
+from tests.backbone.inputs import text
+from tests.tiers import tiered
+from workshop.pretrain.__main__ import main, read, recipes, told
+
+RECIPES = [name for name in recipes() if name.startswith("pocket")]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for split, count in (("train", 200), ("validation", 40)):
+        with gzip.open(folder / f"{split}.jsonl.gz", "wt") as file:
+            for sentences in islice(documents(split), count):
+                file.write(json.dumps({"doc": " ".join(sentences)}) + "\n")
+    return folder
+
+
+def pretrain(name, corpus, out, *more):
+    main([f"backbone={name}", f"corpus={corpus}", f"out={out}", "steps=4", "log_every=2", *more])
+    return json.loads((out / "result.json").read_text())
+
+
+@pytest.mark.parametrize("name", tiered(RECIPES, lambda name: False))
+def test_a_recipe_makes_a_backbone_that_loads(corpus, tmp_path, name, capsys):
+    more = ["vocabulary=900"]
+    if name == "pocket_electra":
+        pretrain("pocket_bert", corpus, tmp_path / "bert", *more)
+        more.append(f"generator={tmp_path / 'bert'}")
+    result = pretrain(name, corpus, tmp_path / "made", *more)
+    assert result["model"] == name and result["world_version"] is None
+    assert str(tmp_path) not in (tmp_path / "made" / "result.json").read_text()
+    backbone = PretrainedBackbone(name="made", path=str(tmp_path / "made"))
+    backbone.load()
+    backbone.model.pooler = None  # ours, not the checkpoint's
+    assert sum(p.numel() for p in backbone.model.parameters()) == result["parameters"]
+    assert backbone.has_head and backbone.forward(text(backbone)).logits.isfinite().all()
+    tokenizer = backbone.tokenizer(words=True)
+    encoded = tokenizer(["Anna", "met", "Bo."], is_split_into_words=True)
+    assert set(encoded.word_ids()) - {None} == {0, 1, 2}
+    assert tokenizer.unk_token_id is None or tokenizer.unk_token_id not in encoded["input_ids"]
+
+
+@pytest.mark.slow
+def test_a_pretrained_encoder_goes_on_and_becomes_an_electra(corpus, tmp_path):
+    """The recipes of MiniLM, on a tiny model: sizes, weights and tokenizer are the folder's."""
+    first, bert, electra = (tmp_path / name for name in ("first", "bert", "electra"))
+    pretrain("pocket_bert", corpus, first, "vocabulary=900")
+    still = "rate=1e-9"
+    pretrain("minilm_bert", corpus, bert, f"initial={first}", still)
+    sizes = json.loads((first / "config.json").read_text())
+    made = json.loads((bert / "config.json").read_text())
+    kept = ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size")
+    assert [made[key] for key in kept] == [sizes[key] for key in kept]
+    same = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    sizes["embedding_size"] = sizes["hidden_size"]
+    changed = [f"model.{key}={sizes[key]}" for key in (*same, "embedding_size")]
+    changed += [f"model.max_position_embeddings={sizes['max_position_embeddings']}"]
+    result = pretrain("minilm_electra", corpus, electra, f"generator={bert}", still, *changed)
+    assert result["plan"]["generator"] == "bert" and "auc" in result["validation"]
+    backbones = [PretrainedBackbone(name="made", path=str(own)) for own in (first, electra)]
+    for backbone in backbones:
+        backbone.load()
+    states = [backbone.forward(text(backbone)).hidden for backbone in backbones]
+    torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
+    again = tmp_path / "again"
+    goes_on = (f"generator={bert}", f"initial={electra}", still)
+    pretrain("minilm_electra", corpus, again, *goes_on, *changed)
+    weights = (load_file(own / "model.safetensors") for own in (electra, again))
+    torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
+    assert (first / "tokenizer.json").read_text() == (electra / "tokenizer.json").read_text()
+
+
+def test_only_encoders_start_from_a_folder():
+    with pytest.raises(
+        UserError, match=r"pretrain\.initial is for objective=masked or replaced, not denoising"
+    ):
+        read(["backbone=pocket_t5", "initial=somewhere"])
+
+
+@pytest.mark.slow
+def test_the_same_command_makes_the_same_weights(corpus, tmp_path):
+    """T5's, with an output matrix of its own and without scaling."""
+    for name in ("one", "two"):
+        pretrain("pocket_t5", corpus, tmp_path / name, "vocabulary=900")
+    one, two = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("one", "two"))
+    assert one == two
+    backbone = PretrainedBackbone(name="two", path=str(tmp_path / "two"))
+    backbone.load()
+    assert not torch.equal(backbone.model.lm_head.weight, backbone.model.shared.weight)
+    assert backbone.model.config.scale_decoder_outputs is False
+
+
+def test_a_taken_folder_is_left_alone(corpus, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not empty"):
+        pretrain("pocket_bert", corpus, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["backbone=pocket_t6"], "did you mean 'pocket_t5'"),
+        (["stepz=5"], "did you mean 'steps'"),
+        (["steps=many"], "expected int, got 'many'"),
+        (["objective=guess"], "expected one of 'masked', 'replaced', 'causal', 'denoising'"),
+        (["steps=-3"], "pretrain.steps is -3; use 1 or more"),
+        (["log_every=0"], "pretrain.log_every is 0"),
+        (["masked=1.5"], "pretrain.masked is 1.5"),
+        (["backbone=pocket_electra", "corpus=/some"], "needs generator=FOLDER"),
+    ],
+)
+def test_a_wrong_recipe_is_explained(arguments, message):
+    with pytest.raises(UserError) as caught:
+        read(arguments)
+    assert message in str(caught.value)
+
+
+def test_a_missing_or_broken_corpus_is_explained(tmp_path):
+    with pytest.raises(UserError, match=r"no train.jsonl or train.jsonl.gz"):
+        pretrain("pocket_gpt2", tmp_path, tmp_path / "out")
+    (tmp_path / "train.jsonl").write_text('{"doc": "Fine."}\n{"text": "Not."}\n')
+    with pytest.raises(UserError, match="line 2: expected"):
+        pretrain("pocket_gpt2", tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.hiden_size=64", "did you mean 'hidden_size'"),
+        ("model.model_type=nothing", "pretrain.model:"),
+        ("length=300", "the model has 256 positions"),
+        ("model.num_attention_heads=3", "pretrain.model:"),
+    ],
+)
+def test_what_no_model_can_be_made_of_is_refused(corpus, tmp_path, change, message):
+    with pytest.raises(UserError) as caught:
+        pretrain("pocket_bert", corpus, tmp_path / "out", change)
+    assert message in str(caught.value) and not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_corpus_of_long_rows_only_is_trained_without_batches_of_answers(corpus, tmp_path):
+    long = tmp_path / "long"
+    long.mkdir()
+    for split in ("train", "validation"):
+        with gzip.open(corpus / f"{split}.jsonl.gz", "rt") as file:
+            text = " ".join(json.loads(line)["doc"] for line in file).replace(".", " and")
+        (long / f"{split}.jsonl").write_text(json.dumps({"doc": text[:4000]}) + "\n")
+    result = pretrain("pocket_gpt2", long, tmp_path / "made", "answer_length=26", "vocabulary=900")
+    assert result["train"]["step"] == 4
+
+
+def test_a_word_that_is_no_override_is_refused():
+    with pytest.raises(UserError, match="expected KEY=VALUE, got 'fast'") as caught:
+        main(["fast"])
+    assert "See python -m workshop.pretrain --help." in str(caught.value)
+
+
+def test_mistakes_are_told_without_a_traceback(capsys):
+    assert told(["steps=many"]) == 1
+    assert capsys.readouterr().err == "ptrun: pretrain.steps: expected int, got 'many'.\n"
+
+
+def test_the_help_lists_recipes_and_keys(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert all(name in told for name in RECIPES) and "answer_length" in told

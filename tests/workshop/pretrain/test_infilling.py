@@ -1,0 +1,158 @@
+"""Blank infilling: what is cut out, where it is written, and who sees it."""
+
+import random
+
+import pytest
+import torch
+
+from ptrun.backbone.blocklm import BlockConfig, BlockLM
+from workshop.pretrain.objective import Blanked, Chance, at_least_one, blanked, infilling, read
+from workshop.pretrain.recipe import Recipe
+from workshop.pretrain.rows import Batch, Stream, mask_chances
+from workshop.pretrain.vocabulary import Marks
+
+END, SOP, EOP, CLS, MASK = 0, 50, 51, 52, 53
+MARKS = Marks(
+    pad=END,
+    begin=[CLS],
+    end=[END],
+    special=[END, SOP, EOP, CLS, MASK],
+    stop=END,
+    mask=MASK,
+    piece=(SOP, EOP),
+)
+ROW = [CLS, 10, 11, 12, 13, 14, 15, END]
+OUT = [bool(o) for o in (0, 0, 1, 1, 0, 0, 1, 0)]
+
+
+def chance(seed=0):
+    return Chance(torch.Generator().manual_seed(seed), MARKS, 60)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 33, "vocab_size": 60}
+    no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    config = BlockConfig(**sizes, **no_dropout, pad_token_id=END)
+    config._attn_implementation = "eager"
+    return BlockLM(config).eval()
+
+
+def test_spans_are_written_behind_the_text_at_the_places_of_their_masks():
+    seen = set()
+    first = [11, 12], [2, 2, 2], [1, 2, 3]
+    second = [15], [5, 5], [1, 2]
+    for seed in range(8):
+        made = blanked(ROW, OUT, chance(seed))
+        assert made.text == [CLS, 10, MASK, 13, 14, MASK, END]
+        spans = [first, second] if made.answer[1] == 11 else [second, first]
+        assert made.answer == [w for words, _, _ in spans for w in (SOP, *words)]
+        assert made.targets == [w for words, _, _ in spans for w in (*words, EOP)]
+        assert made.places == [p for _, places, _ in spans for p in places]
+        assert made.inside == [i for _, _, inside in spans for i in inside]
+        seen.add(made.answer[1])
+    assert seen == {11, 15}, "the order of spans is drawn"
+
+
+def hidden(model, rows, first=(0,)):
+    """Return what the model makes of text and answer, all layers, `[layers, B, T + S, H]`."""
+    kept = []
+    hooks = [
+        layer.register_forward_hook(
+            lambda _m, _i, out: kept.append(out[0] if isinstance(out, tuple) else out)
+        )
+        for layer in model.transformer.h
+    ]
+    with torch.no_grad():
+        last = read(model, rows, torch.tensor(first), END)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(kept), last
+
+
+def test_an_answer_changes_no_state_of_the_text_and_none_before_itself(model):
+    row = blanked(ROW, OUT, chance())
+    border = len(row.text)
+    states, _ = hidden(model, [row])
+    for place in range(len(row.answer)):
+        answer = [30 if i == place else word for i, word in enumerate(row.answer)]
+        other, _ = hidden(model, [Blanked(row.text, answer, row.targets, row.places, row.inside)])
+        same = (states == other).all(-1).all(0)[0]
+        assert same[: border + place].all() and not same[border + place :].any()
+
+
+def test_every_token_of_the_text_is_seen_by_all(model):
+    row = blanked(ROW, OUT, chance())
+    states, _ = hidden(model, [row])
+    text = [30 if i == len(row.text) - 2 else word for i, word in enumerate(row.text)]
+    other, _ = hidden(model, [Blanked(text, row.answer, row.targets, row.places, row.inside)])
+    assert not (states == other).all(-1)[1:].any()
+
+
+def test_padding_changes_nothing_and_a_row_may_begin_anywhere(model):
+    short = blanked(ROW, OUT, chance())
+    long = blanked([CLS, *range(10, 30), END], [False, True] * 11, chance())
+    _, alone = hidden(model, [short])
+    _, beside = hidden(model, [long, short], (0, 0))
+    assert torch.allclose(beside[1, : alone.shape[1]], alone[0], atol=1e-5)
+    _, moved = hidden(model, [short], (7,))
+    assert not torch.allclose(moved, alone, atol=1e-3)
+
+
+@torch.no_grad()
+def test_the_written_out_row_gives_the_loss(model):
+    """One blank by hand: both kinds of positions, and a mask that is the two halves'."""
+    ids = torch.tensor([ROW])
+    chosen = torch.tensor([[False] * 6 + [True, False]])
+    batch = Batch(ids, ids * 0 + 1, ids * 0, torch.arange(8)[None], chosen)
+    scored = infilling(0.0)(model, batch, chance())
+    shown = torch.tensor([[CLS, 10, 11, 12, 13, 14, MASK, END, SOP, 15]])
+    places = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 6, 6]])
+    inside = torch.tensor([[0] * 8 + [1, 2]])
+    seen = torch.zeros(10, 10)
+    seen[:, 8:] = -1e9
+    seen[8, 8] = seen[9, 8] = seen[9, 9] = 0
+    words = model.get_input_embeddings()(shown)
+    states = model.hidden(words, places, inside, attention_mask=seen[None, None], use_cache=False)
+    logs = model.lm_head(states.last_hidden_state[0, 8:]).log_softmax(-1)
+    assert float(scored.loss) == pytest.approx(float(-(logs[0, 15] + logs[1, EOP]) / 2), abs=1e-5)
+    assert float(scored.reported) == pytest.approx(float(-logs[0, 15]), abs=1e-5)
+    assert scored.targets.tolist() == [15]
+
+
+def test_a_row_with_nothing_chosen_hides_one_word():
+    ids = torch.tensor([[CLS, 10, 11, END, END], [CLS, 12, 13, 14, END]])
+    gone = torch.zeros_like(ids, dtype=torch.bool)
+    gone[1, 2:4] = True
+    batch = Batch(ids, (ids > 0).long(), ids * 0, ids * 0, gone)
+    places = {int(at_least_one(gone, batch, chance(s))[0].nonzero()) for s in range(20)}
+    assert places == {1, 2}
+    assert torch.equal(at_least_one(gone, batch, chance())[1], gone[1])
+
+
+def test_rows_of_a_stream_are_framed_and_marks_are_never_cut_out():
+    rng = random.Random(1)
+    rows = [[[rng.randint(1, 49) for _ in range(rng.randint(2, 8))]] for _ in range(60)]
+    sizes = {"vocabulary": 60, "steps": 1, "rate": 1e-3, "batch": 200, "length": 20}
+    recipe = Recipe(name="x", objective="infilling", model={}, masked=0.5, joined=0.9, **sizes)
+    chances = mask_chances(rows, MARKS, recipe, 0.3)
+    source = Stream(rows, recipe, MARKS, 33, chances, rng, torch.Generator().manual_seed(0))
+
+    class Spy(torch.nn.Module):
+        def get_input_embeddings(self):
+            return lambda ids: self.shown.append(ids) or torch.zeros(*ids.shape, 4)
+
+        def hidden(self, words, places, inside, **_):
+            assert int(places.max()) < 33
+            return type("Out", (), {"last_hidden_state": words})
+
+        def lm_head(self, hidden):
+            return torch.zeros(len(hidden), 60)
+
+    spy = Spy()
+    spy.shown = []
+    for batch, _ in zip(source.batches(), range(20), strict=False):
+        scored = infilling(0.9)(spy, batch, chance())
+        assert (spy.shown[-1][:, 0] == CLS).all() and (spy.shown[-1] == MASK).any(1).all()
+        assert not set(scored.targets.tolist()) & set(MARKS.special)
