@@ -36,13 +36,13 @@ cuda-grid: .venv/.dev  ## Try every method on a CUDA device that is not there; c
 	$(BIN)/python benchmarks/cuda_grid.py $(ARGS)
 
 drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing wrong comes of it.
-	$(BIN)/python -m benchmarks.drill $(ARGS)
+	$(BIN)/python -m workshop.drill $(ARGS)
 
 nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
 
 fuzz: .venv/.dev  ## Try 50,000 random examples and more on readers, metrics, identity and state.
-	$(BIN)/python benchmarks/fuzz.py $(ARGS)
+	$(BIN)/python -m workshop.fuzz $(ARGS)
 
 docs: .venv/.docs  ## Build the documentation site into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -8,7 +8,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "concepts" / "trust.md").read_text(encoding="utf-8")
 HOSTILE, FILES, USER = "cli/test_hostile.py", "test_files.py", "config/test_user_files.py"
-PICKLED, DRILL = "converting/test_pickled.py", "fault/test_drill.py"
+PICKLED, DRILL = "converting/test_pickled.py", "workshop/drill/test_drill.py"
 TESTED = {  # how a sentence begins: file and test, or None for what promises nothing
     "You may read a data file": None,
     "Such a file can do one thing": (DRILL, "test_files_of_somebody_else_do_no_harm"),

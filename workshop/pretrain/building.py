@@ -24,7 +24,7 @@ from workshop.pretrain import vocabulary
 from workshop.pretrain.objective import infilling
 from workshop.pretrain.recipe import Recipe
 from workshop.pretrain.rows import Row, Stream, documents, flattened, mask_chances, rows
-from workshop.pretrain.training import Trainer
+from workshop.pretrain.training import Pretraining
 from workshop.pretrain.vocabulary import Marks
 
 _TOKENIZERS = {
@@ -51,7 +51,7 @@ _NEAR, _FAR = range(1, 5), range(5, 31)
 class Prepared:
     """A trainer, its rows, and the tokenizer for the output folder."""
 
-    trainer: Trainer
+    trainer: Pretraining
     tokenizer: Any
     train: Stream
     validation: Stream
@@ -85,7 +85,7 @@ def prepare(recipe: Recipe) -> Prepared:
             f"pretrain.length is {recipe.length}, but the model has {positions} positions; "
             f"use {positions} or less."
         )
-    trainer = Trainer(model.to(recipe.device), objective_of(recipe, generator), recipe)
+    trainer = Pretraining(model.to(recipe.device), objective_of(recipe, generator), recipe)
     train = stream(packed["train"], recipe, marks, positions, recipe.evenness)
     validation = stream(packed["validation"], recipe, marks, positions, 0.0)
     return Prepared(trainer, tokenizer, train, validation)

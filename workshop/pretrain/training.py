@@ -18,7 +18,7 @@ Line = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Trainer:
+class Pretraining:
     """A model, its objective and its recipe."""
 
     model: Any

@@ -12,7 +12,7 @@ from ptrun.pocket.corpus import documents
 from workshop.pretrain.__main__ import read, recipes
 from workshop.pretrain.building import class_of, objective_of, positions_of, stream
 from workshop.pretrain.rows import rows
-from workshop.pretrain.training import Trainer
+from workshop.pretrain.training import Pretraining
 from workshop.pretrain.vocabulary import marks
 
 NAMES = sorted(folder.name for folder in MODELS.iterdir())
@@ -29,7 +29,7 @@ def test_a_model_has_learned_as_much_as_its_figures_say(name):
     generator = _model("pocket_bert", "masked") if recipe.generator else None
     packed = rows(tokenizer.backend_tokenizer, documents("validation"), recipe.length)
     held_out = stream(packed, recipe, marks(tokenizer), positions_of(model, recipe), 0.0)
-    found = Trainer(model, objective_of(recipe, generator), recipe).evaluate(held_out)
+    found = Pretraining(model, objective_of(recipe, generator), recipe).evaluate(held_out)
     written = json.loads((MODELS / name / "result.json").read_text())["validation"]
     assert found["loss"] == pytest.approx(written["loss"], abs=0.01)
     assert found["loss"] < 0.8 * found["constant_loss"]

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drill.ends import Ended, of_damage
-from benchmarks.drill.warm import HAS_RANKS, Call, Called
-from benchmarks.drill.works import SHARDS, WORKS, of_model, of_run, of_runs, of_search
-from benchmarks.drill.world import World
+from workshop.drill.ends import Ended, of_damage
+from workshop.drill.warm import HAS_RANKS, Call, Called
+from workshop.drill.works import SHARDS, WORKS, of_model, of_run, of_runs, of_search
+from workshop.drill.world import World
 
 
 @dataclass(frozen=True)
-class Case:
+class Damage:
     """A file to damage, the command that reads it, and what is compared of its end.
 
     Args:
@@ -43,7 +43,7 @@ class Case:
 
 
 LONGER = ("train.max_steps=24", "train.eval_every=8")
-Make = Callable[[World, str], Case]
+Make = Callable[[World, str], Damage]
 
 
 def made_once(make: Callable[[World, Path], object]) -> Callable[[World], Path]:
@@ -112,130 +112,130 @@ labelled, searched, failed = map(made_once, (_labelled, _searched, _failed))
 trained, pretrained, queued = map(made_once, (_trained, _pretrained, _queued))
 
 
-def resumed(world: World, name: str) -> Case:
+def resumed(world: World, name: str) -> Damage:
     """Resume an interrupted run."""
     (state,) = halted(world).rglob("state.safetensors")
     line = [*world.table(), *LONGER, f"outputs={world.now}"]
-    return Case(state.with_name(name), line, lambda: of_run(state.parent))
+    return Damage(state.with_name(name), line, lambda: of_run(state.parent))
 
 
-def resumed_ranks(world: World, _: str) -> Case:
+def resumed_ranks(world: World, _: str) -> Damage:
     """Resume a run of two ranks, each with its part of the state."""
     parts = sorted(halted_ranks(world).rglob("state.step-*.safetensors"))
     line = WORKS["two-rank ZeRO-1"].line(world, world.now)
-    return Case(parts[-1], line, lambda: of_runs(world.now))
+    return Damage(parts[-1], line, lambda: of_runs(world.now))
 
 
-def resumed_adapt(world: World, name: str) -> Case:
+def resumed_adapt(world: World, name: str) -> Damage:
     """Resume an LM adaptation."""
     file = halted_adapt(world) / name
-    return Case(file, WORKS["ptrun adapt"].line(world, world.now), lambda: of_model(world.now))
+    return Damage(file, WORKS["ptrun adapt"].line(world, world.now), lambda: of_model(world.now))
 
 
-def predicted(world: World, name: str) -> Case:
+def predicted(world: World, name: str) -> Damage:
     """Predict rows with a finished run."""
     folder = world.fresh(world.finished)
-    return Case(folder / name, ["predict", str(folder), "--input", f"{world.inputs}/rows.csv"])
+    return Damage(folder / name, ["predict", str(folder), "--input", f"{world.inputs}/rows.csv"])
 
 
-def repeated(world: World, name: str) -> Case:
+def repeated(world: World, name: str) -> Damage:
     """Repeat a finished run from what it recorded."""
     folder = world.fresh(world.finished)
     line = ["rerun", str(folder), f"outputs={world.now}"]
-    return Case(folder / name, line, lambda: of_runs(world.now / "reruns"))
+    return Damage(folder / name, line, lambda: of_runs(world.now / "reruns"))
 
 
-def followed(world: World, name: str) -> Case:
+def followed(world: World, name: str) -> Damage:
     """Start from the prompt of a finished run; a step shows from which."""
     folder, new = world.fresh(world.finished), world.root / "new"
     line = [*world.line, f"start=run:{folder}", "train.max_steps=1", f"outputs={new}"]
     clear = lambda: shutil.rmtree(new, ignore_errors=True)  # noqa: E731
-    return Case(folder / name, line, lambda: of_runs(new), before=clear)
+    return Damage(folder / name, line, lambda: of_runs(new), before=clear)
 
 
-def started(world: World, name: str) -> Case:
+def started(world: World, name: str) -> Damage:
     """Start from a prompt that was pre-trained before."""
     (folder,) = (pretrained(world) / "pretraining").iterdir()
     line = WORKS["PPT pre-training"].line(world, world.now)
-    return Case(folder / name, line, lambda: of_runs(world.now / "runs"))
+    return Damage(folder / name, line, lambda: of_runs(world.now / "runs"))
 
 
-def reported(world: World, name: str) -> Case:
+def reported(world: World, name: str) -> Damage:
     """Report a folder with a finished run."""
     folder = world.fresh(world.finished)
-    return Case(folder / name, ["report", str(world.now)])
+    return Damage(folder / name, ["report", str(world.now)])
 
 
-def reported_failure(world: World, name: str) -> Case:
+def reported_failure(world: World, name: str) -> Damage:
     """Report a folder with a failed run."""
     (file,) = failed(world).rglob(name)
-    return Case(file, ["report", str(world.now)])
+    return Damage(file, ["report", str(world.now)])
 
 
-def compared(world: World, name: str) -> Case:
+def compared(world: World, name: str) -> Damage:
     """Compare a finished run with its undamaged original."""
     folder = world.fresh(world.finished)
-    return Case(folder / name, ["diff", str(world.finished), str(folder)])
+    return Damage(folder / name, ["diff", str(world.finished), str(folder)])
 
 
-def cached(world: World, _: str) -> Case:
+def cached(world: World, _: str) -> Damage:
     """Train anew with a cache of tokens."""
     (tokens,) = trained(world).glob(".tokens/*.arrow")
     for name in ("runs", ".planned"):
         shutil.rmtree(world.now / name)
-    return Case(tokens, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
+    return Damage(tokens, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
 
 
-def recognised(world: World, _: str) -> Case:
+def recognised(world: World, _: str) -> Damage:
     """Type the command of a finished run again."""
     (file,) = trained(world).glob(".planned/*.json")
-    return Case(file, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
+    return Damage(file, [*world.line, f"outputs={world.now}"], lambda: of_runs(world.now))
 
 
-def learned(world: World, _: str) -> Case:
+def learned(world: World, _: str) -> Damage:
     """Learn on lines that were labelled before."""
     file = sorted(labelled(world).glob(".labels/*/*.jsonl"))[2]
     line = WORKS["labelling"].line(world, world.now)
-    return Case(file, line, lambda: of_runs(world.now), {"set": SHARDS})
+    return Damage(file, line, lambda: of_runs(world.now), {"set": SHARDS})
 
 
-def searched_on(world: World, name: str) -> Case:
+def searched_on(world: World, name: str) -> Damage:
     """Go on with a search whose trials have ended."""
     file = searched(world) / "runs" / name
-    return Case(file, WORKS["search"].line(world, world.now), lambda: of_search(world.now))
+    return Damage(file, WORKS["search"].line(world, world.now), lambda: of_search(world.now))
 
 
-def listed(world: World, _: str) -> Case:
+def listed(world: World, _: str) -> Damage:
     """Show the runs of jobs that are in the queue of a cluster."""
     (file,) = queued(world).glob(".jobs/*.json")
     path = {"PATH": f"{world.now}:/usr/bin:/bin"}
-    return Case(file, ["status", str(world.now)], given={"environment": path})
+    return Damage(file, ["status", str(world.now)], given={"environment": path})
 
 
-def owned(world: World, _: str) -> Case:
+def owned(world: World, _: str) -> Damage:
     """Resume a run beside which a killed process left its name."""
     (state,) = halted(world).rglob("state.safetensors")
     (file,) = state.parent.parent.glob(".*.owner")
     line = [*world.table(), *LONGER, f"outputs={world.now}"]
     short = {"set": {"ptrun.folder.lease:SILENCE": 0.1}}
-    return Case(file, line, lambda: of_run(state.parent), short)
+    return Damage(file, line, lambda: of_run(state.parent), short)
 
 
-def hashed(world: World, _: str) -> Case:
+def hashed(world: World, _: str) -> Damage:
     """Predict with a backbone whose hash was kept; another hash is another backbone."""
     cache = world.clear() / "cache"
     given: dict[str, Any] = {"environment": {"XDG_CACHE_HOME": str(cache)}}
     given["set"] = {"ptrun.backbone.fingerprint:_KEPT_ABOVE": 0}
     line = ["predict", str(world.finished), "--input", f"{world.inputs}/rows.csv"]
     world.done(*line, **given)
-    return Case(cache / "ptrun" / "weights.json", line, given=given)
+    return Damage(cache / "ptrun" / "weights.json", line, given=given)
 
 
-def modelled(world: World, name: str) -> Case:
+def modelled(world: World, name: str) -> Damage:
     """Predict with a backbone whose files are damaged."""
     model = shutil.copytree(world.model, world.clear() / "model")
     line = ["predict", str(world.finished), "--input", f"{world.inputs}/rows.csv"]
-    return Case(model / name, [*line, f"backbone.path={model}"])
+    return Damage(model / name, [*line, f"backbone.path={model}"])
 
 
 KINDS: dict[str, tuple[Make, str]] = {

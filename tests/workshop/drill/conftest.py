@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.drill.warm import Warm
-from benchmarks.drill.world import World
+from workshop.drill.warm import Warm
+from workshop.drill.world import World
 
 
 @pytest.fixture(scope="package")

@@ -12,17 +12,17 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.drill import damage
-from benchmarks.drill.ends import Ended, has_traceback
-from benchmarks.drill.warm import Call, Called
-from benchmarks.drill.world import World
 from ptrun.folder import digest
+from workshop.drill import damage
+from workshop.drill.ends import Ended, has_traceback
+from workshop.drill.warm import Call, Called
+from workshop.drill.world import World
 
 SECRET = "7f3a-of-the-environment"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -183,7 +183,7 @@ def _read(world: World, kind: str, draw: random.Random) -> tuple[str, Called]:
     return what, world.warm.run(Call(case.line, world.root, **_given(world, case.given)))
 
 
-def _given(world: World, given: dict[str, Any]) -> dict[str, Any]:
+def _given(world: World, given: Mapping[str, Any]) -> dict[str, Any]:
     environment = {"OWN_SECRET": SECRET, "XDG_CONFIG_HOME": str(world.root / "home")}
     return {**given, "environment": {**environment, **given.get("environment", {})}}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drill.warm import HAS_RANKS
-from benchmarks.drill.world import SAVES, World
+from workshop.drill.warm import HAS_RANKS
+from workshop.drill.world import SAVES, World
 
 SHARDS = {"ptrun.task.ppt.labelled:_SHARD": 16}
 _MODEL = ("model.safetensors", "config.json", "tokenizer.json")
@@ -117,9 +117,8 @@ def _labelling(world: World, folder: Path) -> list[str]:
 
 
 def _pretrain(world: World, folder: Path) -> list[str]:
-    own = ["backbone=pocket_bert", "steps=4", "batch=256", "log_every=1", "device=cpu"]
-    own += ["model.num_hidden_layers=1", f"corpus={world.inputs}/corpus", f"out={folder}/made"]
-    return ["pretrain", *own]
+    own = ["backbone=pocket_bert", "model.num_hidden_layers=1", f"out={folder}/made"]
+    return ["pretrain", "--random", *own]
 
 
 def _adapt(world: World, folder: Path) -> list[str]:
@@ -156,7 +155,7 @@ WORKS = {
     "fused group": Work(_group, of_runs, SAVES),
     "two-rank ZeRO-1": Work(_ranks, of_runs, SAVES),
     "PPT pre-training": Work(_ppt, of_runs, SAVES),
-    "ptrun pretrain": Work(_pretrain, of_model),
+    "ptrun pretrain --random": Work(_pretrain, of_model),
     "ptrun adapt": Work(_adapt, of_model),
     "labelling": Work(_labelling, of_runs, {**SAVES, **SHARDS}),
     "import data": Work(_import, of_files),

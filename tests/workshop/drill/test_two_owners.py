@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmarks.drill.warm import Call, Warm
-from benchmarks.drill.works import of_runs
+from workshop.drill.warm import Call, Warm
+from workshop.drill.works import of_runs
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from benchmarks.drill import covered, damage, disk, kills, page, strangers, vanishing
-from benchmarks.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
-from benchmarks.drill.near import rounded, used
-from benchmarks.drill.parts import PARTS
-from benchmarks.drill.warm import Called
-from benchmarks.drill.works import WORKS
+from workshop.drill import damage, disk, kills, page, strangers, vanishing
+from workshop.drill.ends import BAD, ENDS, Ended, drafts, of_damage, of_fault
+from workshop.drill.parts import PARTS
+from workshop.drill.vanishing import rounded, used
+from workshop.drill.warm import Called
+from workshop.drill.works import WORKS
 
 CORE = ["prompt, predict"]
 DAMAGED = ["journal, resume", "state, resume", "labels, train", "jobs of a cluster, status"]
@@ -122,8 +122,8 @@ def test_drafts_are_counted(tmp_path):
 
 
 def test_the_page_names_tests_that_exist():
-    assert covered.missing() == []
-    assert not covered._exists("fault/test_drill.py", "test_of_nothing")
+    assert page.missing() == []
+    assert not page._exists("workshop/drill/test_drill.py", "test_of_nothing")
 
 
 def test_every_command_that_writes_has_its_rows():

@@ -1,6 +1,6 @@
 """Commands that share the seconds of importing torch, and nothing else.
 
-`python -m benchmarks.drill.warm` imports what a run needs, and forks for every line it reads. Each
+`python -m workshop.drill.warm` imports what a run needs, and forks for every line it reads. Each
 command is a process of its own, with its own folder, streams and exit code. The workers of a sweep
 and the ranks of a run, which a command starts, are forks of it for the same reason.
 """
@@ -25,13 +25,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-IMPORTED = ("ptrun.runs.launch", "ptrun.runs.recipe", "ptrun.planning.preview", "ptrun.cli")
-IMPORTED += ("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.search.search", "rich.progress")
-IMPORTED += ("ptrun.backbone.masked", "ptrun.backbone.seq2seq", "ptrun.predicting.answering")
-IMPORTED += ("ptrun.pretrain.building", "ptrun.pretrain.adaptation.adapting", "pyarrow.ipc")
-IMPORTED += ("ptrun.importing.data.span_task", "ptrun.exporting.export", "ptrun.command.report")
-IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
-IMPORTED += ("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto")
+IMPORTED = (
+    *("ptrun.runs.launch", "ptrun.runs.recipe", "ptrun.planning.preview", "ptrun.cli"),
+    *("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.search.search", "rich.progress"),
+    *("ptrun.backbone.masked", "ptrun.backbone.seq2seq", "ptrun.predicting.answering"),
+    *("ptrun.pretrain.synthetic", "ptrun.pretrain.adapting", "pyarrow.ipc"),
+    *("ptrun.importing.data.span_task", "ptrun.exporting.export", "ptrun.command.report"),
+    *("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5"),
+    *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
+)
 RANKS = ("deepspeed", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.divided")
 HAS_RANKS = find_spec("deepspeed") is not None
 SECONDS = 300  # after which a command counts as hanging
@@ -70,7 +72,7 @@ class Warm:
     """The process that imports and forks; it does one command at a time."""
 
     def __init__(self) -> None:
-        line = [sys.executable, "-m", "benchmarks.drill.warm"]
+        line = [sys.executable, "-m", "workshop.drill.warm"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(
@@ -136,20 +138,21 @@ def family(pid: int) -> list[int]:
         return []
 
 
-class Forked(subprocess.Popen):
+class Forked(subprocess.Popen[Any]):
     """A process of Python that is a fork in place of a new start; others start as usual."""
 
     def _execute_child(self, args: Any, executable: Any, preexec: Any, *others: Any) -> None:
         _, _, _, env, _, _, _, *pipes = others[:13]
         own = list(args) if isinstance(args, list | tuple) else []
         if own[:1] != [sys.executable] or "-m" not in own:
-            return super()._execute_child(args, executable, preexec, *others)
+            super()._execute_child(args, executable, preexec, *others)  # type: ignore[misc]
+            return
         self.pid = os.fork()
         if self.pid == 0:
             streams = pipes[0], pipes[3], pipes[5]
             leave(lambda: _become_module(own[own.index("-m") + 1 :], env, streams))
         self._child_created = True
-        self._close_pipe_fds(*pipes)
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
 
 def _become_module(line: list[str], env: Mapping[str, str], streams: Sequence[int]) -> None:
@@ -185,7 +188,7 @@ def _renew(env: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     atexit._clear()
-    weakref.finalize._registry.clear()  # type: ignore[attr-defined]  temporary folders
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # temporary folders
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
@@ -200,7 +203,7 @@ def serve(answers: TextIO) -> dict[str, Any]:
         process = os.fork()
         if process == 0:
             answers.close()
-            return json.loads(line)
+            return dict(json.loads(line))
         print(process, file=answers, flush=True)
         _, status = os.waitpid(process, 0)
         print(os.waitstatus_to_exitcode(status), file=answers, flush=True)

@@ -1,18 +1,29 @@
-"""Folders that are removed while a command runs: its output, or its data and its model."""
+"""Folders that are removed while a command runs: its output, or its data and its model.
 
+An answer may then differ in rounding, or in what was removed and is not needed any more.
+"""
+
+import json
+import math
 import random
 import shutil
 import time
+from itertools import chain
 from pathlib import Path
 
-from benchmarks.drill.ends import Ended, has_traceback, names
-from benchmarks.drill.kills import undisturbed
-from benchmarks.drill.near import rounded, used
-from benchmarks.drill.warm import Call, Called
-from benchmarks.drill.works import WORKS
-from benchmarks.drill.world import World
+import torch
+from safetensors.torch import load
+
+from workshop.drill.ends import Ended, has_traceback, names
+from workshop.drill.kills import undisturbed
+from workshop.drill.warm import Call, Called
+from workshop.drill.works import WORKS
+from workshop.drill.world import World
 
 KINDS = tuple(name for name in WORKS if name != "report --csv")
+_TOLERANCE = 1e-3
+"""Of losses and tensors of runs that shared passes with other members, or with none. A step may
+amplify the rounding of the step before."""
 
 
 def output(world: World, kind: str, number: int, seed: int) -> Ended:
@@ -79,3 +90,52 @@ def _judged(world: World, kind: str, first: Called, expected: str, what: str) ->
     told = "refused" if names(first, world.root) else "unclear"
     ends = "healed" if first.code == 0 else told
     return Ended(kind, ends, what, said)
+
+
+def used(found: str, expected: str) -> bool:
+    """Return whether runs are those expected, though what they were made from may be gone.
+
+    That is labels, which a cache holds, and prompts that were pre-trained.
+    """
+    (runs, shards), (wanted, known) = json.loads(found), json.loads(expected)
+    needed = {name for name in wanted if "ppt_nsp" not in name}
+    same = all(wanted.get(name) == run for name, run in runs.items())
+    return same and needed <= runs.keys() and set(shards) <= set(known)
+
+
+def rounded(found: str, expected: str) -> bool:
+    """Return whether runs are those expected, to within the rounding of shared passes."""
+    (runs, _), (wanted, _) = json.loads(found), json.loads(expected)
+    return runs.keys() == wanted.keys() and all(_near(runs[name], wanted[name]) for name in runs)
+
+
+def _near(one: str, other: str) -> bool:
+    """Return whether two runs have equal metrics, and nearly equal journals and tensors."""
+    if "nothing" in (one, other):
+        return False
+    mine, theirs = json.loads(one), json.loads(other)
+    prompts = [load(bytes.fromhex(own[2])) for own in (mine, theirs)]
+    rows = [list(map(json.loads, own[1].splitlines())) for own in (mine, theirs)]
+    return mine[0] == theirs[0] and _same_rows(*rows) and _same_tensors(*prompts)
+
+
+def _same_rows(mine: list[dict[str, object]], theirs: list[dict[str, object]]) -> bool:
+    if [row.keys() for row in mine] != [row.keys() for row in theirs]:
+        return False
+    pairs = chain.from_iterable(
+        ((row[key], other[key]) for key in row if key != "crc")
+        for row, other in zip(mine, theirs, strict=True)
+    )
+    return all(a == b or _are_near(a, b) for a, b in pairs)
+
+
+def _are_near(a: object, b: object) -> bool:
+    if not (isinstance(a, float) and isinstance(b, float)):
+        return False
+    return math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+
+
+def _same_tensors(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return mine.keys() == theirs.keys() and all(
+        torch.allclose(mine[name], theirs[name], rtol=_TOLERANCE, atol=_TOLERANCE) for name in mine
+    )

@@ -1,29 +1,41 @@
 """The fault drill: see what becomes of commands that are killed, starved, or fed damaged files.
 
-    python -m benchmarks.drill [--parts NAME ...] [--kills 200] [--places 100] [--cases 4]
+    python -m workshop.drill [--parts NAME ...] [--kills 200] [--places 100] [--cases 4]
 
 Parts that are left out keep the figures of the last drill. Writes results/faults.{md,json}.
 """
 
 import argparse
 import json
+import os
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from benchmarks.drill import covered, page, times
-from benchmarks.drill.ends import BAD, Ended
-from benchmarks.drill.parts import PARTS
-from benchmarks.drill.warm import Warm
-from benchmarks.drill.world import World
-from ptrun.folder.result import write_json, write_text
+from ptrun.files import write_text
+from ptrun.folder.result import write_json
+from ptrun.folder.scan import progress
+from ptrun.training.member import SAVE_SECONDS
+from workshop.drill import page
+from workshop.drill.ends import BAD, Ended
+from workshop.drill.parts import PARTS
+from workshop.drill.warm import Warm
+from workshop.drill.world import World
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks/results"
 _SAID = 20  # bad cases that are printed
+_STEPS = 100_000  # more than a run takes until it is stopped
+_WATCHED = 3.2  # times SAVE_SECONDS
+_RESUMES = 3
 
 
 class Lanes:
@@ -76,7 +88,7 @@ class Kept:
 def main() -> None:
     """Do the drill and write its results."""
     given, kept = _given(), Kept(RESULTS)
-    if lost := covered.missing():
+    if lost := page.missing():
         sys.exit(f"tests that the page names are missing: {', '.join(lost)}")
     with tempfile.TemporaryDirectory(prefix="drill-") as folder:
         lanes = Lanes(Path(folder).resolve())
@@ -104,7 +116,7 @@ def _given() -> argparse.Namespace:
 def _part(name: str, given: argparse.Namespace, lanes: Lanes, kept: Kept) -> list[Ended]:
     """Do a part and keep its figures; return the cases that are not plain."""
     if name == "times":
-        kept.content["times"] = times.measure(lanes.world())
+        kept.content["times"] = measured(lanes.world())
         kept.write()
         return []
     kinds = [kind for kind in PARTS[name].kinds() if kind in (given.kinds or [kind])]
@@ -128,6 +140,66 @@ def _kind(
             print(f"  {one.end}: {one.what}: {one.said}", flush=True)
     kept.put(name, kind, row)
     return found
+
+
+def measured(world: World) -> dict[str, Any]:
+    """Return the setting, and the measured seconds."""
+    folder = world.clear()
+    line = [*world.table(), f"train.max_steps={_STEPS}", f"train.eval_every={_STEPS}"]
+    gaps = _gaps([*line, f"outputs={folder}"], folder)
+    resumes = [_resumed([*line, f"outputs={folder}"], folder) for _ in range(_RESUMES)]
+    return {
+        "save_seconds": SAVE_SECONDS,
+        "longest_without_save": round(max(gaps), 1),
+        "saves_watched": len(gaps),
+        "load": round(os.getloadavg()[0]),
+        "seconds_to_resume": [round(one, 1) for one in resumes],
+    }
+
+
+def _start(line: list[str]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "ptrun", *line]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, cwd=ROOT)
+
+
+def _gaps(line: list[str], folder: Path) -> list[float]:
+    """Return the seconds between saves, from the first step on, of a run that is then killed."""
+    running, times, state = _start(line), [0.0], 0.0
+    began = _wait_for_step(running, folder, 0)
+    times[0] = time.time()
+    while time.monotonic() - began < _WATCHED * SAVE_SECONDS:
+        assert running.poll() is None
+        for file in folder.rglob("state.safetensors"):
+            if (changed := file.stat().st_mtime) != state:
+                state = changed
+                times.append(changed)
+        time.sleep(0.02)
+    running.send_signal(signal.SIGTERM)
+    running.wait()
+    return [after - before for before, after in pairwise(times)]
+
+
+def _resumed(line: list[str], folder: Path) -> float:
+    """Return the seconds from the start of a command to its first new step; then stop it."""
+    before, began = _last_step(folder), time.monotonic()
+    running = _start(line)
+    seconds = _wait_for_step(running, folder, before) - began
+    os.kill(running.pid, signal.SIGTERM)
+    running.wait()
+    return seconds
+
+
+def _wait_for_step(running: "subprocess.Popen[bytes]", folder: Path, before: int) -> float:
+    """Return when a run has a later step than `before`, on the monotonic clock."""
+    while _last_step(folder) <= before:
+        assert running.poll() is None, "the run ended before its next step"
+        time.sleep(0.01)
+    return time.monotonic()
+
+
+def _last_step(folder: Path) -> int:
+    return max((progress(file.parent)[0] for file in folder.rglob("metrics.jsonl")), default=0)
 
 
 if __name__ == "__main__":

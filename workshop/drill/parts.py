@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from benchmarks.drill import damage, disk, kills, strangers, vanishing
-from benchmarks.drill.ends import Ended
-from benchmarks.drill.works import WORKS
-from benchmarks.drill.world import World
+from workshop.drill import damage, disk, kills, strangers, vanishing
+from workshop.drill.ends import Ended
+from workshop.drill.works import WORKS
+from workshop.drill.world import World
 
 _TWICE = 1.8  # kills of a case, on average; its second moment may come too late
 _SLOW = {
@@ -55,23 +55,23 @@ def _full(world: World, kind: str, number: int, seed: int) -> Ended:
 
 
 def _killed(given: argparse.Namespace, _: str) -> int:
-    return math.ceil(given.kills / len(kills.KINDS) / _TWICE)
+    return math.ceil(int(given.kills) / len(kills.KINDS) / _TWICE)
 
 
 def _few(given: argparse.Namespace, _: str) -> int:
-    return given.cases
+    return int(given.cases)
 
 
 def _places(given: argparse.Namespace, kind: str) -> int:
-    return math.ceil(given.places / _SLOW.get(kind, 1))
+    return math.ceil(int(given.places) / _SLOW.get(kind, 1))
 
 
 KILLED = """\
 SIGKILL (two of three) or SIGTERM hits a command, or one of the processes it started, at a random
 moment; the same command is typed again, twice killed at most, until it has finished. Runs save at
 every step here. What is left must be what an undisturbed command leaves: metrics, journal with each
-step once, tensors, labelled lines, weights, files, to the last bit. `ptrun pretrain` saves nothing
-before its end: it starts over."""
+step once, tensors, labelled lines, weights, files, to the last bit. `ptrun pretrain --random` saves
+nothing before its end: it starts over."""
 STARVED = """\
 The output and the temporary files of a command are on a tmpfs of a random size below what it needs.
 Then the disk gets larger, and the same command is typed again."""

@@ -10,10 +10,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.drill.ends import Ended, drafts, has_traceback
-from benchmarks.drill.warm import Call, Called, Running
-from benchmarks.drill.works import WORKS
-from benchmarks.drill.world import World
+from workshop.drill.ends import Ended, drafts, has_traceback
+from workshop.drill.warm import Call, Called, Running
+from workshop.drill.works import WORKS
+from workshop.drill.world import World
 
 KINDS = tuple(name for name in WORKS if name not in ("export", "report --csv"))
 HITS = 2  # kills of a case

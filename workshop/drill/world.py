@@ -1,6 +1,5 @@
 """What the drill works with: data, finished runs, and processes that do commands."""
 
-import json
 import os
 import shutil
 import signal
@@ -9,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drill.warm import Call, Called, Warm
 from ptrun.backbone.files import SHIPPED
+from workshop.drill.warm import Call, Called, Warm
 
 SAVES = {"ptrun.training.member:SAVE_SECONDS": 0.0}
 """Runs of a second save at every step."""
@@ -96,10 +95,6 @@ def _write_inputs(folder: Path) -> None:
     (folder / "rows.csv").write_text("\n".join(["sentence", *lines * 30]) + "\n")
     (folder / "lines.txt").write_text("\n\n".join(_documents(lines)))
     (folder / "short.txt").write_text("\n\n".join(_documents(lines, 30, 1)))
-    (folder / "corpus").mkdir()
-    for part in ("train", "validation"):
-        documents = [json.dumps({"doc": own}) for own in _documents(lines)]
-        (folder / "corpus" / f"{part}.jsonl").write_text("\n".join(documents) + "\n")
     names = [SPAN.format(noun, 12 + len(noun), 16 + len(noun)) for noun in NOUNS * 20]
     (folder / "names.jsonl").write_text("".join(names))
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.drill.warm import Called
+from workshop.drill.warm import Called
 
 ENDS = ("same", "healed", "refused", "unclear", "traceback", "lost", "wrong")
 """`same`: the fault changes nothing. `unclear`: refused without the name of the file."""

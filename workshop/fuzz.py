@@ -1,12 +1,12 @@
 """Fuzz every target of tests/fuzz with random examples, and write how many were tried.
 
-    python benchmarks/fuzz.py [--only KEYWORD]
+    python -m workshop.fuzz [--only KEYWORD]
 
 Hypothesis draws the examples (profile `nightly` of tests/fuzz/conftest.py) and keeps those that
 fail in .hypothesis, to be tried first the next time. A test fails on any exception that is not a
 message in words, and on a wrong answer. A failing example becomes an @example of its test.
 
-Writes results/fuzz.md.
+Writes benchmarks/results/fuzz.md.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-PAGE = Path(__file__).parent / "results" / "fuzz.md"
+PAGE = ROOT / "benchmarks/results/fuzz.md"
 _TRIED = re.compile(r"(\d+) passing, (\d+) failing, and (\d+) invalid")
 _STATISTICS = "hypothesis-statistics-"
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drill.ends import Ended, of_fault
-from benchmarks.drill.warm import Call, Called
-from benchmarks.drill.works import WORKS
-from benchmarks.drill.world import World
+from workshop.drill.ends import Ended, of_fault
+from workshop.drill.warm import Call, Called
+from workshop.drill.works import WORKS
+from workshop.drill.world import World
 
 PAGE = 4096  # bytes
 _LARGE = 2**30
