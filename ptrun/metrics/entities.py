@@ -23,7 +23,8 @@ class Entity(NamedTuple):
 def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
     """Return micro F1, precision and recall over entities; 0 if a ratio is undefined.
 
-    P-tuning v2 scores SRL with it too; see `ptrun.metrics.arguments` for the official score.
+    P-tuning v2 scores SRL with it too. The official scorer of SRL leaves out the predicate's own
+    span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`.
 
     Raises:
         ValueError: a sentence has more or fewer predicted tags than target tags.

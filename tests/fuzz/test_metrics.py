@@ -13,19 +13,16 @@ from seqeval.metrics import precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.metrics import accuracy_score, f1_score
 
-from ptrun.metrics.arguments import argument_scores
 from ptrun.metrics.assignment import best_assignment
 from ptrun.metrics.correlation import pearson, spearman
 from ptrun.metrics.drop import drop_scores
 from ptrun.metrics.entities import entities, entity_scores
 from ptrun.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over
 from ptrun.metrics.multirc import multirc_scores
-from ptrun.metrics.null_threshold import at_threshold, best_thresholds
 from ptrun.metrics.ranking import precision_at_1
 from ptrun.metrics.squad import squad_scores, squad_v2_scores
 from tests.fuzz.strategies import FLOATS, TEXTS
 from tests.metrics import reference
-from tests.metrics.test_arguments import reference as arguments
 
 NAMES = ["a", "b", "c", "stray"]
 PAIRS = st.lists(
@@ -100,21 +97,6 @@ def test_entities_equal_seqeval(sentences):
     assert [tuple(one) for one in entities(golds[0])] == chunks
 
 
-ROLES = st.sampled_from(["O", "B-V", "I-V", "B-A0", "I-A0", "B-A1", "I-A1", "B-C-A1", "I-C-A1"])
-
-
-@given(st.lists(st.lists(st.tuples(ROLES, ROLES), min_size=1, max_size=8), min_size=1, max_size=3))
-def test_arguments_equal_a_count_over_words(sentences):
-    guesses, golds = both(both(row) for row in sentences)
-    sides = [[arguments(row) for row in rows] for rows in (guesses, golds)]
-    right = sum(one in gold for guess, gold in zip(*sides, strict=True) for one in guess)
-    guessed, wanted = (sum(map(len, side)) for side in sides)
-    found = argument_scores(guesses, golds)
-    assert found["precision"] == near(100 * right / max(guessed, 1), abs=1e-9)
-    assert found["recall"] == near(100 * right / max(wanted, 1), abs=1e-9)
-    assert found["f1"] == near(200 * right / max(guessed + wanted, 1), abs=1e-9)
-
-
 NUMBERS = st.integers(-50, 50).map(lambda n: n / 10)
 
 
@@ -181,28 +163,9 @@ def test_drop_equals_its_rules_written_out(pairs):
     assert found["em"] == near(100 * np.mean(em)) and found["f1"] == near(100 * np.mean(f1))
 
 
-@given(
-    st.lists(
-        st.tuples(ANSWERS, st.lists(ANSWERS, max_size=2), st.integers(-5, 5)),
-        min_size=1,
-        max_size=6,
-        unique_by=lambda row: row[2],
-    )
-)
-def test_the_best_threshold_equals_a_trial_of_each(rows):
-    guesses, golds, nulls = both(rows)
-    golds = [[g for g in own if reference.squad_words(g)] for own in golds]
-    guesses = [g if reference.squad_words(g) else "" for g in guesses]
-    found = best_thresholds(guesses, golds, nulls)
-    tried = [at_threshold(guesses, nulls, t) for t in (-100, *nulls)]
-    for name in ("em", "f1"):
-        best = max(squad_v2_scores(answers, golds)[name] for answers in tried)
-        assert found[name].score == near(best, abs=1e-9)
-
-
 @given(st.lists(st.sampled_from(NAMES), max_size=4), st.lists(st.sampled_from(NAMES), max_size=4))
 def test_pairs_of_other_lengths_are_refused(guesses, golds):
     assume(len(guesses) != len(golds) or not golds)
-    for score in (accuracy, macro_f1, entity_scores, argument_scores, squad_scores, drop_scores):
+    for score in (accuracy, macro_f1, entity_scores, squad_scores, drop_scores):
         with pytest.raises(ValueError, match=r"predictions for|no targets"):
             score(guesses, golds)

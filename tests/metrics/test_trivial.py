@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from ptrun.config.build import build
-from ptrun.metrics.arguments import argument_scores
 from ptrun.metrics.correlation import pearson_and_spearman
 from ptrun.metrics.drop import drop_scores
 from ptrun.metrics.entities import entity_scores
@@ -129,8 +128,6 @@ def test_the_predicate_alone_scores_in_seqeval_and_not_officially(rows):
     golds = [row["srl_tags"] for row in rows("srl_up_de", "test")]
     guesses = [[tag if tag == "B-V" else "O" for tag in tags] for tags in golds]
     assert round(entity_scores(guesses, golds)["f1"], 1) == 44.3
-    assert argument_scores(guesses, golds)["f1"] == 0.0
-    assert argument_scores(golds, golds)["f1"] == 100.0
 
 
 def test_the_commonest_object_of_each_relation_scores_18_on_lama(rows):
