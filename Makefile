@@ -38,8 +38,8 @@ cuda-grid: .venv/.dev  ## Try every method on a CUDA device that is not there; c
 drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing wrong comes of it.
 	$(BIN)/python -m workshop.drill $(ARGS)
 
-nightly: .venv/.dev  ## Try every script of scripts/reproduce on the pocket world.
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/scripts.py $(ARGS)
+nightly: .venv/.dev  ## Run every table of every paper on the pocket world.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/nightly.py $(ARGS)
 
 fuzz: .venv/.dev  ## Try 50,000 random examples and more on readers, metrics, identity and state.
 	$(BIN)/python -m workshop.fuzz $(ARGS)

@@ -4,10 +4,8 @@ from collections import Counter
 
 from text import cell, table
 
-from ptrun.config.paths import PACKAGE
 from ptrun.ledger.experiment import Experiment, load, names
-
-_SCRIPTS = PACKAGE.parent / "scripts" / "reproduce"
+from ptrun.ledger.jobs import own_cells
 
 
 def paper(name: str) -> str:
@@ -30,10 +28,10 @@ def _cells(own: Experiment) -> int:
 
 
 def _section(own: Experiment) -> str:
-    script = f"scripts/reproduce/{own.paper}_{own.table}.sh"
     parts = [f"## {own.table}", f"{own.title}.", _commands(own)]
-    if (_SCRIPTS.parent.parent / script).is_file():
-        parts.append(f"The script `{script}` checks, runs and reports it.")
+    if run := len(own_cells(own)):
+        script = f"scripts/reproduce.sh {own.name}"
+        parts.append(f"`{script}` checks, runs and reports its {run} cells.")
     parts.append("\n".join(f"- **{name}:** {said}" for name, said in _facts(own)))
     if reasons := _reasons(own):
         parts += ["Cells without a run of their own:", table(("cells", "reason"), reasons)]
@@ -41,7 +39,7 @@ def _section(own: Experiment) -> str:
 
 
 def _commands(own: Experiment) -> str:
-    if not any(own.reason(c) is None and own.home(c)[0] == own.name for c in own.cells):
+    if not own_cells(own):
         shown = f"ptrun report --paper {own.paper} --table {own.table}"
         return f"No runs of its own.\n\n```bash\n{shown}\n```"
     whole = f"ptrun experiment={own.name} data_dir=DIR hardware=gpu"

@@ -74,7 +74,7 @@ def jobs(experiment: Experiment, options: Options) -> list[Job]:
             f"seeds={options.seeds}: {experiment.name} has {len(experiment.seeds)}; list other "
             "seeds by number, as in seed=1,2,3."
         )
-    cells = {c.key: c for c in experiment.cells if _runs_here(experiment, c)}
+    cells = own_cells(experiment)
     chosen = {k: c for k, c in cells.items() if options.cell is None or _matches(options.cell, k)}
     if not chosen:
         problem = (
@@ -85,6 +85,11 @@ def jobs(experiment: Experiment, options: Options) -> list[Job]:
         raise UserError(f"experiment={experiment.name}: {problem}")
     found = [job for cell in chosen.values() for job in _jobs_of(experiment, cell, options)]
     return found if options.scale is None else _distinct(found)
+
+
+def own_cells(experiment: Experiment) -> dict[str, Cell]:
+    """Return the cells that run under this table's name, by key."""
+    return {c.key: c for c in experiment.cells if _runs_here(experiment, c)}
 
 
 def _distinct(found: Sequence[Job]) -> list[Job]:

@@ -1,9 +1,9 @@
-"""Run every script of scripts/reproduce in the pocket world and time it: `make nightly`.
+"""Run every table of every paper in the pocket world and time it: `make nightly`.
 
-    python benchmarks/scripts.py [NAME ...]
+    python benchmarks/nightly.py [PAPER/TABLE ...]
 
-Each script gets +scale=pocket. It checks all cells, runs them and reports. Cells that become equal
-at this scale run once. Each core does a script at a time. Writes results/scripts.json.
+scripts/reproduce.sh gets +scale=pocket. It checks all cells, runs them and reports. Cells that
+become equal at this scale run once. Each core does a table at a time. Writes results/nightly.json.
 """
 
 import json
@@ -18,20 +18,23 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-ROOT = Path(__file__).parents[1]
-RESULT = Path(__file__).parent / "results" / "scripts.json"
+from ptrun.ledger.experiment import load, names
+from ptrun.ledger.jobs import own_cells
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "reproduce.sh"
+RESULT = Path(__file__).parent / "results" / "nightly.json"
 
 
-def timed(outputs: str, script: Path) -> dict[str, object]:
-    """Run a script; return its exit status, seconds and lines about runs."""
+def timed(outputs: str, name: str) -> dict[str, object]:
+    """Run a table; return its exit status, seconds and lines about runs."""
     began = time.monotonic()
-    line = [str(script), "+scale=pocket", f"outputs={outputs}", "sweep.wait=true"]
+    line = [str(SCRIPT), name, "+scale=pocket", f"outputs={outputs}", "sweep.wait=true"]
     done = subprocess.run(line, capture_output=True, text=True)
     found = {"seconds": round(time.monotonic() - began, 1), "exit": done.returncode}
     runs = [own for own in done.stderr.splitlines() if re.match(r"\d+ runs?: ", own)]
     wrong = [own for own in done.stderr.splitlines() if own.startswith("ptrun:")]
     found |= {"runs": runs, **({"wrong": wrong} if done.returncode else {})}
-    print(script.stem, found, flush=True)
+    print(name, found, flush=True)
     return found
 
 
@@ -41,11 +44,10 @@ def pinned(cores: SimpleQueue) -> None:
 
 
 def main() -> None:
-    """Run the named scripts, or all; figures of other scripts are kept."""
+    """Run the named tables, or all; figures of other tables are kept."""
     wanted = sys.argv[1:]
     found = json.loads(RESULT.read_text()) if wanted and RESULT.exists() else {}
-    every = sorted((ROOT / "scripts" / "reproduce").glob("*.sh"))
-    scripts = [one for one in every if not wanted or one.stem in wanted]
+    tables = wanted or [name for name in names() if own_cells(load(name))]
     free: SimpleQueue = SimpleQueue()
     cores = os.sched_getaffinity(0)
     for core in cores:
@@ -55,9 +57,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as outputs,
         ThreadPoolExecutor(len(cores), initializer=pinned, initargs=[free]) as pool,
     ):
-        done = pool.map(partial(timed, outputs), scripts)
-        found |= dict(zip((script.stem for script in scripts), done, strict=True))
-    print(f"{len(scripts)} scripts in {time.monotonic() - began:.0f} s")
+        done = pool.map(partial(timed, outputs), tables)
+        found |= dict(zip(tables, done, strict=True))
+    print(f"{len(tables)} tables in {time.monotonic() - began:.0f} s")
     RESULT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
     failed = [name for name, own in found.items() if own["exit"]]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
