@@ -23,8 +23,8 @@ from statistics import fmean
 
 from real_page import write_claims, write_page
 from real_rows import ROWS, Row
+from running import PTRUN, RESULTS, keep, kept, results
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS = (2, 3, 4, 5, 6)  # those that `ptrun search` scores on test
 
 
@@ -32,13 +32,12 @@ def command(row: Row, given: argparse.Namespace) -> list[str]:
     """Return the command line of a row."""
     options = [one.format(weights=given.weights, data=given.data) for one in row.options]
     own = [*options, f"data_dir={given.data}", f"outputs={given.outputs}", f"name={slug(row)}"]
-    ptrun = str(Path(sys.executable).parent / "ptrun")
     if not row.rates:
-        return [ptrun, "-m", *own, "seed=2"]
+        return [*PTRUN, "-m", *own, "seed=2"]
     own.append(f"train.lr={row.rates}")
     if "," not in row.rates:
-        return [ptrun, "-m", *own, f"seed={','.join(map(str, SEEDS))}"]
-    return [ptrun, "search", *own, "--sampler", "grid", "--seeds", str(len(SEEDS))]
+        return [*PTRUN, "-m", *own, f"seed={','.join(map(str, SEEDS))}"]
+    return [*PTRUN, "search", *own, "--sampler", "grid", "--seeds", str(len(SEEDS))]
 
 
 def slug(row: Row) -> str:
@@ -50,12 +49,9 @@ def slug(row: Row) -> str:
 
 def record(row: Row, folder: Path, took: float) -> dict:
     """Return what the runs of a row left, seed by seed."""
-    report = folder / "search.json"
-    search = json.loads(report.read_text()) if report.is_file() else {}
-    files = sorted(folder.glob("*/result.json"))
+    search, runs = kept(folder / "search.json", {}), results(folder)
     if search:  # the folder may have runs that another version of ptrun named
-        files = [folder / run_id / "result.json" for run_id in search["runs"]]
-    runs = sorted((json.loads(file.read_text()) for file in files), key=lambda run: run["seed"])
+        runs = [run for run in runs if run["run_id"] in search["runs"]]
     runs *= 1 if row.rates else len(SEEDS)  # what trains nothing has one score for all seeds
     facts = [run["manifest"] for run in runs]
     return {
@@ -90,14 +86,13 @@ def do(row: Row, given: argparse.Namespace) -> bool:
     stored.append(record(row, given.outputs / slug(row), time.monotonic() - start))
     order = [row.name for row in ROWS]
     stored.sort(key=lambda one: order.index(name_of(one)))
-    (RESULTS / "claims_real.json").write_text(json.dumps(stored, indent=1) + "\n")
+    keep(RESULTS / "claims_real.json", stored)
     return True
 
 
 def load() -> list[dict]:
     """Return the stored records of rows that still exist, with the same options and rates."""
-    file = RESULTS / "claims_real.json"
-    stored = json.loads(file.read_text()) if file.is_file() else []
+    stored = kept(RESULTS / "claims_real.json", [])
     known = {row.name: [list(row.options), row.rates] for row in ROWS}
     return [one for one in stored if known.get(name_of(one)) == [one["options"], one["rates"]]]
 

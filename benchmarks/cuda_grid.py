@@ -20,9 +20,10 @@ from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from running import HERE, RESULTS, kept
+
 sys.path.insert(0, str(HERE.parent))
-RESULTS = HERE / "results" / "cuda_grid"
+PAGE = RESULTS / "cuda_grid.md"
 PARTS = ("combinations", "kernels")
 
 
@@ -141,8 +142,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     given = parser.parse_args()
-    file = RESULTS.with_suffix(".json")
-    rows = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file = PAGE.with_suffix(".json")
+    rows = kept(file, {})
     for part in given.only:
         if reason := missing(part):
             print(f"{part}: skipped, {reason}")
@@ -155,7 +156,7 @@ def main() -> None:
             combinations=_combinations(rows["combinations"]),
             kernels=_kernels(rows["kernels"]),
         )
-        RESULTS.with_suffix(".md").write_text(page, encoding="utf-8")
+        PAGE.write_text(page, encoding="utf-8")
     tried = rows.get("combinations", {}).get("tried", [])
     failed = [row for row in tried if row["outcome"] == "FAILED"]
     failed += [one for row in rows.get("kernels", []) for one in row["kernels"] if "error" in one]

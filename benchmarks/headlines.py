@@ -11,7 +11,6 @@ date is that of the newest result.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from statistics import fmean, median, stdev
 
 import learning
 from claims import CLAIMS
+from running import RESULTS, kept
 
 from ptrun.ledger.statistics import Interval, interval, paired, verdict
 
@@ -265,7 +265,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default=SEEDS)
     parser.add_argument("--outputs", type=Path, default=Path("outputs/claims"))
-    parser.add_argument("--results", type=Path, default=learning.RESULTS)
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--only", nargs="*", choices=list(WANTED), help="claims; default: all")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--estimate", action="store_true")
@@ -274,23 +274,22 @@ def main() -> None:
     given.data = given.models = None
     learning.RESULTS = given.results
     file = given.results / "learning.json"
-    stored = json.loads(file.read_text()) if file.is_file() else []
     if given.estimate:
-        for claim, took in seconds([row for row in stored if row["claim"] in WANTED]).items():
+        for claim, took in seconds([r for r in kept(file, []) if r["claim"] in WANTED]).items():
             print(f"{took:6.0f} s  {claim}")
         return
     if not given.page:
         run(given)
-        stored = json.loads(file.read_text()) if file.is_file() else []
-    (given.results / "claims.md").write_text(page(stored))
-    print(page(stored))
+    found = page(kept(file, []))
+    (given.results / "claims.md").write_text(found)
+    print(found)
 
 
 def run(given: argparse.Namespace) -> None:
     """Run the claims, the longest first, one core each; save each when it ends."""
     os.environ["OMP_NUM_THREADS"] = "1"
     given.results.mkdir(parents=True, exist_ok=True)
-    took = seconds(json.loads((Path(__file__).parent / "results/learning.json").read_text()))
+    took = seconds(kept(RESULTS / "learning.json", []))
     wanted = [c for c in CLAIMS if c.name in WANTED and (not given.only or c.name in given.only)]
     wanted.sort(key=lambda claim: -took.get(claim.name, 0))
     with ThreadPoolExecutor(given.jobs) as pool:

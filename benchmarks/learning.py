@@ -10,15 +10,13 @@ repeated. Writes results/learning.{md,json}, which also list the claims that do 
 import argparse
 import json
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, stdev
 
 from claims import CLAIMS, Claim
+from running import RESULTS, keep, kept, ptrun
 
-RESULTS = Path(__file__).parent / "results"
 NEAR = 2.0  # points below a row's best seed, as in DPT's Figures 2 and 3
 
 
@@ -44,9 +42,7 @@ def day(file: Path) -> str:
 def sweep(line: list[str], name: str, given: argparse.Namespace) -> Path:
     """Run what is not finished; return the runs' folder."""
     slug = re.sub(r"\W+", "_", name).strip("_")
-    ptrun = Path(sys.executable).parent / "ptrun"
-    command = [ptrun, "-m", *line, f"outputs={given.outputs}", f"name={slug}"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    ptrun("-m", *line, f"outputs={given.outputs}", f"name={slug}")
     return Path(given.outputs) / slug
 
 
@@ -128,11 +124,10 @@ def main() -> None:
 def write(rows: list[dict]) -> None:
     """Save the rows of a claim; they replace older ones, in the order of CLAIMS."""
     file = RESULTS / "learning.json"
-    known = json.loads(file.read_text()) if file.is_file() else []
-    others = [r for r in known if r["claim"] != rows[0]["claim"]]
+    others = [r for r in kept(file, []) if r["claim"] != rows[0]["claim"]]
     order = [claim.name for claim in CLAIMS]
     found = sorted(others + rows, key=lambda row: order.index(row["claim"]))
-    file.write_text(json.dumps(found, indent=1) + "\n")
+    keep(file, found)
     (RESULTS / "learning.md").write_text(table(found))
 
 

@@ -6,7 +6,6 @@ scripts/reproduce.sh gets +scale=pocket. It checks all cells, runs them and repo
 become equal at this scale run once. Each core does a table at a time. Writes results/nightly.json.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -15,14 +14,15 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
+
+from running import HERE, RESULTS, keep, kept
 
 from ptrun.ledger.experiment import load, names
 from ptrun.ledger.jobs import own_cells
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "reproduce.sh"
-RESULT = Path(__file__).parent / "results" / "nightly.json"
+SCRIPT = HERE.parent / "scripts" / "reproduce.sh"
+RESULT = RESULTS / "nightly.json"
 
 
 def timed(outputs: str, name: str) -> dict[str, object]:
@@ -46,7 +46,7 @@ def pinned(cores: SimpleQueue) -> None:
 def main() -> None:
     """Run the named tables, or all; figures of other tables are kept."""
     wanted = sys.argv[1:]
-    found = json.loads(RESULT.read_text()) if wanted and RESULT.exists() else {}
+    found = kept(RESULT, {}) if wanted else {}
     tables = wanted or [name for name in names() if own_cells(load(name))]
     free: SimpleQueue = SimpleQueue()
     cores = os.sched_getaffinity(0)
@@ -60,7 +60,7 @@ def main() -> None:
         done = pool.map(partial(timed, outputs), tables)
         found |= dict(zip(tables, done, strict=True))
     print(f"{len(tables)} tables in {time.monotonic() - began:.0f} s")
-    RESULT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    keep(RESULT, dict(sorted(found.items())))
     failed = [name for name, own in found.items() if own["exit"]]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

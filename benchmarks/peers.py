@@ -25,9 +25,8 @@ from datetime import date
 from pathlib import Path
 
 from peers_page import ratios, spread, write_page
+from running import HERE, PTRUN, RESULTS, keep, kept, results
 
-HERE = Path(__file__).parent
-PTRUN = [sys.executable, "-m", "ptrun"]
 POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
 DEV = 200
@@ -155,17 +154,31 @@ def in_order(files: dict[str, str], job: Job, into: Path) -> str:
     return str(file)
 
 
+def case_of(model: Path, method: str, job: Job, precision: str, device: str) -> dict:
+    """Return what both sides are told."""
+    told = {"model": str(model), "method": method, "length": LENGTH, "batch": job.batch}
+    told |= {"steps": job.steps, "eval_every": job.steps // 4, "threads": os.cpu_count()}
+    return told | {"precision": precision, "device": device}
+
+
+def typed(case: dict, files: dict[str, str], out: str) -> list[str]:
+    """Return what is typed for a case, without the rate and the seed."""
+    name, _, options = METHODS[case["method"]]
+    return [
+        *(f"method={name}", *options, "task=csv", "task.text=text", "task.label=label"),
+        *(f"task.{part}={file}" for part, file in files.items()),
+        *(f"backbone.path={case['model']}", f"outputs={out}", f"train.batch_size={case['batch']}"),
+        *(f"train.max_steps={case['steps']}", f"train.eval_every={case['eval_every']}"),
+        f"hardware={'gpu' if case['device'] == 'cuda' else 'cpu'}",
+        f"hardware.precision={case['precision']}",
+    ]
+
+
 def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
     """Run ptrun and return what was measured."""
-    name, lr, options = METHODS[case["method"]]
     with tempfile.TemporaryDirectory() as out:
-        command = [*PTRUN, f"method={name}", *options, *extra]
-        command += ["task=csv", *(f"task.{part}={file}" for part, file in files.items())]
-        command += ["task.text=text", "task.label=label", f"backbone.path={case['model']}"]
-        command += [f"outputs={out}", f"train.lr={lr}", f"train.batch_size={case['batch']}"]
-        command += [f"train.max_steps={case['steps']}", f"train.eval_every={case['eval_every']}"]
-        command += [f"hardware={'gpu' if case['device'] == 'cuda' else 'cpu'}"]
-        command += [f"hardware.precision={case['precision']}"]
+        rate = f"train.lr={METHODS[case['method']][1]}"
+        command = [*PTRUN, *typed(case, files, out), rate, *extra]
         began = time.time()
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -175,7 +188,7 @@ def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
         ended = time.time()
         if process.returncode:
             sys.exit(f"{' '.join(command)}\n{errors}")
-        done = json.loads(next(Path(out).rglob("result.json")).read_text())
+        (done,) = results(Path(out))
     return {
         "first_step_s": first - began,
         "run_s": ended - began,
@@ -197,23 +210,25 @@ def _first_step(out: Path, process: subprocess.Popen) -> float:
 
 def theirs(case: dict, ordered: str, files: dict[str, str]) -> dict:
     """Run HF Trainer and PEFT and return what was measured."""
+    runs, began = [{"seed": 1, "lr": METHODS[case["method"]][1]}], time.time()
+    (measured,), seconds = trained(case, ordered, files, runs)
+    first = measured.pop("first_step_at") - began
+    return {"first_step_s": first, "run_s": seconds, **measured}
+
+
+def trained(
+    case: dict, ordered: str, files: dict[str, str], runs: list[dict]
+) -> tuple[list[dict], float]:
+    """Do runs of HF Trainer and PEFT in a process; return what each measured, and all seconds."""
     with tempfile.TemporaryDirectory() as out:
-        file = Path(out) / "case.json"
-        runs = [{"seed": 1, "lr": METHODS[case["method"]][1]}]
-        file.write_text(
-            json.dumps({**case, "train": ordered, "dev": files["dev"], "runs": runs, "out": out})
-        )
-        began = time.time()
-        done = subprocess.run(
-            [sys.executable, str(HERE / "peer_trainer.py"), str(file)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        ended = time.time()
+        file, told = Path(out) / "case.json", {**case, "train": ordered, "dev": files["dev"]}
+        file.write_text(json.dumps({**told, "runs": runs, "out": out}))
+        line, began = [sys.executable, str(HERE / "peer_trainer.py"), str(file)], time.time()
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        seconds = time.time() - began
     if done.returncode:
         sys.exit(done.stderr)
-    measured = json.loads(done.stdout.splitlines()[-1])
-    first = measured.pop("first_step_at") - began
-    return {"first_step_s": first, "run_s": ended - began, **measured}
+    return [json.loads(own) for own in done.stdout.splitlines() if own.startswith('{"')], seconds
 
 
 def measure(arguments: argparse.Namespace) -> list[Pairs]:
@@ -227,10 +242,7 @@ def measure(arguments: argparse.Namespace) -> list[Pairs]:
                 ordered = in_order(files, job, Path(kept))
                 for method in arguments.methods.split(","):
                     pairs = Pairs(shape, method, job.name, arguments.precision, weights(shape))
-                    case = {"model": str(model), "method": method, "length": LENGTH}
-                    case |= {"batch": job.batch, "steps": job.steps, "threads": os.cpu_count()}
-                    case |= {"eval_every": job.steps // 4, "precision": arguments.precision}
-                    case |= {"device": arguments.device}
+                    case = case_of(model, method, job, arguments.precision, arguments.device)
                     for _ in range(arguments.repeats):
                         pairs.peak_gflops.append(peak(arguments.precision, arguments.device))
                         pairs.ours.append(ours(case, files, arguments.set))
@@ -270,18 +282,18 @@ def main() -> None:
     parser.add_argument("--jobs", default="sst2,few_shot")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--set", action="append", default=[], help="an override for ptrun")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true", help="keep other cases of the page")
     arguments = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
     name = arguments.out / f"peers_{arguments.precision}"
     file = name.with_suffix(".json")
-    kept = json.loads(file.read_text())["pairs"] if arguments.keep and file.is_file() else []
+    others = kept(file, {"pairs": []})["pairs"] if arguments.keep else []
     pairs = [asdict(one) for one in measure(arguments)]
     fresh = {(one["shape"], one["method"], one["job"]) for one in pairs}
-    pairs = [p for p in kept if (p["shape"], p["method"], p["job"]) not in fresh] + pairs
+    pairs = [p for p in others if (p["shape"], p["method"], p["job"]) not in fresh] + pairs
     content = {"date": date.today().isoformat(), "threads": os.cpu_count(), "pairs": pairs}
-    file.write_text(json.dumps(content, indent=1) + "\n")
+    keep(file, content)
     write_page(name, content)
     print(json.dumps(content))
 

@@ -14,9 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-RESULT = Path(__file__).parent / "results" / "plan_memory.json"
+from running import RESULTS, keep
+
 BERT = {
     "model_type": "bert",
     "hidden_size": 768,
@@ -172,8 +172,8 @@ def case(content: dict[str, object], length: int, overrides: list[str]) -> dict[
 def main() -> None:
     """Measure, save and print."""
     found = {name: case(*own) for name, own in CASES.items()}
-    RESULT.write_text(json.dumps({"unit": "MiB", "cases": found}, indent=1) + "\n")
-    print(RESULT.read_text())
+    keep(RESULTS / "plan_memory.json", {"unit": "MiB", "cases": found})
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ import argparse
 import gzip
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import textwrap
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
+from running import RESULTS, keep, kept, ptrun, results
 
 from ptrun.config.compose import compose_run
 from ptrun.ledger.statistics import interval
@@ -28,8 +27,6 @@ from ptrun.readout.base import collate
 from ptrun.runs.parts import divide
 from ptrun.runs.plan import plan, split_of
 
-RESULTS = Path(__file__).parent / "results"
-PTRUN = Path(sys.executable).parent / "ptrun"
 ROWS = {"train": 2000, "test": 50}
 FORMATS = {
     "fp32": [],
@@ -86,12 +83,11 @@ def typed(model: str, method: str, form: str, given: argparse.Namespace) -> list
     ]
 
 
-def results(line: list[str], outputs: Path) -> list[dict]:
+def done(line: list[str], outputs: Path) -> list[dict]:
     """Do the runs of a command; return their results by seed."""
     shutil.rmtree(outputs, ignore_errors=True)
-    subprocess.run([PTRUN, *line, f"outputs={outputs}"], check=True, stdout=subprocess.DEVNULL)
-    found = [json.loads(file.read_text()) for file in outputs.rglob("result.json")]
-    return sorted(found, key=lambda run: run["seed"])
+    ptrun(*line, f"outputs={outputs}")
+    return results(outputs)
 
 
 def first_gradient(overrides: list[str]) -> tuple[torch.Tensor, int]:
@@ -121,8 +117,8 @@ def cell(model: str, method: str, given: argparse.Namespace, work: Path) -> list
         overrides = [*typed(model, method, form, given), data]
         gradient, held = first_gradient(overrides)
         plain = gradient if plain is None else plain
-        runs = results(["-m", *overrides, "seed=1,2,3,4,5"], work / "runs")
-        (alone,) = results([*overrides, "seed=6"], work / "alone")
+        runs = done(["-m", *overrides, "seed=1,2,3,4,5"], work / "runs")
+        (alone,) = done([*overrides, "seed=6"], work / "alone")
         dev = [run["metrics"]["dev"][run["metric"]] for run in runs]
         base = dev if base is None else base
         gap = interval([a - b for a, b in zip(dev, base, strict=True)], "mean", 0.0, None, 0)
@@ -171,14 +167,12 @@ def page(rows: list[dict]) -> str:
     return head + "\n".join(map(_line, rows)) + "\n"
 
 
-def _line(row: dict) -> str:
-    mean, low, high = row["difference"]
-    shown = "" if row["format"] == "fp32" else f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
-    return (
-        f"| {row['model']} | {row['method']} | {row['format']} "
-        f"| {fmean(row['dev']):.2f} ± {stdev(row['dev']):.2f} | {shown} | {row['cosine']:.4f} "
-        f"| {row['weights_mib']} | {row['tokens_per_second']} |"
-    )
+def _line(own: dict) -> str:
+    mean, low, high = own["difference"]
+    shown = "" if own["format"] == "fp32" else f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    cells = [own["model"], own["method"], own["format"]]
+    cells += [f"{fmean(own['dev']):.2f} ± {stdev(own['dev']):.2f}", shown, f"{own['cosine']:.4f}"]
+    return f"| {' | '.join([*cells, str(own['weights_mib']), str(own['tokens_per_second'])])} |"
 
 
 def main() -> None:
@@ -191,14 +185,14 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page")
     given = parser.parse_args()
     file = RESULTS / "quantization.json"
-    rows = json.loads(file.read_text()) if file.is_file() else []
+    rows = kept(file, [])
     with tempfile.TemporaryDirectory() as work:
         for model in () if given.page else given.models:
             cut(given.data, Path(work, model), MODELS[model].dev)
             for method in MODELS[model].methods:
                 if (model, method) not in {(row["model"], row["method"]) for row in rows}:
                     rows += cell(model, method, given, Path(work))
-                    file.write_text(json.dumps(rows, indent=1) + "\n")
+                    keep(file, rows)
     file.with_suffix(".md").write_text(page(rows))
 
 

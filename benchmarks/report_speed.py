@@ -16,11 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from running import HERE, RESULTS
+from running import keep as store
+
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.experiment import Cell, Experiment
 from ptrun.ledger.requested import Request, Requests
 
-RESULT = Path(__file__).parent / "results" / "report_speed.json"
 RUNS, EVALUATIONS = 2000, 20
 PEAK = (
     "import resource, sys; from ptrun.cli import main\n"
@@ -47,7 +49,7 @@ def main() -> None:
     }
     print(json.dumps(found, indent=1))
     if not keep:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        store(RESULTS / "report_speed.json", found)
 
 
 def measured(folder: Path) -> tuple[float, float]:
@@ -55,7 +57,7 @@ def measured(folder: Path) -> tuple[float, float]:
     command = [sys.executable, "-c", PEAK, "report", "--paper", "all"]
     command += ["--outputs", str(folder / "outputs"), "--to", str(folder / "report")]
     start = time.perf_counter()
-    root = str(Path(__file__).parents[1])
+    root = str(HERE.parent)
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": root}
     )

@@ -15,70 +15,45 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from datetime import date
 from pathlib import Path
 
-from peers import (
-    HERE,
-    LENGTH,
-    METHODS,
-    POCKET,
-    PTRUN,
-    SHAPES,
-    Job,
-    in_order,
-    model_folder,
-    write_rows,
-)
+from peers import POCKET, SHAPES, Job, case_of, in_order, model_folder, trained, typed, write_rows
+from running import PTRUN, RESULTS, keep, kept, results
 
-RESULTS = HERE / "results"
 JOB = Job("few_shot", 16, 32, 40)
 SEEDS = (1, 2, 3, 4, 5)
-_ALONE = "sweep.share=none"
 RATES = {"prefix": (3e-3, 1e-2, 2e-2, 5e-2), "prompt": (3e-3, 1e-2, 3e-2, 1e-1)}
 
 
-def ours(method: str, model: str, files: dict[str, str], precision: str, *typed: str) -> dict:
+def ours(case: dict, files: dict[str, str], *more: str) -> dict:
     """Run the sweep and the report; return seconds and scores."""
-    name, _, options = METHODS[method]
     with tempfile.TemporaryDirectory() as out:
-        command = [*PTRUN, "-m", f"method={name}", *options, "task=csv", "task.text=text"]
-        command += ["task.label=label", *(f"task.{part}={file}" for part, file in files.items())]
-        command += [f"backbone.path={model}", f"outputs={out}", f"train.batch_size={JOB.batch}"]
-        command += [f"train.max_steps={JOB.steps}", f"train.eval_every={JOB.steps // 4}"]
-        command += [f"seed={','.join(map(str, SEEDS))}", f"hardware.precision={precision}"]
-        command += [f"train.lr={','.join(map(str, RATES[method]))}", *typed]
+        swept = [f"seed={','.join(map(str, SEEDS))}"]
+        swept += [f"train.lr={','.join(map(str, RATES[case['method']]))}"]
         began = time.time()
-        subprocess.run(command, check=True, capture_output=True)
-        trained = time.time() - began
+        line = [*PTRUN, "-m", *typed(case, files, out), *swept, *more]
+        subprocess.run(line, check=True, capture_output=True)
+        swept_s = time.time() - began
         subprocess.run([*PTRUN, "report", out], check=True, capture_output=True)
         seconds = time.time() - began
-        found = [json.loads(file.read_text()) for file in sorted(Path(out).rglob("result.json"))]
+        found = results(Path(out))
     return {
         "seconds": seconds,
-        "trained_s": trained,
+        "trained_s": swept_s,
         "runs": len(found),
         "peak_mib": max(one["manifest"]["peak_memory_mib"] for one in found),
         "accuracies": [one["metrics"]["dev"]["accuracy"] for one in found],
     }
 
 
-def theirs(method: str, model: str, files: dict[str, str], into: Path, **on: str) -> dict:
-    """Run the loop; return seconds and scores."""
-    runs = [{"seed": seed, "lr": lr} for seed in SEEDS for lr in RATES[method]]
-    case = {"model": model, "method": method, "length": LENGTH, "batch": JOB.batch, "runs": runs}
-    case |= {"steps": JOB.steps, "eval_every": JOB.steps // 4, "precision": "fp32", **on}
-    case |= {"train": in_order(files, JOB, into), "dev": files["dev"], "out": str(into / "out")}
-    file = into / "case.json"
-    file.write_text(json.dumps({**case, "threads": os.cpu_count()}))
-    began = time.time()
-    line = [sys.executable, str(HERE / "peer_trainer.py"), str(file)]
-    done = subprocess.run(line, check=True, capture_output=True, text=True)
-    seconds = time.time() - began
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
+def theirs(case: dict, files: dict[str, str], into: Path) -> dict:
+    """Run the loop; return seconds and scores. On a CPU its precision is fp32."""
+    runs = [{"seed": seed, "lr": lr} for seed in SEEDS for lr in RATES[case["method"]]]
+    own = case if case["device"] == "cuda" else {**case, "precision": "fp32"}
+    found, seconds = trained(own, in_order(files, JOB, into), files, runs)
     return {
         "seconds": seconds,
         "runs": len(found),
@@ -103,24 +78,22 @@ def main() -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as folder:
         files = write_rows(given.data, JOB, Path(folder))
-        model = str(model_folder(given.shape, given.minilm, given.tokenizer, Path(folder)))
-        on = {"device": given.device, "precision": given.precision}
-        hardware = "hardware=gpu" if given.device == "cuda" else "hardware=cpu"
-        cell = (given.method, model, files, given.precision, hardware)
+        model = model_folder(given.shape, given.minilm, given.tokenizer, Path(folder))
+        case = case_of(model, given.method, JOB, given.precision, given.device)
         one = {"date": date.today().isoformat(), "threads": os.cpu_count()}
-        one["ours"] = ours(*cell)
+        one["ours"] = ours(case, files)
         print("ours", one["ours"], flush=True)
         if given.alone:
-            one["alone"] = ours(*cell, "sweep.share=none")
+            one["alone"] = ours(case, files, "sweep.share=none")
             print("alone", one["alone"], flush=True)
-        own = on if given.device == "cuda" else {}
-        one["theirs"] = theirs(given.method, model, files, Path(folder), **own)
+        one["theirs"] = theirs(case, files, Path(folder))
     one["ratio"] = one["ours"]["seconds"] / one["theirs"]["seconds"]
     file = given.out / "sweep_speed.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
+    every = kept(file, {})
     shape = "" if (given.shape, given.device) == ("minilm", "cpu") else f" {given.shape}"
-    kept[f"{given.method} {given.precision}{shape}{'' if given.device == 'cpu' else ' cuda'}"] = one
-    file.write_text(json.dumps(kept, indent=1) + "\n")
+    on = "" if given.device == "cpu" else " cuda"
+    every[f"{given.method} {given.precision}{shape}{on}"] = one
+    keep(file, every)
     print(json.dumps(one, indent=1))
 
 

@@ -29,6 +29,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from running import RESULTS, keep, kept
 from torch import nn
 from torch.nn import functional
 
@@ -42,7 +43,6 @@ from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.readout.base import Features, Row
 from ptrun.training.member import Member
 
-RESULTS = Path(__file__).parent / "results"
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
 SMALL |= {"num_layers": 2, "num_decoder_layers": 2}
 PROMPT, LONGEST, SHORTEST, DECODER = 100, 256, 140, 2
@@ -302,12 +302,11 @@ def main() -> None:
         if arguments.device == "cuda":
             torch.cuda.empty_cache()
     file = arguments.out / "t5_xxl.json"
-    known = json.loads(file.read_text()) if file.is_file() else {}
-    known = {"xxl": "not measured", **known}
+    known = {"xxl": "not measured", **kept(file, {})}
     known[f"small on {on}" if arguments.small else f"xxl on {on}"] = found
     if not arguments.small:
         known.pop("xxl")
-    file.write_text(json.dumps(known, indent=1) + "\n")
+    keep(file, known)
     print(json.dumps(found, indent=1))
 
 
