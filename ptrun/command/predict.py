@@ -72,8 +72,11 @@ def parser() -> Parser:
         help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
     )  # fmt: skip
     made.add_argument(
-        "--quoting", choices=["none"], help="quotes in a CSV or TSV are plain text, as in GLUE's"
+        "--quoting", choices=["none", "cells"], help="none: quotes in a CSV or TSV are plain text"
     )
+    made.add_argument("--separator", metavar="CHARACTER", help="of a CSV: one character, or tab")
+    made.add_argument("--columns", metavar="A,B", help="of a CSV without a header")
+    made.add_argument("--encoding", metavar="NAME", help="of a CSV or of JSON, if not UTF-8")
     return made
 
 
@@ -85,7 +88,10 @@ def main(arguments: Sequence[str]) -> None:
     """
     given = parser().parse(arguments)
     from ptrun.predicting.answering import Detail, predict  # imports torch
+    from ptrun.task.table import Given
 
     detail = Detail(given.probabilities, given.top, given.raw)
-    where = {"submission": given.submission, "quoting": given.quoting}
+    named = given.columns.split(",") if given.columns else None
+    table = Given(given.separator, given.quoting, named, given.encoding)
+    where = {"submission": given.submission, "table": table}
     predict(given.run, given.overrides, given.input, given.output, detail=detail, **where)

@@ -64,7 +64,9 @@ def preview(planned: Plan) -> Group:
     ]
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
     part = parts[0] if parts[0].examples else parts[2]
-    return Group(title, _counts(parts), *_rendered(method, part), *_patterns(method, part))
+    rows = [f"{escape(name)}: {own}" for name, own in planned.task.accounts.items()]
+    body = [*_rendered(method, part), *_patterns(method, part)]
+    return Group(title, *rows, _counts(parts), *body)
 
 
 def _part(

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from ptrun.predicting.questions import Question, questions, readable
 from ptrun.predicting.submission import Submission
 from ptrun.predicting.writing import Form, form_of, lines_to, make
 from ptrun.runs.finished import Finished
-from ptrun.task.delimited import Quoting
+from ptrun.task.own import Own
+from ptrun.task.table import FOUND, Given
 from ptrun.types import Example, Prediction
 
 _CHUNK = 1024  # rows that are sorted by length and predicted together
@@ -51,7 +52,7 @@ def predict(
     output: Path | None,
     *,
     detail: Detail,
-    quoting: Quoting = None,
+    table: Given = FOUND,
     submission: Path | None = None,
 ) -> None:
     """Write an answer for each row of a file, in order.
@@ -62,25 +63,27 @@ def predict(
         file: the rows; `-` is standard input.
         output: a new file, whose suffix selects the form; None writes to standard output.
         detail: what an answer holds.
-        quoting: that of a CSV or TSV; None is that of the run's task.
+        table: what is known of a CSV; its quoting is that of the run's task if it is None.
         submission: a folder; the file of a leaderboard is written there instead of `output`.
 
     Raises:
         UserError: the run cannot predict, a row does not suit its task, or `output` exists.
     """
     run = ready(given, typed)
-    parts, quoting = frozenset(run.parts), quoting or getattr(run.task, "quoting", None)
+    parts = frozenset(run.parts)
+    if isinstance(run.task, Own) and table.quoting is None:
+        table = replace(table, quoting=run.task.given.quoting)
     form: Form = form_of(output, detail.top, raw=detail.raw)
     if submission is not None:
         form = Submission(run.task.name, run.task.labels, file)
         output = submission / form.name
     with readable(file) as own:
-        total = sum(1 for _ in questions(own, run.task, parts, quoting))  # checks every row first
+        total = sum(1 for _ in questions(own, run.task, parts, table))  # checks every row first
         if submission is not None:
             make(submission)
         quiet = not sys.stderr.isatty() or (output is None and sys.stdout.isatty())
         with lines_to(output) as lines, _bar(total, quiet=quiet) as bar:
-            rows = questions(own, run.task, parts, quoting)
+            rows = questions(own, run.task, parts, table)
             for answered in _chunks(run, run.load(), rows, detail):
                 lines.write(form.lines(answered))
                 bar.advance(bar.task_ids[0], len(answered))

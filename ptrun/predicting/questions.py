@@ -11,10 +11,9 @@ from typing import Any
 
 from ptrun.errors import UserError
 from ptrun.task.base import Task
-from ptrun.task.delimited import Quoting
 from ptrun.task.shown import names, near, shown
 from ptrun.task.source import Row
-from ptrun.task.table import columns, rows
+from ptrun.task.table import FOUND, Given, columns, rows, table
 from ptrun.types import Example
 
 _ID = "id"
@@ -33,20 +32,20 @@ class Question:
 
 
 def questions(
-    file: Path, task: Task, parts: Collection[str], quoting: Quoting = None
+    file: Path, task: Task, parts: Collection[str], form: Given = FOUND
 ) -> Iterator[Question]:
     """Yield each row of a file in order; only a few rows are in memory at once.
 
-    `parts` are the relations with their own prompt, or only "". `quoting` is that of a CSV or TSV.
+    `parts` are the relations with their own prompt, or only "". `form` is what is known of a CSV.
 
     Raises:
         UserError: the file is missing, empty or without a required field, or a row has an empty
             field or a relation that was not learned.
     """
-    known = columns(file, quoting)
+    known = columns(file, form)
     _check_fields(str(file), task, known)
-    cells = file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
-    return _asked(rows(file, known, quoting), task, parts, cells=cells)
+    cells = table(file, form).kind in ("cells", "excel")
+    return _asked(rows(file, known, form), task, parts, cells=cells)
 
 
 def given(

@@ -27,6 +27,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
             "digest": planned.content["data"],
             "commits": loaded(planned.task.repositories),
             **manifest.samples(done.split),
+            "rows": {name: own.record() for name, own in planned.task.accounts.items()},
         },
         "task_version": planned.task.version,
         "own_code": planned.own_code,

@@ -1,6 +1,8 @@
 """The interface of a task: its examples, and the score of predictions. No tokenizer, no model."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ptrun.hub.repository import Repository
@@ -10,6 +12,26 @@ from ptrun.types import Example, Prediction
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
 Scores = dict[str, float]
+
+
+@dataclass
+class Account:
+    """The rows of a file: how many were read, and how many were left out, by reason."""
+
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def leave_out(self, reason: str) -> None:
+        """Count a row that becomes no example."""
+        self.left_out[reason] += 1
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{count:,} left out: {why}" for why, count in self.left_out.items())
+        return f"{self.read:,} rows{', ' if reasons else ''}{reasons}"
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"read": self.read, "left_out": dict(self.left_out)}
 
 
 class Task(Protocol):
@@ -38,6 +60,9 @@ class Task(Protocol):
     """A description of each label, as the task's YAML file has it; empty if there is none."""
     max_tokens: int | None
     """Longest input in tokens; None means the backbone's limit."""
+
+    accounts: Mapping[str, Account]
+    """What became of the rows of each part that was loaded; a data set may keep none."""
 
     @property
     def repositories(self) -> Sequence[Repository]:

@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Required, TypedDict, Unpack
 from ptrun.errors import UserError
 from ptrun.hub.repository import Repository
 from ptrun.stored import code_of, stored
-from ptrun.task.base import PARTS, Part, Scores
+from ptrun.task.base import PARTS, Account, Part, Scores
 from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
 from ptrun.types import Example, Prediction
 
 log = logging.getLogger(__name__)
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
-_UNREAD = ("store", "pvps", "descriptions", "max_tokens", "_source", "_variant")
+_UNREAD = ("store", "accounts", "pvps", "descriptions", "max_tokens", "_source", "_variant")
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
@@ -85,6 +85,7 @@ class Dataset(ABC):
         self._paper = common.get("paper_splits")
         self._values = common.get("values") or {}
         self._written, self._skip = common.get("written") or {}, common.get("skip") or {}
+        self.accounts: dict[str, Account] = {}
         self._source = Source(self.name, common["source"], data_dir)
         self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
         self._check_rows(common["source"].get("rows", {}))
@@ -194,13 +195,14 @@ class Dataset(ABC):
         return (self._source, published) if published else None
 
     def _rows(self, source: Source, split: str) -> Iterator[Row]:
-        left_out = 0
+        account = self.accounts[split] = Account()
         for row in source.rows(split):
+            account.read += 1
             if any(row.data.get(key) in raws for key, raws in self._skip.items()):
-                left_out += 1
+                account.leave_out("no gold label")
                 continue
             yield self._write(self._map(row))
-        if left_out:
+        if left_out := account.left_out.total():
             log.warning(
                 "task %s: %d rows of %s have no gold label (%s) and are left out.",
                 *(self.name, left_out, split, self._skip),

@@ -1,34 +1,308 @@
-"""Text files as UTF-8 lines and JSON objects; every error has the file and the line number.
+"""Text files as lines and JSON objects; every error has the file and the line number.
 
-Python's JSON parser accepts more than JSON: NaN, repeated keys, unpaired surrogates, numbers that
-round to infinity. All of these are errors here, before they cause failures elsewhere.
+A file may be packed with gzip, bzip2, xz, zstandard or zip, whatever its name says. Its encoding is
+UTF-8, or what a byte order mark says, or the one that is given. Lines end in LF or CRLF, or all in
+CR. Python's JSON parser accepts more than JSON: NaN, repeated keys, unpaired surrogates, numbers
+that round to infinity. All of these are errors here, before they cause failures elsewhere.
 """
 
+import bz2
+import codecs
 import gzip
+import io
 import json
+import lzma
 import math
+import re
+import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 from ptrun.errors import UserError
-from ptrun.task.shown import shown
+from ptrun.task.shown import names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""
+_START = 2**16  # bytes in which the form of a file is looked for
+_RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+    b"PK\x03\x04": "zip",
+}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstandard", ".zip": "zip"}
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+"""A text of JSON, whose brackets do not count, or a bracket."""
 
 
-def json_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def name_inside(file: Path) -> str:
+    """Return the name of a file in small letters, without the suffix of its packing."""
+    lower = file.name.lower()
+    return next((lower.removesuffix(end) for end in _SUFFIXES if lower.endswith(end)), lower)
+
+
+def packing(file: Path) -> str | None:
+    """Return how a file is packed, by its first bytes.
+
+    Raises:
+        UserError: its name says another packing.
+    """
+    with file.open("rb") as opened:
+        start = opened.read(6)
+    found = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+    said = _SUFFIXES.get(file.suffix.lower())
+    if start and said and said != found:
+        raise UserError(f"{file}: not a {said} file, though its name says so.")
+    return found
+
+
+@contextmanager
+def unpacked(file: Path) -> Iterator[IO[bytes]]:
+    """Open the bytes of a file, packed or not.
+
+    Raises:
+        UserError: a zip file holds no file, or several.
+    """
+    kind = packing(file)
+    if kind == "zip":
+        with zipfile.ZipFile(file) as archive:
+            inside = [one for one in archive.namelist() if not one.endswith("/")]
+            if len(inside) != 1:
+                raise UserError(
+                    f"{file}: a zip file of {names(inside) or 'no file'}; unpack it and name one."
+                )
+            with archive.open(inside[0]) as opened:
+                yield opened
+    elif kind == "zstandard":
+        import pyarrow
+
+        with io.BufferedReader(pyarrow.input_stream(str(file), compression="zstd")) as opened:
+            yield opened
+    else:
+        openers: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+        with openers.get(kind, open)(file, "rb") as opened:
+            yield opened
+
+
+def start_of(file: Path) -> bytes:
+    """Return the first bytes of what a file holds, unpacked.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        with unpacked(file) as opened:
+            return opened.read(_START)
+    except _DAMAGED as error:
+        raise _damaged(file, 1, error) from error
+
+
+def encoding_of(start: bytes) -> str:
+    """Return the encoding that a byte order mark says, or UTF-8."""
+    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
+
+
+def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield `file:line` and the text of each line; None takes the encoding from the file.
+
+    Raises:
+        UserError: the file cannot be read, or a line is not text in its encoding.
+    """
+    start = start_of(file)
+    chosen = encoding or encoding_of(start)
+    wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
+    lines = _wide_lines(file, chosen) if wide else _narrow_lines(file, chosen, start)
+    yield from lines
+
+
+def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
+    """Yield lines of an encoding in which a line ends in the byte of LF."""
+    alone = b"\r" in start and b"\n" not in start and len(start) < _START
+    alone = alone or (b"\r" in start.rstrip(b"\r") and b"\n" not in start)
+    mark = codecs.BOM_UTF8 if encoding.lower().replace("_", "-") == "utf-8" else b""
+    for number, line in enumerate(_byte_lines(file, b"\r" if alone else b"\n"), start=1):
+        whole = line.removeprefix(mark) if number == 1 else line
+        yield f"{file}:{number}", _decoded(f"{file}:{number}", whole, file, encoding)
+
+
+def _byte_lines(file: Path, end: bytes) -> Iterator[bytes]:
+    number, read, most = 0, 0, max(_SMALL, _RATIO * file.stat().st_size)
+    try:
+        with unpacked(file) as opened:
+            for number, line in enumerate(_split(opened, end), start=1):
+                _check_length(f"{file}:{number}", len(line))
+                read += len(line)
+                if read > most:
+                    raise UserError(
+                        f"{file}: it unpacks to more than {_RATIO:,} times its size; unpack it "
+                        "yourself if you trust it."
+                    )
+                yield line
+    except _DAMAGED as error:
+        raise _damaged(file, number + 1, error) from error
+
+
+def _split(opened: IO[bytes], end: bytes) -> Iterator[bytes]:
+    """Yield lines, each with LF at its end, whatever ends it in the file."""
+    if end == b"\n":
+        yield from iter(partial(opened.readline, LONGEST + 1), b"")
+        return
+    rest = b""
+    while block := opened.read(_START):
+        *lines, rest = (rest + block).split(end)
+        yield from (line + b"\n" for line in lines)
+        if len(rest) > LONGEST:
+            break
+    if rest:
+        yield rest
+
+
+def _wide_lines(file: Path, encoding: str) -> Iterator[tuple[str, str]]:
+    number = 0
+    try:
+        with unpacked(file) as opened:
+            text = io.TextIOWrapper(cast(Any, opened), encoding, newline=None)
+            whole = iter(partial(text.readline, LONGEST + 1), "")
+            for number, line in enumerate(whole, start=1):
+                _check_length(f"{file}:{number}", len(line))
+                yield f"{file}:{number}", line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeError as error:
+        raise UserError(
+            f"{file}:{number + 1}: not readable as {encoding.upper()} ({error})."
+        ) from error
+    except _DAMAGED as error:
+        raise _damaged(file, number + 1, error) from error
+
+
+def _damaged(file: Path, number: int, error: Exception) -> UserError:
+    packed = file.suffix.lower() in _SUFFIXES
+    reason = str(error) if packed else getattr(error, "strerror", None) or error
+    advice = "pack it again." if packed else "check the file."
+    return UserError(f"{file}:{number}: cannot be read ({reason}); {advice}")
+
+
+def _check_length(where: str, length: int) -> None:
+    """Refuse a line that would fill the memory: a few megabytes of gzip hold gigabytes of zeros.
+
+    Raises:
+        UserError: it is too long.
+    """
+    if length > LONGEST:
+        raise UserError(
+            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own, "
+            "or divide its text."
+        )
+
+
+def _decoded(where: str, line: bytes, file: Path, encoding: str) -> str:
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        place = f"{where}: byte 0x{line[error.start]:02x} at {error.start + 1}"
+        raise UserError(
+            f"{place} is not readable as {encoding.upper()}.\n{_other_encodings(file, line)}"
+        ) from error
+
+
+def _other_encodings(file: Path, line: bytes) -> str:
+    """Return advice: the encodings that decode the start of a file, with what a line says in each.
+
+    The most likely one comes first.
+    """
+    from charset_normalizer import from_bytes
+
+    start = start_of(file)
+    whole = start[: start.rfind(b"\n") + 1] or start
+    likely = [match.encoding for match in from_bytes(whole)][:1]
+    texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
+    for encoding in dict.fromkeys([*likely, "gb18030", "shift_jis", "cp1252"]):
+        try:
+            whole.decode(encoding)
+            texts[line.decode(encoding).strip()] = encoding
+        except (UnicodeError, LookupError):
+            continue
+    if not texts:
+        return "Save the file as UTF-8."
+    listed = " or ".join(f"{name} if it says {shown(text[:40])}" for text, name in texts.items())
+    return f"Save the file as UTF-8, or give its encoding (task=csv: task.encoding=...): {listed}."
+
+
+def json_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield `file:line` and the object on it; blank lines are skipped.
 
     Raises:
         UserError: the file is damaged, or a line is not UTF-8 or not one JSON object.
     """
-    for where, text in text_lines(file):
+    for where, text in text_lines(file, encoding):
         if text.strip():
             yield where, _parsed(where, text)
+
+
+def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file and the lines where they start.
+
+    It holds one object a line, or a list of objects, or objects one after another, each on any
+    number of lines.
+
+    Raises:
+        UserError: as `json_lines`, or the list holds something else than objects.
+    """
+    lines = text_lines(file, encoding)
+    top = next(((where, text) for where, text in lines if text.strip()), None)
+    if top is None:
+        return
+    every = chain([top], lines)
+    if top[1].lstrip().startswith("[") or not _is_value(top[1]):
+        yield from ((where, _parsed(where, text)) for where, text in _objects(file, every))
+        return
+    yield from ((where, _parsed(where, text)) for where, text in every if text.strip())
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a line is JSON on its own."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos < len(text.rstrip())  # wrong within the line, not cut at its end
+    except (ValueError, RecursionError):
+        return True
+    return True
+
+
+def _objects(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of the objects in a list, or one after another, by matching brackets."""
+    depth, base, begun, held = 0, 0, "", ""
+    for number, (where, text) in enumerate(lines):
+        if number == 0 and text.lstrip().startswith("["):
+            base = depth = 1
+            text = text.replace("[", " ", 1)
+        last = 0
+        for match in _BRACKETS.finditer(text):
+            if match[0] in ("{", "["):
+                depth += 1
+                if depth == base + 1:
+                    begun, last, held = where, match.start(), ""
+            elif match[0] in ("}", "]"):
+                depth -= 1
+                if depth == base:
+                    yield begun, held + text[last : match.end()]
+                    begun, held, last = "", "", match.end()
+        if begun:
+            held += text[last:]
+            _check_length(begun, len(held))
+        elif text[last:].strip(" \t\r\n,]"):
+            raise UserError(f"{where}: {shown(text[last:].strip())} is not an object {{...}}.")
+    if begun:
+        raise UserError(f"{begun}: not JSON (the object that starts here has no end).")
 
 
 def json_file(file: Path) -> dict[str, Any]:
@@ -53,56 +327,6 @@ def json_objects(file: Path) -> list[dict[str, Any]]:
         if not isinstance(one, dict):
             raise UserError(f"{file} entry {number}: expected an object {{...}}, got {shown(one)}.")
     return data
-
-
-def text_lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` and the text of each line of a plain or gzipped file.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8.
-    """
-    for number, line in enumerate(_byte_lines(file), start=1):
-        where = f"{file}:{number}"
-        yield where, _decoded(where, line, file)
-
-
-def _byte_lines(file: Path) -> Iterator[bytes]:
-    packed, number = file.suffix == ".gz", 0
-    try:
-        with (gzip.open if packed else open)(file, "rb") as lines:
-            whole = iter(partial(lines.readline, LONGEST + 1), b"")
-            for number, line in enumerate(whole, start=1):
-                _check_length(f"{file}:{number}", line)
-                yield line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-    except (OSError, EOFError, zlib.error) as error:
-        reason = str(error) if packed else getattr(error, "strerror", error)
-        advice = "compress it again: gzip FILE." if packed else "check the file."
-        raise UserError(f"{file}:{number + 1}: cannot be read ({reason}); {advice}") from error
-
-
-def _check_length(where: str, line: bytes) -> None:
-    """Refuse a line that would fill the memory: a few megabytes of gzip hold gigabytes of zeros.
-
-    Raises:
-        UserError: it is too long.
-    """
-    if len(line) > LONGEST:
-        raise UserError(
-            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own, "
-            "or divide its text."
-        )
-
-
-def _decoded(where: str, line: bytes, file: Path) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        encoding = "UTF-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "CP1252"
-        raise UserError(
-            f"{where}: byte 0x{line[error.start]:02x} at {error.start + 1} is not readable as "
-            f"UTF-8.\nSave the file as UTF-8, or type: iconv -f {encoding} "
-            f"-t UTF-8 {file} > new{file.suffix}"
-        ) from error
 
 
 def _parsed(where: str, text: str) -> dict[str, Any]:

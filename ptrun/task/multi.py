@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ptrun.errors import UserError
 from ptrun.hub.repository import Repository
-from ptrun.task.base import PARTS, Part, Scores, Task
+from ptrun.task.base import PARTS, Account, Part, Scores, Task
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
@@ -35,6 +35,7 @@ class Multi:
     metric = "mean"
     fields: Sequence[str] = ()
     labels: Sequence[str] = ()
+    accounts: ClassVar[Mapping[str, Account]] = {}
     pvps: ClassVar[Mapping[str, Any]] = {}
     descriptions: ClassVar[Mapping[str, str]] = {}
     pvps_from: str | None = None

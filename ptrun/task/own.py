@@ -1,57 +1,87 @@
-"""The user's own data: one label for a text or a pair of texts, from one table file per part."""
+"""The user's own data: one label or number for a text or a pair of texts, one table file a part.
+
+| a cell of the label column                           | is read as                          |
+|------------------------------------------------------|-------------------------------------|
+| ` pos `, `["pos"]`                                   | `pos`                               |
+| `1`, `1.0`, a whole number of parquet, JSON or Excel | `1`                                 |
+| `True`, `TRUE`, true of parquet or JSON              | `true`                              |
+| `nan`, `-`, `?`, -1 beside numbers from 0            | a label, with a warning; see `skip` |
+| `a;b`, `["a", "b"]`, one column for each label       | refused: a row has one label        |
+"""
 
 import hashlib
 import json
 import logging
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ptrun.errors import UserError
 from ptrun.hub.repository import Repository
+from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
 from ptrun.metrics.labels import accuracy, macro_f1
-from ptrun.task.base import PARTS, Part, Scores
-from ptrun.task.delimited import Quoting
+from ptrun.task.base import PARTS, Account, Part, Scores
 from ptrun.task.own_pattern import entry, place
 from ptrun.task.shown import names, shown
 from ptrun.task.source import Row
-from ptrun.task.table import check_columns, columns, rows
+from ptrun.task.table import Given, Quoting, check_columns, columns, rows, table
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
 _ID = "id"  # a column that names the rows
 _MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
+_VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and what is no gold
+_VERDICTS = {"accept", *_LEFT_OUT}
+_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_NO_LABEL = {"nan", "null", "none", "n/a", "na", "-", "?", "<na>"}
+_SEVERAL = re.compile(r"\s*[;|,]\s*")
+_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+_SHOWN = 5  # places of rows that are named
+_SKEWED = 0.9  # of the rows have one label
+Column = str | int
+Metric = Literal["accuracy", "macro_f1", "pearson_spearman", "pearson", "spearman"]
+_METRICS: dict[str, tuple[Metric, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "regression": ("pearson_spearman", "pearson", "spearman"),
+}
 
 
 class Own:
-    """Classification of the user's own rows; the labels are those of the training file, sorted.
+    """Classification or regression of the user's own rows.
+
+    The labels are those of the training file, sorted.
 
     Args:
         data_dir: not used; each file has its own path, relative to the working directory.
         variant: refused; a setting with its own files has none for this task.
         train, dev, test: table files (`ptrun.task.table`); null means none.
         text: the column of the text, or two columns.
-        label: the column of the label; numbers are read as text.
+        label: the column of the label or number.
+        kind: whether `label` holds labels or numbers.
+        metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
+            labels; pearson_spearman (their mean), pearson or spearman of numbers.
+        skip: labels that mean "no label"; their rows are left out and counted.
+        empty: what becomes of rows with an empty text or label.
         pattern: a pattern (`ptrun.prompt.pattern`) over the text columns, or `@FILE` with a
             pattern and perhaps label words; it becomes the PVP `own`.
         name: the task's name in tables and folders; null means the training file's name.
-        quoting: `none` if quotes in a CSV or TSV are plain text; null: they enclose cells.
+        separator, quoting, columns, encoding: of a CSV; see `ptrun.task.table.Given`.
         labels: all labels, for prediction without the training file; null means to read it.
 
     The id of an example is that of the column `id`, if the file has one, else part and number.
+    Rows that Prodigy's column `answer` rejects or ignores are left out, unless a key names it.
     """
 
-    kind: ClassVar[str] = "classification"
-    answer: ClassVar[str] = "label"
     fills_gap: ClassVar[bool] = False
-    stratified: ClassVar[bool] = True
-    metric = "accuracy"
     version = 1
     max_tokens: int | None = None
     descriptions: ClassVar[Mapping[str, str]] = {}
     repositories: ClassVar[Sequence[Repository]] = ()
+    unit = 1.0
 
     def __init__(
         self,
@@ -61,30 +91,43 @@ class Own:
         train: str | None,
         dev: str | None = None,
         test: str | None = None,
-        text: str | list[str] | None = None,
-        label: str | None = None,
+        text: Column | list[Column] | None = None,
+        label: Column | None = None,
+        kind: Literal["classification", "regression"] = "classification",
+        metric: Metric | None = None,
+        skip: list[Any] | None = None,
+        empty: Literal["refuse", "skip"] = "refuse",
         pattern: str | None = None,
         name: str | None = None,
+        separator: str | None = None,
         quoting: Quoting = None,
+        columns: list[Column] | None = None,
+        encoding: str | None = None,
         labels: list[str] | None = None,
     ):
         if train is None and labels is None:
             raise UserError(
                 "task=csv: no training file. Type task.train=FILE task.text=COLUMN "
-                "task.label=COLUMN; FILE is CSV, TSV, JSON lines or parquet."
+                "task.label=COLUMN; FILE is CSV, TSV, JSON, parquet, Arrow or Excel."
             )
         if variant is not None:
             raise UserError(
                 f"setting={variant} has its own files, none for task=csv; use setting=full."
             )
+        self.kind, self.answer = kind, "label" if kind == "classification" else "number"
+        self.stratified = kind == "classification"
+        self.metric = _metric(kind, metric)
+        self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         paths = {"train": train, "dev": dev, "test": test}
         self._files = {part: Path(path) for part, path in paths.items() if path is not None}
-        self.name = name or Path((train or "csv").removesuffix(".gz")).stem
-        self._labels, self.quoting = labels, quoting
+        self.name = name or re.sub(r"(\.\w+){1,2}$", "", Path(train or "csv").name) or "csv"
+        self._labels, self._empty = labels, empty
+        self._skip = {_normal(one) for one in skip or []}
         self.fields, self._label = self._columns(text, label)
         self.reads = self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
         self.pvps_from = pattern and place(pattern)
+        self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, list[Example]] = {}
 
     @cached_property
@@ -96,8 +139,11 @@ class Own:
         """
         if self._labels is not None:
             return self._labels
+        if self.kind == "regression":
+            return []
         counts = Counter(str(example.target) for example in self.load("train"))
         self._check_labels(counts)
+        self._warn(counts)
         listed = names(f"{shown(label)[1:-1]} ({counts[label]})" for label in sorted(counts))
         _LOG.info("labels: %s", listed)
         return sorted(counts)
@@ -108,7 +154,8 @@ class Own:
         Raises:
             UserError: a text is missing, empty or not a text.
         """
-        return Example(name, self._texts(row), self.labels[0])
+        blank = self.labels[0] if self.kind == "classification" else 0.0
+        return Example(name, self._texts(row), blank)
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the user gave a file for this part."""
@@ -130,8 +177,12 @@ class Own:
         return list(self._loaded[part])
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
-        """Return accuracy, which selects, and macro-F1, 0-100."""
+        """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        if self.kind == "regression":
+            both = pearson_and_spearman(guesses, golds)
+            own = {"pearson": pearson(guesses, golds), "spearman": spearman(guesses, golds)}
+            return {"pearson_spearman": both, **own}
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
     def digest(self) -> str:
@@ -145,13 +196,16 @@ class Own:
             hashed.update(json.dumps(self.pvps, default=str).encode())
         return hashed.hexdigest()[:16]
 
-    def _columns(self, text: str | list[str] | None, label: str | None) -> tuple[list[str], str]:
+    def _columns(
+        self, text: Column | list[Column] | None, label: Column | None
+    ) -> tuple[list[str], str]:
         """Return the columns of text and of the label, all of them present and distinct."""
-        texts = [text] if isinstance(text, str) else text or []
+        given = text if isinstance(text, list) else [] if text is None else [text]
+        texts = [str(one) for one in given]
         if "train" not in self._files:  # checked when the run was trained
-            return texts, label or ""
+            return texts, "" if label is None else str(label)
         train = self._files["train"]
-        listed = f"columns: {names(columns(train, self.quoting))}"
+        listed = f"columns: {names(columns(train, self.given))}"
         if not 1 <= len(texts) <= 2:
             raise UserError(
                 f"task.text: expected one or two columns of {train}, got {len(texts)}; {listed}\n"
@@ -161,63 +215,211 @@ class Own:
             raise UserError(
                 f"task.label: expected a column of {train}; {listed}\nType task.label=COLUMN."
             )
-        if len({*texts, label}) <= len(texts):
+        if len({*texts, str(label)}) <= len(texts):
             raise UserError(
                 f"task.text={names(texts)} and task.label={label} name the same column twice; "
                 f"{listed}"
             )
         for file in self._files.values():
-            check_columns(file, [*texts, label], self.quoting)
-        return texts, label
+            check_columns(file, [*texts, str(label)], self.given)
+        return texts, str(label)
 
     def _check_labels(self, counts: Mapping[str, int]) -> None:
-        train, total = self._files["train"], sum(counts.values())
-        problem = None
+        """Refuse values that are no labels, or several labels in a cell.
+
+        Raises:
+            UserError: names the column, what it holds, and what to type.
+        """
+        total = sum(counts.values())
+        problem, advice = None, ""
         if len(counts) < 2:
             problem = f"only one value, {shown(next(iter(counts)))}."
+        elif several := _several(counts):
+            problem = f"several labels in a cell, as in {shown(several)}."
+            advice = "A row has one label; several are not supported."
+        elif len(counts) > _MOST_LABELS and all(map(_is_number, counts)) and _broken(counts):
+            problem = f"{len(counts)} different numbers, from {_range(counts)}."
+            advice = "For scores type task.kind=regression."
         elif len(counts) > _MOST_LABELS and 2 * len(counts) > total:
             problem = f"{len(counts)} different values in {total} rows, too many to be labels."
         if problem:
+            train = self._files["train"]
+            usual = "Classification needs a few labels with many rows each. Name another column: "
+            usual += f"task.label=COLUMN, of {names(columns(train, self.given))}"
             raise UserError(
-                f"{train}: column {shown(self._label)} has {problem}\n"
-                "Classification needs a few labels with many rows each. Name another column: "
-                f"task.label=COLUMN, of {names(columns(train, self.quoting))}"
+                f"{train}: column {shown(self._label)} has {problem}\n{advice or usual}"
+            )
+
+    def _warn(self, counts: Mapping[str, int]) -> None:
+        """Warn about labels that may mean that a row has none, and about skewed classes."""
+        others = [label for label in counts if label != "-1"]
+        missing = [label for label in counts if label.lower() in _NO_LABEL]
+        if "-1" in counts and all(label.isdecimal() for label in others):
+            missing.append("-1")
+        for label in missing:
+            _LOG.warning(
+                "%s: %s %s (%d rows) may mean that a row has no label; task.skip=[%s] leaves such "
+                "rows out",
+                *(self._files["train"], self._label, shown(label), counts[label], label),
+            )
+        if self.metric == "accuracy" and max(counts.values()) > _SKEWED * sum(counts.values()):
+            _LOG.warning(
+                "%s: %.0f%% of the rows have one label, so accuracy hides the others; "
+                "task.metric=macro_f1 selects by all classes",
+                *(self._files["train"], 100 * max(counts.values()) / sum(counts.values())),
             )
 
     def _read(self, part: Part) -> Iterator[Example]:
-        allowed = None if part == "train" else set(self.labels)
+        """Yield the examples of a file, and account for every row.
+
+        Raises:
+            UserError: rows have empty cells, or a label that the training file does not have.
+        """
         file, wanted = self._files[part], [*self.fields, self._label]
-        ids = [_ID] if _ID not in wanted and _ID in columns(file, self.quoting) else []
-        for i, row in enumerate(rows(file, [*wanted, *ids], self.quoting)):
-            label = _filled(row, self._label, _as_text(row, self._label)).strip()
-            if allowed is not None and label not in allowed:
-                raise UserError(
-                    f"{row.where}: {self._label} is {shown(label)}, a label that "
-                    f"{self._files['train']} does not have; it has {names(self.labels)}"
-                )
-            name = row.data.get(_ID) if ids else None
-            named = isinstance(name, str | int) and name != ""
-            yield Example(str(name) if named else f"{part}-{i}", self._texts(row), label)
+        present = columns(file, self.given)
+        more = [one for one in (_ID, self._verdict(file, present)) if one and one not in wanted]
+        more = [one for one in more if one in present]
+        account = self.accounts[part] = Account()
+        empty: list[str] = []
+        for i, row in enumerate(rows(file, [*wanted, *more], self.given)):
+            account.read += 1
+            label = self._target(row)
+            if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
+                account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
+            elif label is not None and label in self._skip:
+                account.leave_out(f"{self._label} is {label}")
+            elif label is None or not all(map(_is_filled, self._raw(row))):
+                empty.append(row.where)
+                account.leave_out("an empty cell")
+            else:
+                yield self._example(row, part, i, label, named=_ID in more)
+        if empty and self._empty == "refuse":
+            raise self._empties(empty, [*self.fields, self._label])
+        _LOG.info("%s: %s; %s", file, table(file, self.given).found, account)
+
+    def _example(self, row: Row, part: Part, number: int, label: str, *, named: bool) -> Example:
+        if part != "train" and self.kind == "classification" and label not in self.labels:
+            raise UserError(
+                f"{row.where}: {self._label} is {shown(label)}, a label that "
+                f"{self._files['train']} does not have; it has {names(self.labels)}"
+            )
+        name = row.data.get(_ID) if named else None
+        known = isinstance(name, str | int) and name != ""
+        target = label if self.kind == "classification" else _number(row, self._label, label)
+        return Example(str(name) if known else f"{part}-{number}", self._texts(row), target)
+
+    def _verdict(self, file: Path, present: Sequence[str]) -> str | None:
+        """Return the column of Prodigy's verdicts, if all its values are verdicts."""
+        if _VERDICT not in present or _VERDICT in (*self.fields, self._label):
+            return None
+        found = {row.data.get(_VERDICT) for row in rows(file, [_VERDICT], self.given)}
+        return _VERDICT if found <= _VERDICTS else None
+
+    def _target(self, row: Row) -> str | None:
+        """Return the label of a row as text; None if the cell is empty."""
+        label = _as_text(row, self._label)
+        return label if _is_filled(label) else None
+
+    def _raw(self, row: Row) -> list[str]:
+        return [row.text(field) for field in self.fields]
 
     def _texts(self, row: Row) -> dict[str, str]:
         return {field: _filled(row, field, row.text(field)) for field in self.fields}
 
+    def _empties(self, places: Sequence[str], cells: Sequence[str]) -> UserError:
+        first = ", ".join(place.rpartition("/")[2] for place in places[:_SHOWN])
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        return UserError(
+            f"{places[0]}: an empty cell ({names(cells)}), in {len(places)} rows: {first}{more}."
+            "\nFill them in, or type task.empty=skip to leave these rows out."
+        )
+
+
+def _metric(kind: str, metric: Metric | None) -> str:
+    """Return the metric that selects.
+
+    Raises:
+        UserError: it is of the other kind.
+    """
+    allowed = _METRICS[kind]
+    if metric is not None and metric not in allowed:
+        raise UserError(f"task.metric={metric}: task.kind={kind} has {', '.join(allowed)}.")
+    return metric or allowed[0]
+
+
+def _is_filled(text: str) -> bool:
+    return bool(text.strip().strip(_INVISIBLE).strip())
+
 
 def _filled(row: Row, column: str, text: str) -> str:
-    if not text.strip():
+    if not _is_filled(text):
         raise UserError(f"{row.where}: {shown(column)} is empty; fill it in or delete the row.")
     return text
 
 
 def _as_text(row: Row, column: str) -> str:
-    """Return a label as text: 1 and 1.0 are `1`, true is `true`."""
+    """Return a label as text, equal for all ways to write it.
+
+    Raises:
+        UserError: it is neither a text nor a number, or it is a list of several.
+    """
     raw = row.value(column)
-    if isinstance(raw, bool):
-        return str(raw).lower()
-    if isinstance(raw, float) and raw.is_integer():
-        return str(int(raw))
-    if not isinstance(raw, str | int) and not (isinstance(raw, float) and raw == raw):
+    if isinstance(raw, list) and len(raw) == 1:
+        raw = raw[0]
+    if isinstance(raw, list) and len(raw) > 1:
+        raise UserError(
+            f"{row.where}: label {shown(column)} is {shown(raw)}, several labels; a row has one."
+        )
+    if raw is None or raw == []:
+        return ""
+    finite = isinstance(raw, int) or (isinstance(raw, float) and math.isfinite(raw))
+    if not isinstance(raw, str) and not finite:
         raise UserError(
             f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."
         )
-    return str(raw)
+    return _normal(raw)
+
+
+def _normal(raw: Any) -> str:
+    """Return one text for equal labels: `1` for 1 and 1.0, `true` for True."""
+    text = str(raw).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def _number(row: Row, column: str, text: str) -> float:
+    if not _is_number(text):
+        raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.")
+    return float(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False
+
+
+def _broken(counts: Mapping[str, int]) -> bool:
+    """Return whether some of the numbers are not whole."""
+    return any(not float(text).is_integer() for text in counts)
+
+
+def _range(counts: Mapping[str, int]) -> str:
+    numbers = sorted(map(float, counts))
+    return f"{numbers[0]:g} to {numbers[-1]:g}"
+
+
+def _several(counts: Mapping[str, int]) -> str | None:
+    """Return a value that lists several of the labels, if some do.
+
+    The parts of such a value are values themselves, or parts of others: `a;b` beside `a`, or
+    beside `b;c`.
+    """
+    parts = {v: own for v in counts if len(own := [p for p in _SEVERAL.split(v) if p]) > 1}
+    uses = Counter(part for own in parts.values() for part in set(own))
+    single = set(counts) - parts.keys()
+    shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
+    return shared[0] if len(shared) > 1 or (shared and set(parts[shared[0]]) & single) else None

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ptrun.task.own import Own
-from ptrun.task.table import columns, rows
+from ptrun.task.table import Given, columns, rows
 from tests.fuzz.strategies import JSON, LINES, TEXTS, fewer, read_or_refused, spoilt
 
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
@@ -68,7 +68,7 @@ def test_plain_quotes_of_a_tsv_are_text(place, table):
     names, body = table
     file = place / "t.tsv"
     file.write_text("".join("\t".join(row) + "\n" for row in [names, *body]), newline="")
-    found = [[row.data[name] for name in names] for row in rows(file, names, "none")]
+    found = [[row.data[name] for name in names] for row in rows(file, names, Given(quoting="none"))]
     assert found == body
 
 

@@ -13,21 +13,21 @@ from tests.task.malformed_tables import delimited, delimited_inputs, parquet_inp
 SPOILT = 5
 OWN_LINES = Kind("own", {}, {"text": "fine", "label": 1}, [{"label": [1]}, {"text": ""}])
 COUNTS = {  # refused, read
-    "classification": (40, 6),
-    "regression": (38, 6),
-    "choice": (41, 6),
-    "tagging": (41, 7),
-    "extraction": (42, 6),
-    "multispan": (39, 7),
-    "grouped": (38, 7),
-    "entity_choice": (43, 6),
-    "span_check": (48, 8),
-    "facts": (42, 6),
-    "csv": (33, 9),
-    "tsv": (31, 11),
-    "semicolons": (32, 10),
-    "jsonl": (34, 8),
-    "parquet": (17, 4),
+    "classification": (39, 7),
+    "regression": (37, 7),
+    "choice": (40, 7),
+    "tagging": (40, 8),
+    "extraction": (41, 7),
+    "multispan": (38, 8),
+    "grouped": (37, 8),
+    "entity_choice": (42, 7),
+    "span_check": (47, 9),
+    "facts": (41, 7),
+    "csv": (30, 12),
+    "tsv": (28, 14),
+    "semicolons": (29, 13),
+    "jsonl": (32, 10),
+    "parquet": (16, 5),
 }
 
 
