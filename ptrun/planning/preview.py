@@ -54,7 +54,8 @@ def preview(planned: Plan) -> Group:
     """
     method = planned.method.build(planned.backbone, planned.task)
     check_select(planned.train, method)
-    split = usable(method, split_of(planned)[0])
+    whole, shared = split_of(planned)
+    split = usable(method, whole)
     free = copy(planned.task)
     free.max_tokens = None
     unlimited = planned.method.build(planned.backbone, free).readout
@@ -66,7 +67,7 @@ def preview(planned: Plan) -> Group:
     part = parts[0] if parts[0].examples else parts[2]
     rows = [f"{escape(name)}: {own}" for name, own in planned.task.accounts.items()]
     body = [*_rendered(method, part), *_patterns(method, part)]
-    return Group(title, *rows, _counts(parts), *body)
+    return Group(title, *rows, _counts(parts), *map(escape, shared.warnings), *body)
 
 
 def _part(

@@ -1,10 +1,11 @@
 """A protocol decides which examples are used for selection and which for the reported score."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from ptrun.errors import UserError
+from ptrun.protocol.overlap import fingerprint
 from ptrun.task.base import Task
 from ptrun.types import Example, Split
 
@@ -37,7 +38,8 @@ def carve(
     The part has `share` of train, but at least 10 examples if that is at most a quarter: 2 of 20
     would select by chance. With `by_class` each label has the same share of both, to rounding, and
     train keeps at least one example of each. Examples of one group (the answers to one question)
-    stay together, whatever their labels.
+    stay together, whatever their labels. So do examples of equal texts (`overlap.normalise`), which
+    would be learned and then answered; a part may then be a few examples smaller.
 
     Raises:
         UserError: train is too small.
@@ -53,10 +55,39 @@ def carve(
         )
     drawn = random.Random(f"carve:{seed}" if part == "dev" else f"carve {part}:{seed}")
     sizes = _sizes([len(places) for places in classes], size)
-    parts = (drawn.sample(places, k) for places, k in zip(classes, sizes, strict=True))
-    taken = {place for part in parts for place in part}
+    copies = _copies(train)
+    taken: set[int] = set()
+    for places, k in zip(classes, sizes, strict=True):
+        taken |= _drawn(places, k, drawn, copies)
     rest = [example for index, example in enumerate(train) if index not in taken]
     return rest, [train[index] for index in sorted(taken)]
+
+
+def _drawn(
+    places: Sequence[int], size: int, drawn: random.Random, copies: Mapping[int, Sequence[int]]
+) -> set[int]:
+    """Return so many of the places of a class; each is drawn with all places of equal texts.
+
+    What would make the part too large is left in train.
+    """
+    if not copies:
+        return set(drawn.sample(places, size))
+    firsts = [place for place in places if copies.get(place, [place])[0] == place]
+    taken: set[int] = set()
+    for place in drawn.sample(firsts, len(firsts)):
+        equal = copies.get(place, [place])
+        if len(taken) + len(equal) <= size:
+            taken.update(equal)
+    return taken
+
+
+def _copies(train: Sequence[Example]) -> dict[int, list[int]]:
+    """Return the places of each text that occurs more than once, by each of its places."""
+    places: dict[int, list[int]] = {}
+    for place, example in enumerate(train):
+        if example.fields:
+            places.setdefault(int(fingerprint(example), 16), []).append(place)
+    return {place: own for own in places.values() if len(own) > 1 for place in own}
 
 
 def _carve_groups(

@@ -31,6 +31,17 @@ class Overlaps:
     identical: Sequence[str]
     """Pairs with the same texts, for example if dev is test."""
 
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each pair of parts that have texts in common."""
+        remedy = {"train/dev": "dev", "train/test": "test", "dev/test": "test"}
+        return [
+            f"{pair} share {count:,} texts ({self.leaked[pair]:,} rows of {remedy[pair]}), so its "
+            "score is too good; leave such rows out of one of them"
+            for pair, count in self.shared.items()
+            if pair not in self.identical
+        ]
+
     def record(self) -> dict[str, Any]:
         """Return plain data for a manifest."""
         return {**asdict(self), "identical": list(self.identical)}

@@ -298,7 +298,7 @@ def split_of(planned: Plan) -> tuple[Split, Overlaps]:
 
 
 def _compare(planned: Plan, shared: Overlaps) -> None:
-    """Warn about shared texts.
+    """Refuse a dev that is test; other shared texts are warnings of the run.
 
     Raises:
         UserError: dev and test are the same texts, and the protocol requires them to differ.
@@ -314,8 +314,6 @@ def _compare(planned: Plan, shared: Overlaps) -> None:
             f"task={planned.task.name}: dev and test hold the same texts, so the test score would "
             "be biased.\nGive another task.dev or task.test, or type protocol=paper."
         )
-    for pair, count in shared.shared.items():
-        _LOG.warning("%s: %s share %d texts", planned.task.name, pair, count)
 
 
 def _compare_start(planned: Plan) -> None:

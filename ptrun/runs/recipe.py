@@ -180,7 +180,10 @@ def _open(work: Execution) -> None:
     _begin(work)
     features = [_features(work, part) for part in work.parts]
     rate, usual = planned.train.lr, planned.usual_rates
-    work.warnings = doubts(work.parts[0].method, features[0][0], rate, usual)
+    work.warnings = [
+        *doubts(work.parts[0].method, features[0][0], rate, usual),
+        *work.overlaps.warnings,
+    ]
     work.store = _open_folder(planned, tuned=work.tuned)
     for part, rows in zip(work.parts, features, strict=True):
         part.member = _member(planned, part, rows, work.store)

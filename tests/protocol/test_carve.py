@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.protocol import base
 from ptrun.protocol.base import carve
+from ptrun.protocol.overlap import normalise
 from ptrun.types import Example
 
 
@@ -82,3 +84,21 @@ def test_answers_to_one_question_stay_together():
     rest, dev = carve(train, 0.1, 1, by_class=True)
     assert len({e.group for e in dev}) == 4 and len(rest) + len(dev) == 200
     assert not {e.group for e in dev} & {e.group for e in rest}
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_equal_texts_stay_on_one_side(by_class):
+    texts = [f"Text {i % 40}" if i % 2 else f" text  {i % 40} " for i in range(120)]
+    train = [Example(str(i), {"text": t}, "ab"[i % 40 % 2]) for i, t in enumerate(texts)]
+    for seed in range(20):
+        rest, dev = carve(train, 0.2, seed, by_class=by_class)
+        left, right = ({normalise(e.fields["text"]) for e in part} for part in (rest, dev))
+        assert not left & right and len(rest) + len(dev) == 120
+        assert 20 <= len(dev) <= 24 and set(labels(dev)) == set("ab")
+
+
+def test_texts_that_differ_are_drawn_as_without_the_search_for_equal_ones(monkeypatch):
+    train = [Example(str(i), {"text": f"text {i}"}, "ab"[i % 2]) for i in range(50)]
+    found = carve(train, 0.2, 3, by_class=True)
+    monkeypatch.setattr(base, "_copies", lambda train: {})
+    assert carve(train, 0.2, 3, by_class=True) == found
