@@ -24,8 +24,8 @@ from ptrun.ledger.experiment import Cell, Experiment
 from ptrun.ledger.requested import Request, Requests
 
 RUNS, EVALUATIONS = 2000, 20
-PEAK = (
-    "import resource, sys; from ptrun.cli import main\n"
+PEAK = (  # without PNG files, of which each takes most of a second
+    "import resource, sys; sys.modules['matplotlib'] = None; from ptrun.cli import main\n"
     "try: main()\n"
     "finally: print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
 )
@@ -95,7 +95,8 @@ def add(outputs: Path, own: Experiment, cell: Cell, request: Request, dice: rand
         run_id = f"made-{protocol}-{form}-s{seed}"
         folder = outputs / own.name / cell.key / run_id
         folder.mkdir(parents=True, exist_ok=True)
-        content = made(own, cell, protocol, seed, score, dice) | {"run_id": run_id, "group": form}
+        content = made(own, cell, protocol, seed, score, dice)
+        content |= {"run_id": run_id, "group": str(form)}
         grid = {key: values[form % len(values)] for key, values in own.searched(cell).items()}
         content["config"] = {**request.settings, **grid, "seed": seed}
         content["names"] = {**request.names, "protocol": protocol}

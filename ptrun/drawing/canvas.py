@@ -18,6 +18,7 @@ class Path:
     width: float = 1.0
     dashed: bool = False
     filled: bool = False
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ def _draw(axes, mark: Mark, depth: int) -> None:  # type: ignore[no-untyped-def]
             axes.plot(xs, ys, color=colour, lw=width, ls=line, **style)
     elif isinstance(mark, Dot):
         style |= {"fill": False} if mark.hollow else {"alpha": 0.62, "lw": 0}
-        axes.add_patch(patches.Circle(mark.at, mark.radius, color=colour, **style))
+        axes.add_artist(patches.Circle(mark.at, mark.radius, color=colour, **style))
     elif isinstance(mark, Box):
         style |= {"fc": f"{colour}1f", "ec": colour, "lw": 0.75}
-        axes.add_patch(patches.Rectangle(mark.at, *mark.size, **style))
+        axes.add_artist(patches.Rectangle(mark.at, *mark.size, **style))
     else:
         style |= {"ha": _ANCHORS[mark.anchor], "weight": "bold" if mark.bold else "normal"}
         style |= {"va": "baseline", "size": mark.size * _POINTS}

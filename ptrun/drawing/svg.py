@@ -1,8 +1,9 @@
 """A drawing as SVG, for the page or as a file with its own colours."""
 
+from collections.abc import Sequence
 from html import escape
 
-from ptrun.drawing.canvas import Box, Canvas, Dot, Mark, Path, Words
+from ptrun.drawing.canvas import Box, Canvas, Dot, Mark, Path, Point, Words
 
 _COLOURS = {  # light, dark
     "ink": ("#22211f", "#ece9e2"),
@@ -46,7 +47,8 @@ def file(canvas: Canvas) -> str:
     )
     ground = f'<path class="ground" d="M0 0H{canvas.width:g}V{canvas.height:g}H0Z"/>'
     name = ' xmlns="http://www.w3.org/2000/svg"'
-    return _whole(canvas, name, style + ground) + "\n"
+    title = f"<title>{escape(canvas.title)}</title>"
+    return _whole(canvas, name, title + style + ground) + "\n"
 
 
 def style() -> str:
@@ -65,8 +67,7 @@ def _whole(canvas: Canvas, name: str, head: str) -> str:
     title = escape(canvas.title)
     marks = "".join(map(_mark, canvas.marks))
     return (
-        f'<svg{name} class="plot" role="img" aria-label="{title}" {size} {box}>'
-        f"<title>{title}</title>{head}{marks}</svg>"
+        f'<svg{name} class="plot" role="img" aria-label="{title}" {size} {box}>{head}{marks}</svg>'
     )
 
 
@@ -77,8 +78,7 @@ def _mark(mark: Mark) -> str:
     if isinstance(mark, Dot):
         solid = "" if mark.hollow else " solid"
         at = f'cx="{x}" cy="{y}" r="{_n(mark.radius)}"'
-        title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
-        return f'<circle class="{mark.role}{solid}" {at}>{title}</circle>'
+        return f'<circle class="{mark.role}{solid}" {at}{_ended("circle", mark.title)}'
     if isinstance(mark, Box):
         width, height = map(_n, mark.size)
         size = f'width="{width}" height="{height}"'
@@ -87,11 +87,27 @@ def _mark(mark: Mark) -> str:
 
 
 def _path(mark: Path) -> str:
-    line = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in mark.points) + ("Z" if mark.filled else "")
+    line = _line(mark.points) + ("Z" if mark.filled else "")
     dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
     full = " full" if mark.filled else ""
     width = f' stroke-width="{mark.width:g}"' if mark.width != 1 else ""
-    return f'<path class="{mark.role}{full}" d="{line}"{width}{dashes}/>'
+    own = f'<path class="{mark.role}{full}" d="{line}"{width}{dashes}'
+    return own + _ended("path", mark.title)
+
+
+def _line(points: Sequence[Point]) -> str:
+    """Return a line through points; between two of one height or one side it is short."""
+    (x, y), *rest = [(_n(x), _n(y)) for x, y in points]
+    if len(rest) == 1 and x == rest[0][0]:
+        return f"M{x} {y}V{rest[0][1]}"
+    if len(rest) == 1 and y == rest[0][1]:
+        return f"M{x} {y}H{rest[0][0]}"
+    return "M" + "L".join(" ".join(point) for point in [(x, y), *rest])
+
+
+def _ended(name: str, title: str) -> str:
+    """Return the end of an element; readers see its title beside the pointer."""
+    return f"><title>{escape(title)}</title></{name}>" if title else "/>"
 
 
 def _words(mark: Words) -> str:
@@ -103,4 +119,4 @@ def _words(mark: Words) -> str:
 
 
 def _n(value: float) -> str:
-    return f"{value:.1f}".rstrip("0").rstrip(".")
+    return f"{value:.1f}".removesuffix(".0")

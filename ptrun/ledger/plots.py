@@ -166,13 +166,14 @@ def _lane(line: Line, along: Scale, y: float) -> Iterator[Path | Box | Dot]:
         yield Path([(along(scores[0]), y), (along(scores[-1]), y)], "s0")
         yield Box((low, y - 6), (high - low, 12), "s0")
         yield Path([(middle, y - 6), (middle, y + 6)], "s0", 1.5)
-    yield from _dots(ours, [(along(score), y) for score in ours.scores.values()], "s0", 3.2)
+    yield from dots(ours, [(along(score), y) for score in ours.scores.values()], "s0", 3.2)
     yield Path([(along(ours.value), y - 8), (along(ours.value), y + 8)], "ink", 2)
     if printed is not None:
         yield _diamond(along(printed), y)
 
 
-def _dots(ours: Ours, points: Sequence[Point], role: Role, radius: float) -> Iterator[Dot]:
+def dots(ours: Ours, points: Sequence[Point], role: Role, radius: float) -> Iterator[Dot]:
+    """Yield a dot for the score of each seed."""
     for point, (seed, score) in zip(points, ours.scores.items(), strict=True):
         yield Dot(point, radius, role, title=f"seed {seed}: {score:.2f}")
 
@@ -218,7 +219,7 @@ def _series(
             paper[index] = x, up(printed)
         if ours:
             means[index] = x, up(ours.value)
-            yield from _dots(ours, [(x, up(score)) for score in ours.scores.values()], role, 2.5)
+            yield from dots(ours, [(x, up(score)) for score in ours.scores.values()], role, 2.5)
     yield from (Path(part, role, 1.5, dashed=True) for part in _unbroken(paper))
     yield from (Dot(point, 3.5, role, hollow=True) for point in paper if point)
     yield from (Path(part, role, 2) for part in _unbroken(means))

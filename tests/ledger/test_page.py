@@ -107,8 +107,19 @@ def test_the_page_refers_to_nothing_outside(text):
 
 
 def test_what_moves_the_page_is_small(text):
-    data = re.search(r'<script id="data".*?</script>', text, flags=re.DOTALL)
-    assert len(text) - len(data.group()) < 60_000
+    shown = r'<script id="data".*?</script>|<template.*?</template>'
+    assert len(re.sub(shown, "", text, flags=re.DOTALL)) < 60_000
+
+
+def test_every_drawing_is_on_the_page_once(text):
+    data = json.loads(re.search(r'<script id="data".*?>(.*?)</script>', text, flags=re.DOTALL)[1])
+    rows = [row for row in data["tables"][0]["rows"] if "ours" in row]
+    named = [one["plot"] for one in [*rows, *data["claims"]["claims"]]]
+    named += [n for row in rows for n in row["curves"].values()]
+    named += data["tables"][0]["plots"].values()
+    held = re.findall(r'<template id="drawing(\d+)"><svg class="plot"', text)
+    assert sorted(named) == [int(number) for number in held]
+    assert len(rows) == 4 and [len(row["curves"]) for row in rows if row["curves"]]
 
 
 def opened(text, script, folder, width=None):

@@ -68,7 +68,7 @@ function sheet(table) {
   table.node = made("section", { class: "sheet", id: table.name, "aria-label": `${table.paper}, ${table.table}` },
     made("header", {}, made("h2", { tabindex: "-1" }, `${table.paper} · ${table.table}`), made("p", {}, [table.title, table.fixed].filter(Boolean).join(" · "))),
     made("div", { class: "beside" }, facts(table),
-      Object.entries(SHEETS).filter(([, key]) => table.plots[key]).map(([name, key]) => figure(name, table.plots[key], key === table.first))),
+      Object.entries(SHEETS).filter(([, key]) => table.plots[key] != null).map(([name, key]) => figure(name, table.plots[key], key === table.first))),
     made("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${table.paper}, ${table.table}: rows` },
       made("table", {}, made("thead", {}, table.head), table.body)),
     Object.entries(table.notes).map(([mark, note]) => made("p", { class: "note" }, `(${mark}) ${note}.`)),
@@ -82,10 +82,10 @@ function facts(table) {
   return made("details", {}, made("summary", {}, "How it was measured"), made("dl", {}, terms));
 }
 
-function figure(name, drawing, open) {
+function figure(name, number, open) {
   const box = made("div", { class: "figures", role: "region", tabindex: "0", "aria-label": name });
   const node = made("details", { open }, made("summary", {}, name), box);
-  node.addEventListener("toggle", () => { if (node.open && !box.firstChild) box.innerHTML = drawing; });
+  node.addEventListener("toggle", () => { if (node.open && !box.firstChild) box.append(drawing(number)); });
   return node;
 }
 

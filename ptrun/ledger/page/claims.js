@@ -4,20 +4,6 @@ const HOLDS = { holds: "within", "does not hold": "below", undecided: "not compa
 
 const mean = (scores) => scores.reduce((sum, score) => sum + score, 0) / scores.length;
 
-// A dot for each seed: the first method above, the second below.
-function lanes(claim) {
-  const x = scaled(claim.scores.flat(), 8, 152);
-  const plot = chart(`${claim.first} above, ${claim.second} below: test scores by seed`, 160, 34);
-  claim.scores.forEach((scores, lane) => {
-    const y = 10 + 14 * lane;
-    plot.append(drawn("path", { class: "grid", d: `M8 ${y}H152` }));
-    scores.forEach((score, index) => plot.append(drawn("circle", { class: `s${lane} solid`, cx: x(score), cy: y, r: 3 },
-      drawn("title", {}, `seed ${claim.seeds[index]}: ${score.toFixed(2)}`))));
-    plot.append(drawn("path", { class: "ink", d: `M${x(mean(scores))} ${y - 6}V${y + 6}`, "stroke-width": 1.5 }));
-  });
-  return plot;
-}
-
 function spread(name, scores) {
   const middle = mean(scores);
   const deviation = Math.sqrt(scores.reduce((sum, score) => sum + (score - middle) ** 2, 0) / (scores.length - 1));
@@ -30,7 +16,7 @@ function claimed(claim) {
     Claim: [`${claim.paper}, ${claim.source}: ${claim.says}`],
     First: spread(claim.first, claim.scores[0]),
     Second: spread(claim.second, claim.scores[1]),
-    "By seed": [lanes(claim)],
+    "By seed": [drawing(claim.plot)],
     Difference: [`${gap} `, made("small", {}, `${low} to ${high}`)],
     Verdict: [made("span", { class: "verdict" }, made("i", { class: "dot" }), claim.verdict)],
   };

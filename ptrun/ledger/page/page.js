@@ -1,3 +1,4 @@
+"use strict";
 // The page. The address keeps filters and sorting, so a view can be shared.
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -13,6 +14,10 @@ function made(name, attributes = {}, ...children) {
   }
   node.append(...children.flat().filter((child) => child != null));
   return node;
+}
+
+function drawing(number) {
+  return at(`drawing${number}`).content.cloneNode(true);
 }
 
 // Columns: a name, the sort key, and the cell.
@@ -45,6 +50,13 @@ function difference(row, table) {
   const [head, ...interval] = row.difference.split(" ");
   const text = made("span", {}, head + " ", made("small", {}, interval.join(" ")));
   return made("span", {}, text, whisker(row.gap, table.reach));
+}
+
+// The interval of a difference. All rows of a table share the scale.
+function whisker(gap, reach) {
+  const [middle, low, high] = gap.map((v) => 28 + (Math.max(-reach, Math.min(reach, v)) / reach) * 25);
+  return made("span", { class: "whisker", "aria-hidden": "true" },
+    made("span", { class: "span", style: `left:${low}px;width:${Math.max(high - low, 1)}px` }), made("span", { class: "mid", style: `left:${middle - 3}px` }));
 }
 
 function verdict(row) {
@@ -133,11 +145,10 @@ function toggle(button, node, row, width) {
 }
 
 function detail(row) {
-  const curves = Object.entries(row.ours).filter(([, own]) => own.history.length);
   return made("div", { class: "panels" },
-    made("div", {}, made("h3", {}, "Scores by seed"), seedPlot(row), Object.entries(row.ours).map(summary),
+    made("div", {}, made("h3", {}, "Scores by seed"), drawing(row.plot), Object.entries(row.ours).map(summary),
       made("p", {}, `${row.learned.toLocaleString("en")} learned parameters${row.hours ? `; ${row.cost} in all` : ""}`)),
-    curves.map(([name, own]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), trainingPlot(own))),
+    Object.entries(row.curves).map(([name, curves]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), drawing(curves))),
     row.pairs.length ? made("div", {}, made("h3", {}, "Compared with other methods, same seeds"), paired(row.pairs)) : null);
 }
 

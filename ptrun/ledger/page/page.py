@@ -1,6 +1,7 @@
 """The ledger as one self-contained HTML file: its data as JSON, its drawings as SVG."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
@@ -15,6 +16,7 @@ from ptrun.drawing import svg
 from ptrun.drawing.canvas import Canvas
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.claims import claims
+from ptrun.ledger.page.details import Curve, by_seed, of_claim, training
 from ptrun.ledger.pairs import Pair, pairs
 from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
 
@@ -24,27 +26,35 @@ _POINTS = 40  # of a training curve
 def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) -> str:
     """Return the content of the file; `drawings` are grouped by the experiment's name."""
     papers = dict.fromkeys(paper_name(table.experiment.paper) for table in tables)
+    drawn = Drawn()
     content = {
         "version": __version__,
         "date": date.today().isoformat(),
         "verdicts": VERDICTS,
-        "claims": claims(papers),
-        "tables": [_table(table, drawings.get(table.experiment.name, {})) for table in tables],
+        "claims": _claims(claims(papers), drawn),
+        "tables": [_table(own, drawings.get(own.experiment.name, {}), drawn) for own in tables],
     }
     style = _part("page.css") + svg.style()
-    script = "\n".join(map(_part, ("charts.js", "page.js", "build.js", "claims.js")))
+    script = "\n".join(map(_part, ("page.js", "build.js", "claims.js")))
     parts = {
         "style hash": _hash(style),
         "script hash": _hash(script),
         "title": escape(f"Ledger: {', '.join(papers)}"),
         "style": style,
         "script": script,
-        "data": embedded(content),  # last: its text must not be replaced
+        "drawings": "".join(drawn),
+        "data": embedded(content),
     }
-    text = _part("page.html")
-    for name, part in parts.items():
-        text = text.replace(f"[[{name}]]", part, 1)
-    return text
+    return re.sub(r"\[\[([a-z ]+)]]", lambda place: parts[place[1]], _part("page.html"))
+
+
+class Drawn(list[str]):
+    """The drawings of the page, each in an element that is not shown."""
+
+    def add(self, canvas: Canvas) -> int:
+        """Keep a drawing and return its number."""
+        self.append(f'<template id="drawing{len(self)}">{svg.inside(canvas)}</template>')
+        return len(self) - 1
 
 
 def embedded(content: Any) -> str:
@@ -64,9 +74,15 @@ def _part(name: str) -> str:
     return resources.files("ptrun.ledger.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
+def _claims(content: dict[str, Any], drawn: Drawn) -> dict[str, Any]:
+    """Return the claims, each with its drawing."""
+    with_plots = [{**own, "plot": drawn.add(of_claim(own))} for own in content["claims"]]
+    return {**content, "claims": with_plots}
+
+
+def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[str, Any]:
     experiment = table.experiment
-    drawn = "curves" if "curves" in drawings else "seeds"
+    first = "curves" if "curves" in drawings else "seeds"
     beside = pairs([line.row for line in table.lines])
     return {
         "paper": paper_name(experiment.paper),
@@ -74,13 +90,13 @@ def _table(table: Shown, drawings: Mapping[str, Canvas]) -> dict[str, Any]:
         **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
         **_fields(table, ("fixed", "reported", "precision", "notes", "axes", "released")),
         "variants": table.variants(),
-        "first": drawn if experiment.curve else None,  # a figure opens with its drawing
-        "plots": {name: svg.inside(canvas) for name, canvas in drawings.items()},
-        "rows": [_row(line, beside.get(index, [])) for index, line in enumerate(table.lines)],
+        "first": first if experiment.curve else None,  # a figure opens with its drawing
+        "plots": {name: drawn.add(canvas) for name, canvas in drawings.items()},
+        "rows": [_row(own, beside.get(index, []), drawn) for index, own in enumerate(table.lines)],
     }
 
 
-def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
+def _row(line: Line, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
     content: dict[str, Any] = {
         **_fields(line, ("place", "paper", "released", "why", "runs")),
@@ -96,6 +112,8 @@ def _row(line: Line, beside: Sequence[Pair]) -> dict[str, Any]:
     first = next(iter(runs.values()))
     content |= {
         "ours": {name: _ours(ours) for name, ours in runs.items()},
+        "plot": drawn.add(by_seed(runs, line)),
+        "curves": {name: drawn.add(training(own)) for name, own in _curves(runs).items()},
         "shown": {"paper": line.ours, "honest": line.honest},
         **_fields(line, ("difference", "cost")),
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
@@ -113,17 +131,25 @@ def _ours(ours: Ours) -> dict[str, Any]:
         **_fields(ours, ("missing", "failed", "searched", "planned")),
         "value": round(ours.value, 4),
         "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
-        "history": [[seed, _thinned(curve)] for seed, curve in ours.history.items() if curve],
     }
 
 
-def _thinned(history: Sequence[tuple[int, float]]) -> list[list[float]]:
+def _curves(runs: Mapping[str, Ours]) -> dict[str, dict[int, Curve]]:
+    """Return the training curves of a protocol by seed, if any run has one."""
+    found = {
+        name: {seed: _thinned(curve) for seed, curve in ours.history.items() if curve}
+        for name, ours in runs.items()
+    }
+    return {name: curves for name, curves in found.items() if curves}
+
+
+def _thinned(history: Curve) -> Curve:
     """Return at most `_POINTS` points of a curve and its highest; the last is among them."""
     count = len(history)
     kept = {round(index * (count - 1) / (_POINTS - 1)) for index in range(_POINTS)}
     best = max(range(count), key=lambda index: history[index][1])
     few = sorted(kept | {best}) if count > _POINTS else range(count)
-    return [[history[index][0], round(history[index][1], 2)] for index in few]
+    return [history[index] for index in few]
 
 
 def _pair(pair: Pair, digits: int) -> dict[str, Any]:
