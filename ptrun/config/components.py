@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir, home
 from ptrun.errors import UserError
 
@@ -132,7 +133,7 @@ def _listed(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
-        listed = [Path(name).expanduser() for name in yaml.safe_load(file.read_text("utf-8"))[_KEY]]
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        listed = [Path(name).expanduser() for name in plain_yaml.read(file)[_KEY]]
+    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{file}: expected a list of folders, `{_KEY}: [/path]`.") from error
     return any(folder.resolve().is_relative_to(own.resolve()) for own in listed)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import yaml
-
+from ptrun.config import plain_yaml
 from ptrun.config.components import TARGET
 from ptrun.config.paths import conf_dir
 from ptrun.config.typecheck import typed
@@ -90,7 +89,7 @@ def _typed(moved: Mapping[str, Any]) -> dict[str, Any]:
 def _nodes() -> dict[str, dict[str, Any]]:
     """Return the shipped options of `readout`: the class and the default of each key."""
     files = (conf_dir() / _OPTION).glob("*.yaml")
-    return {file.stem: yaml.safe_load(file.read_text("utf-8")) or {} for file in files}
+    return {file.stem: plain_yaml.read(file) or {} for file in files}
 
 
 _told: set[str] = set()

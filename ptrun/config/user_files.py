@@ -7,7 +7,6 @@ configuration, because a file can set a key in many ways. The user's own files, 
 `$XDG_CONFIG_HOME/ptrun/conf`, may set all.
 """
 
-import io
 import logging
 import os
 import re
@@ -86,7 +85,7 @@ def _read(file: Path, folder: Path) -> tuple[str, Any]:
     try:
         text = read_text(file.resolve(), limit=_LARGEST)
         content = plain_yaml.load(text)
-        read = OmegaConf.load(io.StringIO(text))
+        read = _config_of(content)
     except (*_UNREADABLE, ValueError, TypeError) as error:
         told = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UserError(f"{visible(str(file))} is not readable YAML: {visible(told)}.") from error
@@ -96,6 +95,17 @@ def _read(file: Path, folder: Path) -> tuple[str, Any]:
             f"{_ALLOW}"
         )
     return text, read
+
+
+def _config_of(content: Any) -> Any:
+    """Return what was read as a configuration; nothing is one without keys.
+
+    Raises:
+        ValueError: it is a single value.
+    """
+    if not isinstance(content, dict | list | None):
+        raise ValueError("it has no keys")
+    return OmegaConf.create(content or {})
 
 
 def _refused(name: Path, text: str, content: Any) -> str | None:
@@ -121,7 +131,7 @@ def load(file: Path) -> Any:
     folder = next((one for one in others if file.is_relative_to(one)), None)
     if folder is None or code_allowed():
         folder, text = file.parent, read_text(file, limit=_LARGEST, links=True)
-        return OmegaConf.load(io.StringIO(text))
+        return _config_of(plain_yaml.load(text))
     return _read(file, folder)[1]
 
 

@@ -44,8 +44,7 @@ def write(folder: Path, composed: Composed) -> None:
         config["data_dir"] = None
     names = {group: name for group, name in composed.names.items() if group not in NOT_OF_A_RUN}
     whole = {"names": names, "config": config, "commits": composed.commits}
-    content = yaml.safe_dump(whole, allow_unicode=True, sort_keys=False, width=100)
-    write_text(folder / FILE, _HEAD + content)
+    write_text(folder / FILE, _HEAD + plain_yaml.dump(whole))
 
 
 def read(folder: Path) -> Composed | None:

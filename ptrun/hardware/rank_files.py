@@ -7,14 +7,9 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
+from ptrun.config import plain_yaml
 from ptrun.config.compose import Composed
-
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the faster ones
 
 
 @dataclass(frozen=True)
@@ -27,13 +22,13 @@ class RankError:
 
 
 def text_of(composed: Composed) -> str:
-    """Return a configuration as text. Keys keep their order: that of labels and patterns counts."""
-    return yaml.dump(asdict(composed), Dumper=_DUMPER, allow_unicode=True, sort_keys=False)
+    """Return a configuration as text."""
+    return plain_yaml.dump(asdict(composed))
 
 
 def read_text(text: str) -> Composed:
     """Return the configuration of a text."""
-    return Composed(**yaml.load(text, Loader=_LOADER))
+    return Composed(**plain_yaml.load(text))
 
 
 def write(file: Path, composed: Composed) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from yaml import YAMLError
 
+from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
 from ptrun.config.suggest import unknown
 from ptrun.errors import UserError
-from ptrun.ledger.quick_yaml import load_yaml
 
 GRID = "grid"
 """The value of `mean_over` for the mean over all configurations of a cell's grid."""
@@ -213,8 +213,8 @@ def read(file: Path) -> Experiment:
         UserError: a key is unknown or missing, or a cell or rule has a place that is on no axis.
     """
     try:
-        content: dict[str, Any] = load_yaml(file)
-    except YAMLError as error:
+        content: dict[str, Any] = plain_yaml.read(file)
+    except (YAMLError, ValueError) as error:
         raise UserError(f"{file}: {str(error).splitlines()[0]}") from error
     for key in content.keys() - _KEYS:
         raise UserError(unknown(f"{file.name}: {key}", key, _KEYS))

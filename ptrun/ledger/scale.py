@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from ptrun.config.build import plain
+from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
 
@@ -24,7 +22,7 @@ def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
         raise UserError(
             f"scale={scale}: unknown. Allowed: {POCKET}; without scale= the paper's runs are used."
         )
-    rules: dict[str, Any] = plain(OmegaConf.load(conf_dir() / "experiment" / "pocket.yaml"))  # type: ignore[arg-type]
+    rules: dict[str, Any] = plain_yaml.read(conf_dir() / "experiment" / "pocket.yaml")
     replaced = [own for override in overrides for own in _scaled(override, rules)]
     several = f"task={POCKET}_multi" in replaced  # its tasks have sources, itself it has none
     return [*replaced, *rules["add"], *([] if several else [rules["rows"]])]

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
 from ptrun.hub.download import chosen
 from ptrun.hub.failure import failure
@@ -43,7 +42,7 @@ def checks() -> list[Check]:
 def presets(group: str) -> dict[str, dict[str, Any]]:
     """Return ptrun's own options of a group that the hub holds."""
     files = sorted((conf_dir() / group).glob("*.yaml"))
-    nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in files}
+    nodes = {file.stem: plain_yaml.read(file) for file in files}
     places = {n: own if group == "backbone" else own.get("source", {}) for n, own in nodes.items()}
     return {name: node for name, node in nodes.items() if places[name].get("hub")}
 

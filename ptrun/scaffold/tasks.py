@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from ptrun.config import plain_yaml
 from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.pocket.tasks import rows as pocket_rows
@@ -227,6 +226,6 @@ def _check(text: str, every: Sequence[Row]) -> None:
     Raises:
         UserError: one does not fit, with its line in the user's file.
     """
-    made = build("task", yaml.safe_load(text), None, None)
+    made = build("task", plain_yaml.load(text), None, None)
     for row in every:
         made.read(row.where, row)

@@ -1,11 +1,8 @@
 """Reading of YAML files that a user wrote."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ptrun.config import plain_yaml
@@ -34,9 +31,9 @@ def parse_yaml(text: str) -> Any:
         ValueError: it is not YAML, or has a key twice.
     """
     try:
-        plain_yaml.load(text)
-        return OmegaConf.to_container(OmegaConf.load(StringIO(text)))
-    except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+        found = plain_yaml.load(text)
+        return {} if found is None else found
+    except (YAMLError, ValueError) as error:
         raise ValueError(_one_line(error)) from error
 
 
