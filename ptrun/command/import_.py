@@ -61,10 +61,12 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
              or any other IOB file; or the lines `INDEX WORDS ||| TAGS` of P-tuning v2's roles
   spans      JSON lines {"text": ..., "spans": [{"start": 0, "end": 3, "label": "PER"}]}; the key
              may be "entities", a span [0, 3, "PER"]; end is the character after the last
+             (Prodigy), "label" or "labels", with start_offset and end_offset (doccano)
   label_studio  a JSON export of Label Studio with labels of texts
+  squad      SQuAD's own JSON: train-v1.1.json, dev-v1.1.json or -v2.0
 
-spans and label_studio: a folder has files of names with train, dev, test. One file is divided into
-8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
+conll, spans, label_studio: a folder has files of names with train, dev, test. One file is divided
+into 8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
 _TAGGED = ["conll", "spans", "label_studio"]
 _MARKED = ["spans", "label_studio"]
 _ONLY = {"text": _MARKED, **{key: ["conll"] for key in ("words", "tags", "roles")}}
@@ -154,12 +156,13 @@ def _data(arguments: Sequence[str]) -> None:
             made.error(f"--{key} is for {', '.join(kinds)} alone")
     if given.kind in _TAGGED and given.task is None:
         made.error(f"{given.kind} needs --task NAME, such as --task conll03")
-    marked = given.kind in _MARKED
-    if not given.source.is_dir() and not (marked and given.source.is_file()):
-        wanted = "file or folder" if marked else "folder"
+    one_file = given.kind in (*_TAGGED, "squad") and given.source.is_file()
+    if not given.source.is_dir() and not one_file:
+        wanted = "file or folder" if given.kind in (*_TAGGED, "squad") else "folder"
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
     from ptrun.importing.data.writing import write
 
+    marked = given.kind in _MARKED or (given.kind == "conll" and _is_new(given))
     files, option, content = _marks(given) if marked else (_files(given), None, "")
     for line in write(given.out, files, {} if option is None else {option: content}):
         print(line)
@@ -171,13 +174,24 @@ def _marks(given: argparse.Namespace) -> "tuple[Sequence[Made], Path | None, str
     """Return the files to write for marked spans, and the file and text of a new task."""
     from functools import partial
 
+    from ptrun.importing.data.conll import Columns, one_file
     from ptrun.importing.data.span_files import json_spans, label_studio
-    from ptrun.importing.data.span_task import marks
+    from ptrun.importing.data.span_task import marks, of_spans
 
-    read = json_spans if given.kind == "spans" else label_studio
+    marked = json_spans if given.kind == "spans" else label_studio
+    read = of_spans(partial(marked, text=given.text or "text"))
+    if given.kind == "conll":
+        read = one_file(Columns(given.words or 1, given.tags or -1, given.roles))
     parts = {"train": given.train, "dev": given.dev, "test": given.test}
-    found = marks(given.source, given.task, partial(read, text=given.text or "text"), parts)
+    found = marks(given.source, given.task, read, parts)
     return found.files, found.file, found.content
+
+
+def _is_new(given: argparse.Namespace) -> bool:
+    """Return whether columns are one file to divide, or of a new task."""
+    from ptrun.config.paths import options
+
+    return given.source.is_file() or given.task not in options("task")
 
 
 def _files(given: argparse.Namespace) -> "list[Made]":
@@ -192,6 +206,10 @@ def _files(given: argparse.Namespace) -> "list[Made]":
         columns = Columns(given.words or 1, given.tags or -1, given.roles)
         parts = {"train": given.train, "dev": given.dev, "test": given.test}
         return conll(given.source, given.task, columns, parts)
+    if given.kind == "squad":
+        from ptrun.importing.data.squad import squad
+
+        return squad(given.source)
     from ptrun.importing.data.superglue import fewglue, superglue
 
     return superglue(given.source) if given.kind == "superglue" else fewglue(given.source)
@@ -201,7 +219,7 @@ def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
     made = Parser("import data", _DATA, DATA_EXAMPLES)
     made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "superglue", "fewglue", *_TAGGED]
+    kinds = ["lama", "superglue", "fewglue", "squad", *_TAGGED]
     made.add_argument("kind", choices=kinds, help="whose files they are")
     made.add_argument("source", type=Path, help="folder of the files, or a file")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")

@@ -13,7 +13,9 @@ from ptrun.types import Example, Prediction
 
 
 class TokenHead(Head):
-    """One label for each word, read at its first sub-token; truncated or empty words get `O`.
+    """One label for each word, read at its first sub-token; truncated words get `O`.
+
+    So do words without a sub-token, such as a joiner of emoji, unless an entity goes on after them.
 
     There is no pooler. An encoder-decoder is read in its encoder.
 
@@ -47,6 +49,9 @@ class TokenHead(Head):
         tags = [self.task.labels[0]] * features.facts["size"]
         for word, label in zip(features.facts["words"], best, strict=True):
             tags[word] = self.task.labels[label]
+        for word in features.facts.get("unseen", ()):
+            if word + 1 < len(tags) and tags[word + 1].startswith("I-"):
+                tags[word] = tags[word + 1]  # the entity goes on around it
         return tags
 
     def _words(self, example: Example, tokenizer: Any) -> list[str]:
@@ -65,5 +70,8 @@ class TokenHead(Head):
                 first.setdefault(word, position)
         row = Row(*tokens(rows, i), list(first.values()))
         targets = [self.task.labels.index(example.target[word]) for word in first]
+        last = max(first, default=-1)
+        unseen = [word for word in range(last) if word not in first]
         facts = {"size": len(example.target), "words": list(first)}
+        facts |= {"unseen": unseen} if unseen else {}
         return Features(example.id, [row], targets, facts)

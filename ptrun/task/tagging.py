@@ -91,7 +91,7 @@ class Tagging(Dataset):
             if tag not in self.labels:
                 raise UserError(
                     f"{row.where}: tag {shown(tag)} is not a tag of task {self.name}; "
-                    f"allowed: {', '.join(self.labels[:40])}."
+                    f"allowed: {', '.join(self.labels[:40])}.{_numbers(tag)}"
                 )
         return tags
 
@@ -113,3 +113,8 @@ class Tagging(Dataset):
         if type(place) is not int or not 0 <= place < len(words):
             raise UserError(f"{row.where}: {self._predicate} is {place!r}; expected a word index.")
         return words[place]
+
+
+def _numbers(tag: Any) -> str:
+    """Return advice for a tag that is a number."""
+    return "\nFor numbers type task.tag_names=[O,B-PER,...], in their order." * (type(tag) is int)

@@ -12,7 +12,10 @@ from ptrun.task.shown import shown
 _NO_WORD = re.compile(r"-DOCSTART-|#begin document|#end document|#doc \d+\s*$")
 _BRACKETS = re.compile(r"(?:\(([^()*\s]+))?\*([^()*\s]*\))?")
 _ALONE = re.compile(r"\(([^()*\s]+)\)")  # CoNLL-2012 writes (GPE) for an entity of one word
-_TAG = re.compile(r"O|[BI]-\S+")
+_TAG = re.compile(r"O|[BIESULM]-\S+")
+_AS_IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
+"""Letters of BIOES, BILOU and BMES; these schemes are IOB2 in other letters."""
+_END = re.compile(r"O|[BIESULM]-\S+|[_*-]|\S*[()*]\S*")  # of a line that is a word
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ def sentences(file: Path) -> Iterator[Sentence]:
     lines: list[list[str]] = []
     for place, text in text_lines(file):
         columns = _columns(text)
+        if not lines and columns and columns[0].startswith("#") and not _END.fullmatch(columns[-1]):
+            continue  # a comment before the first word, as MultiCoNER and GermEval have them
         if columns and not _NO_WORD.match(text):
             if lines and len(columns) != len(lines[0]):
                 raise UserError(
@@ -72,7 +77,7 @@ def _columns(text: str) -> list[str]:
 
 
 def tags(sentence: Sentence, number: int) -> list[str]:
-    """Return a column of IOB1, IOB2 or bracketed tags as IOB2.
+    """Return a column of IOB1, IOB2, BIOES, BILOU, BMES or bracketed tags as IOB2.
 
     IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch.
 
@@ -85,11 +90,26 @@ def tags(sentence: Sentence, number: int) -> list[str]:
     for where, tag in zip(sentence.where, column, strict=True):
         if not _TAG.fullmatch(tag):
             raise UserError(
-                f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE or "
-                "brackets such as (TYPE*). Choose another column with --tags."
+                f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
+                f"BIOES, BILOU, BMES) or brackets such as (TYPE*).\n{_other_scheme(column)}"
             )
+    column = [f"{_AS_IOB2.get(tag[0], tag[0])}{tag[1:]}" if tag[1:] else tag for tag in column]
     before = ["O", *column[:-1]]
     return [_begun(tag, last) for tag, last in zip(column, before, strict=True)]
+
+
+def _other_scheme(column: Sequence[str]) -> str:
+    """Return what to do about tags of another scheme."""
+    named = [tag for tag in column if tag != "O"]
+    if any(re.fullmatch(r"\S+-[BI]", tag) for tag in named):
+        return "These tags have their letter at the end; write it first: B-PER, not PER-B."
+    if named and all(re.fullmatch(r"[A-Z][A-Za-z_]*", tag) for tag in named):
+        return (
+            "These types have no B- or I-, so entities that touch cannot be told apart; write "
+            "B-TYPE at the first word of each and I-TYPE at the others, or choose another column "
+            "with --tags."
+        )
+    return "Choose another column with --tags."
 
 
 def _begun(tag: str, last: str) -> str:

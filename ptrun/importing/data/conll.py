@@ -4,7 +4,7 @@ Roles are read from bracketed columns (CoNLL-2005, CoNLL-2012), or from the line
 files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for each word.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,15 @@ def conll(
             files = _files(chosen.get(part) or found(source, part))
             made.append(Made(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns)))
     return made
+
+
+def one_file(columns: Columns) -> Callable[[Path, Fields], Iterator[tuple[str, Record]]]:
+    """Return a reader of a file of columns: the text of each sentence, and its row."""
+
+    def texts(file: Path, fields: Fields) -> Iterator[tuple[str, Record]]:
+        return ((" ".join(row[fields.tokens]), row) for row in _rows([file], fields, columns))
+
+    return texts
 
 
 def _files(place: Path) -> list[Path]:

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError
-from ptrun.task.lines import json_lines
+from ptrun.task.lines import json_records
 from ptrun.task.shown import shown
 from ptrun.task.source import Row
 
 
 def rows(file: Path) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines."""
-    return (Row(where, data) for where, data in json_lines(file))
+    """Yield the rows of a file of JSON: a list of objects, or one after another."""
+    return (Row(where, data) for where, data in json_records(file))
 
 
 def number(row: Row, key: str) -> int:

@@ -1,4 +1,4 @@
-"""Texts with marked spans as the files of a tagging task, known or new."""
+"""Texts with tags as the files of a tagging task, known or new."""
 
 import hashlib
 import json
@@ -15,7 +15,9 @@ from ptrun.importing.data.tagging_task import Fields, candidates, found, task_fi
 from ptrun.importing.data.writing import Made, Record
 from ptrun.task.shown import names, shown
 
-Read = Callable[[Path], Iterator[Marked]]
+Text = tuple[str, Record]
+"""A text, by which files are divided, and its row."""
+Read = Callable[[Path, Fields], Iterator[Text]]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NEW = {"train": "train", "dev": "validation", "test": "test"}
 _SHARE = 10  # one of so many texts goes to dev, and one to test
@@ -57,7 +59,7 @@ def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]
     new = task not in options("task")
     fields = _new(task) if new else task_fields(task)
     parts = {
-        part: (place, [_row(one, fields) for one in own])
+        part: (place, [row for _, row in own])
         for part, (place, own) in _parts(source, fields, read, chosen, new=new).items()
     }
     made = [
@@ -95,11 +97,11 @@ def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
 
 def _parts(
     source: Path, fields: Fields, read: Read, chosen: Mapping[str, Path | None], *, new: bool
-) -> dict[str, tuple[Path, list[Marked]]]:
+) -> dict[str, tuple[Path, list[Text]]]:
     """Return the file and the texts of each part; a new task may lack dev and test."""
     wanted = [part for part, split in fields.splits.items() if split is not None]
     if source.is_file() and not any(chosen.values()):
-        divided = _divided(source, list(read(source)), wanted)
+        divided = _divided(source, list(read(source, fields)), wanted)
         return {part: (source, texts) for part, texts in divided.items()}
     files = {}
     for part in wanted:
@@ -108,14 +110,12 @@ def _parts(
     for file in files.values():
         if not file.is_file():
             raise UserError(f"{file}: no such file.")
-    return {part: (file, list(read(file))) for part, file in files.items()}
+    return {part: (file, list(read(file, fields))) for part, file in files.items()}
 
 
-def _divided(
-    source: Path, texts: Sequence[Marked], wanted: Sequence[str]
-) -> dict[str, list[Marked]]:
+def _divided(source: Path, texts: Sequence[Text], wanted: Sequence[str]) -> dict[str, list[Text]]:
     """Divide texts by their hash, so that equal texts stay together and order does not matter."""
-    keys = {one.text: hashlib.sha256(one.text.encode()).hexdigest() for one in texts}
+    keys = {text: hashlib.sha256(text.encode()).hexdigest() for text, _ in texts}
     order = sorted(keys, key=lambda text: keys[text])
     if len(order) < len(wanted):
         raise UserError(
@@ -125,7 +125,16 @@ def _divided(
     size = max(1, len(order) // _SHARE)
     others = [part for part in wanted if part != "train"]
     part_of = {text: others[i // size] for i, text in enumerate(order[: size * len(others)])}
-    return {part: [t for t in texts if part_of.get(t.text, "train") == part] for part in wanted}
+    return {part: [t for t in texts if part_of.get(t[0], "train") == part] for part in wanted}
+
+
+def of_spans(read: Callable[[Path], Iterator[Marked]]) -> Read:
+    """Return a reader of texts with marked spans as rows of words and tags."""
+
+    def texts(file: Path, fields: Fields) -> Iterator[Text]:
+        return ((one.text, _row(one, fields)) for one in read(file))
+
+    return texts
 
 
 def _row(marked: Marked, fields: Fields) -> Record:

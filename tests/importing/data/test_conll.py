@@ -118,7 +118,7 @@ def test_roles_and_entities_are_read_from_brackets_in_a_tree_of_files(tmp_path):
 
 OTHER = [
     ("conll03", '{"tokens": ["Ann"]}\n', (), r"train.txt:1: column -1 is '\[\"Ann\"\]}', no tag"),
-    ("conll03", IOB1, ("--tags", "2"), r"train.txt:3: column 2 is 'NNP', no tag; .* --tags"),
+    ("conll03", IOB1, ("--tags", "2"), r"(?s)train.txt:3: column 2 is .NNP., no tag; .* --tags"),
     ("conll03", IOB1, ("--tags", "5"), "train.txt:3: 'Ann NNP I-NP I-PER' has 4 columns, so none"),
     ("conll03", IOB1.replace("PER", "Peop"), (), "train.txt:3: 'B-Peop' is of no type .*PER, ORG"),
     ("conll03", IOB1.replace("Lee NNP", "Lee"), (), "train.txt:4: 'Lee I-NP I-PER' has 3 columns"),

@@ -188,7 +188,7 @@ def test_of_several_annotations_the_ground_truth_counts(project):
         ("spans", '{"text": "a", "spans": [1]}', "field 'spans' is .*; expected objects"),
         ("spans", '{"text": "a", "spans": [[0, true, "A"]]}', "'end' is True; expected a whole"),
         ("spans", '{"text": "a", "spans": [[0, 1, " "]]}', "empty label"),
-        ("spans", '{"text": " ", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
+        ("spans", '{"text": " ", "spans": []}\n' * 3, "m.jsonl:1: . . has no word"),
         (
             "spans",
             '{"text": "a", "spans": []}\n{"text": "b", "spans": []}\n{"text": "c", "spans": []}',
@@ -201,7 +201,8 @@ def test_of_several_annotations_the_ground_truth_counts(project):
             '[{"text": "a", "label": []}]',
             "task 0: no field 'annotations'. Export .*JSON-MIN",
         ),
-        ("conll", "", "no such folder"),
+        ("conll", "", "m.jsonl: 0 different texts"),
+        ("spans", '{"text": "x", "spans": []}\n' * 3, "m.jsonl: 1 different texts; expected at le"),
     ],
 )
 def test_other_files_are_refused_and_nothing_is_written(project, kind, content, told):

@@ -1,0 +1,163 @@
+"""What annotation tools and data sets export is read as it is, or refused with the reason."""
+
+import json
+
+import pytest
+
+from ptrun.errors import UserError
+from tests.importing.data.original import imported
+from tests.importing.data.test_conll import write
+
+TEXT = "Ann Lee left Oslo ."
+TAGS = ["B-PER", "I-PER", "O", "B-LOC", "O"]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(folder, part="train"):
+    return [json.loads(line) for line in (folder / f"{part}.jsonl").read_text().splitlines()]
+
+
+def tags_of(kind, source, *options, task="mine"):
+    """Return the tags of the first sentence of train."""
+    out = imported(kind, source, source.parent / "out", "--task", task, *options)
+    return rows(out / task)[0]["ner_tags"]
+
+
+SCHEMES = {
+    "BIOES": ["B-PER", "E-PER", "O", "S-LOC", "O"],
+    "BILOU": ["B-PER", "L-PER", "O", "U-LOC", "O"],
+    "BMES": ["B-PER", "E-PER", "O", "S-LOC", "O"],
+    "IOB1": ["I-PER", "I-PER", "O", "I-LOC", "O"],
+}
+BEFORE = {"": "", "MultiCoNER": "# id 0\tdomain=en\n", "GermEval": "#\tn-tv.de vom 26.02.2005\n"}
+
+
+@pytest.mark.parametrize("tags", SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_schemes_and_comments_of_columns(project, tags, before):
+    lines = "".join(f"{w}\t{t}\n" for w, t in zip(TEXT.split(), tags, strict=True))
+    source = write(project / "columns", f"{before}{lines}\n{before}{lines}")
+    assert tags_of("conll", source, task="conll03") == TAGS
+
+
+def test_germeval_s_columns(project):
+    lines = "".join(
+        f"{i}\t{w}\t{t}\tO\n" for i, (w, t) in enumerate(zip(TEXT.split(), TAGS, strict=True), 1)
+    )
+    source = write(project / "columns", f"#\thttp://x [2010]\n{lines}\n")
+    assert tags_of("conll", source, "--words", "2", "--tags", "3", task="conll03") == TAGS
+
+
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [(["PER", "PER", "O"], "have no B- or I-"), (["PER-B", "PER-I", "O"], "B-PER, not PER-B")],
+)
+def test_tags_of_no_scheme_are_explained(project, tags, told):
+    lines = "".join(f"w {tag}\n" for tag in tags)
+    with pytest.raises(UserError, match=told):
+        tags_of("conll", write(project / "columns", lines), task="conll03")
+
+
+def test_one_file_of_columns_is_divided_and_its_task_is_written(project):
+    file = project / "all.conll"
+    blocks = [
+        "".join(f"{w}{i} {t}\n" for w, t in zip(["Ann", "left", "Oslo"], TAGS[1:4], strict=True))
+        for i in range(20)
+    ]
+    file.write_text("\n".join(blocks))
+    out = imported("conll", file, project / "out", "--task", "mine")
+    sizes = [len(rows(out / "mine", part)) for part in ("train", "validation", "test")]
+    assert sizes == [16, 2, 2]
+    assert 'entities: ["LOC", "PER"]' in (project / "ptrun_conf/task/mine.yaml").read_text()
+
+
+MARKS = {
+    "lists": {"label": [[0, 7, "PER"], [13, 17, "LOC"]]},
+    "labels": {"labels": [[0, 7, "PER"], [13, 17, "LOC"]]},
+    "doccano": {
+        "entities": [
+            {"id": 1, "start_offset": 0, "end_offset": 7, "label": "PER"},
+            {"id": 2, "start_offset": 13, "end_offset": 17, "label": "LOC"},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+@pytest.mark.parametrize("form", ["lines", "list"])
+def test_the_three_forms_of_doccano(project, marks, form):
+    made = [{"id": i, "text": f"{TEXT} {i}", **marks} for i in range(10)]
+    file = project / "a.jsonl"
+    file.write_text(
+        json.dumps(made) if form == "list" else "".join(json.dumps(r) + "\n" for r in made)
+    )
+    assert tags_of("spans", file) == [*TAGS, "O"]
+
+
+def test_rows_that_prodigy_rejects_are_no_gold(project, caplog):
+    spans = [{"start": 0, "end": 7, "label": "PER"}]
+    verdicts = ["accept"] * 20 + ["reject"] * 10 + ["ignore"] * 10
+    made = [{"text": f"{TEXT} {i}", "spans": spans, "answer": v} for i, v in enumerate(verdicts)]
+    file = project / "a.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    out = imported("spans", file, project / "out", "--task", "mine")
+    parts = ("train", "validation", "test")
+    assert sum(len(rows(out / "mine", part)) for part in parts) == 20
+
+
+def label_studio(project, region):
+    result = {"id": "a", "from_name": "label", "to_name": "text", **region}
+    made = [
+        {"id": i, "data": {"text": f"{TEXT} {i}"}, "annotations": [{"result": [result]}]}
+        for i in range(10)
+    ]
+    file = project / "a.json"
+    file.write_text(json.dumps(made))
+    return tags_of("label_studio", file)
+
+
+def test_regions_of_a_hypertext_count_the_characters_shown(project):
+    value = {"startOffset": 9, "endOffset": 1, "globalOffsets": {"start": 0, "end": 7}}
+    region = {"type": "hypertextlabels", "value": {**value, "hypertextlabels": ["PER"]}}
+    assert label_studio(project, region) == ["B-PER", "I-PER", "O", "O", "O", "O"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("choices", "task=csv"), ("rectanglelabels", "expected labels or hyper")]
+)
+def test_other_regions_are_refused_by_type(project, kind, told):
+    with pytest.raises(UserError, match=told):
+        label_studio(project, {"type": kind, "value": {kind: ["x"]}})
+
+
+@pytest.mark.parametrize("version", ["1.1", "v2.0"])
+def test_squad_s_own_files(project, version):
+    answer = {"text": "Oslo", "answer_start": 13}
+    asked = {"id": "1", "question": "Where?", "answers": [answer]}
+    hard = {"id": "2", "question": "When?", "answers": [], "is_impossible": True}
+    inside = [{"context": TEXT, "qas": [asked, *([hard] if version == "v2.0" else [])]}]
+    content = json.dumps({"version": version, "data": [{"title": "T", "paragraphs": inside}]})
+    source = project / "source"
+    source.mkdir()
+    for part in ("train", "dev"):
+        (source / f"{part}-{version}.json").write_text(content)
+    out = imported("squad", source, project / "out")
+    folder = out / ("squad_v2" if version == "v2.0" else "squad")
+    first = rows(folder, "validation")[0]
+    assert first["answers"] == {"text": ["Oslo"], "answer_start": [13]}
+    assert [row["id"] for row in rows(folder)] == (["1", "2"] if version == "v2.0" else ["1"])
+
+
+def test_tags_that_are_numbers_are_explained(tmp_path):
+    from tests.small_runs import conll03
+
+    folder = tmp_path / "conll03"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"tokens": ["Ann"], "ner_tags": [1]}\n')
+    with pytest.raises(UserError, match=r"task.tag_names=\[O,B-PER"):
+        conll03(tmp_path).load("train")
