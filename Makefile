@@ -10,12 +10,16 @@ run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbon
 	$(BIN)/ptrun $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+OWN_TIMES := --durations=30 --durations-min=1
 
 test: .venv/.dev  ## Set up, then pass the core tests, on up to four cores.
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: .venv/.dev  ## Set up, then pass all tests.
-	$(PYTEST) $(ARGS)
+test-slow: .venv/.dev  ## Pass the tests that `make test` leaves out; print the longest ones' times.
+	$(PYTEST) -m slow $(OWN_TIMES) $(ARGS)
+
+test-all: .venv/.dev  ## Set up, then pass all tests; print the longest ones' times.
+	$(PYTEST) $(OWN_TIMES) $(ARGS)
 
 claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, offline, within the hour.
 	$(BIN)/python benchmarks/headlines.py $(ARGS)
@@ -66,4 +70,4 @@ format: .venv/.dev  ## Format the code.
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs,peft]'
 	@touch $@
 
-.PHONY: docs help run test test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz check format
+.PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz check format
