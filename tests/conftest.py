@@ -149,7 +149,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone]:
     """Load a tiny backbone: `tiny("roberta")`."""
 
@@ -172,13 +172,11 @@ def same_logging():
     logger.handlers[:], logger.level, logger.propagate = before
 
 
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    """Return a folder with six rows of each task that has local data in the tests.
+def write_data(root: Path) -> Path:
+    """Write six rows of each task that has local data in the tests, in its splits.
 
     Dev lacks the last one: a dev that equals test is refused.
     """
-    root = tmp_path / "data"
     for file in (Path(__file__).parent / "data").glob("*.jsonl"):
         folder = root / file.stem
         folder.mkdir(parents=True)
@@ -186,6 +184,18 @@ def data_dir(tmp_path: Path) -> Path:
         for split, own in (("train", lines), ("validation", lines[:-1]), ("test", lines)):
             (folder / f"{split}.jsonl").write_text("".join(own))
     return root
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Return a folder of the tasks' rows that a test may change."""
+    return write_data(tmp_path / "data")
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of the tasks' rows that tests read and leave as it is."""
+    return write_data(tmp_path_factory.mktemp("rows") / "data")
 
 
 @pytest.fixture(scope="session")

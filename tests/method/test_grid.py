@@ -1,6 +1,6 @@
 """Every method on every family and kind of task: the promises all methods make."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -8,6 +8,7 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
@@ -17,6 +18,7 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.store import RunStore, read_tensors
+from ptrun.training.member import Member
 from ptrun.types import Example
 from tests.readings import reading
 from tests.small_runs import conll03, engine, member, sst2
@@ -103,7 +105,6 @@ def in_core(kind, make, data):
     return data is sst2 and ((kind == "bert" and make in LEARNED) or (kind in FIRST and common))
 
 
-cell = pytest.mark.parametrize(("kind", "make", "data"), tiered(CELLS, in_core))
 learning_cell = pytest.mark.parametrize(
     ("kind", "make", "data"),
     tiered(  # tagging too is learned on BERT
@@ -121,51 +122,77 @@ def trained(make, backbone, data, budget=40, **train):
     return fit, one
 
 
-@cell
-def test_only_learned_tensors_move_and_all_of_them_do(tiny, data_dir, kind, make, data):
-    backbone = tiny(kind)
-    before = {p: p.detach().clone() for p in backbone.model.parameters()}
-    whole = checksum(backbone.model)
-    start = {
-        n: p.detach().clone() for n, p in member(make, backbone, data(data_dir)).learned.items()
-    }
-    _, one = trained(make, backbone, data(data_dir), max_steps=3)
+def copied(parameters):
+    return {name: p.detach().clone() for name, p in parameters.items()}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method after four steps, and what its tensors were; no test changes any of it."""
+
+    kind: str
+    make: object
+    task: object
+    one: Member
+    engine: TorchEngine
+    backbone_before: dict
+    checksum_before: str
+    learned_before: dict
+
+    @property
+    def backbone(self):
+        return self.one.method.backbone
+
+
+@pytest.fixture(
+    scope="module",
+    params=tiered(
+        [pytest.param(c.values, id=c.id) for c in CELLS], lambda values: in_core(*values)
+    ),
+)
+def cell(request, tiny, rows):
+    kind, make, data = request.param
+    backbone, task = tiny(kind), data(rows)
+    before, whole = copied(dict(backbone.model.named_parameters())), checksum(backbone.model)
+    start = copied(member(make, backbone, task).learned)
+    fit, one = trained(make, backbone, task, max_steps=4)
+    return Cell(kind, make, task, one, fit, before, whole, start)
+
+
+def test_only_learned_tensors_move_and_all_of_them_do(cell):
+    one, start = cell.one, cell.learned_before
     tuned = {id(p) for p in one.learned.values()}
-    for name, parameter in backbone.model.named_parameters():
+    for name, parameter in cell.backbone.model.named_parameters():
         if id(parameter) not in tuned:
-            assert torch.equal(parameter, before[parameter]), name
+            assert torch.equal(parameter, cell.backbone_before[name]), name
     if not one.method.tunes_backbone:
-        assert checksum(backbone.model) == whole
+        assert checksum(cell.backbone.model) == cell.checksum_before
     moved = [n for n, p in one.learned.items() if not torch.equal(p, start[n])]
     still = set(one.learned) - set(moved)
     assert not {n for n in still if not n.startswith(("backbone.", "lora.decoder_"))}
     assert all(any(part in n for part in UNMOVED) for n in still), still
 
 
-@cell
-def test_saved_and_loaded_it_answers_the_same(tiny, data_dir, tmp_path, kind, make, data):
-    backbone, examples = tiny(kind), data(data_dir)
-    fit, one = trained(make, backbone, examples, max_steps=4)
-    features = one.method.encode(examples.load("test"))
-    answers = fit.predict([one.method], [features])[0]
+def test_saved_and_loaded_it_answers_the_same(tiny, tmp_path, cell):
+    backbone, one = cell.backbone, cell.one
+    features = one.method.encode(cell.task.load("test"))
+    answers = cell.engine.predict([one.method], [features])[0]
     bound = {"name": backbone.name, "revision": "None", "weights": backbone.weights}
     RunStore(tmp_path, bound, tracker=None).write_prompt(one.method.exported(), {}, {})
     tensors, _ = read_tensors(tmp_path / "prompt.safetensors", bound)
-    fresh_backbone = tiny(kind)
-    fresh = make(fresh_backbone, examples)
+    fresh_backbone = tiny(cell.kind)
+    fresh = cell.make(fresh_backbone, cell.task)
     fresh.load_exported(tensors)
     again = engine(fresh_backbone)
     again.place([fresh])
     assert again.predict([fresh], [features])[0] == answers
 
 
-@cell
-def test_batch_size_and_order_change_no_answer(tiny, data_dir, kind, make, data):
-    backbone, examples = tiny(kind), data(data_dir)
-    _, one = trained(make, backbone, examples, max_steps=4)
-    features = one.method.encode(examples.load("test"))
-    whole = engine(backbone, 10_000).predict([one.method], [features])[0]
-    single = engine(backbone, 1).predict([one.method], [features[::-1]])[0]
+def test_batch_size_and_order_change_no_answer(cell):
+    one = cell.one
+    features = one.method.encode(cell.task.load("test"))
+    whole = engine(cell.backbone, 10_000).predict([one.method], [features])[0]
+    single = engine(cell.backbone, 1).predict([one.method], [features[::-1]])[0]
     assert single[::-1] == whole
 
 
