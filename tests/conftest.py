@@ -199,6 +199,16 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def warm():
+    """Return what starts processes without the seconds of importing torch."""
+    from tests.cli.warm import Warm
+
+    server = Warm()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder of real data and models, or skip."""
     root = Path(os.environ.get("PTRUN_SHARED", Path(__file__).parents[2] / "shared"))

@@ -34,6 +34,10 @@ class Command:
             timeout=240,
         )
 
+    def start(self, *arguments):
+        """Start it, and let it run; `__exit__` kills it."""
+        return self.warm.start(["-m", "ptrun", *arguments], self.folder)
+
     def line(self, *arguments):
         return [sys.executable, "-m", "ptrun", *arguments]
 
@@ -51,13 +55,6 @@ class Command:
 
     def results(self):
         return sorted(self.folder.rglob("result.json"))
-
-
-@pytest.fixture(scope="session")
-def warm():
-    server = Warm()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -285,7 +285,7 @@ def test_a_list_in_the_users_own_configuration_allows_code(project, monkeypatch)
     own.write_text("_target_: nowhere.Mine\n")
     listed = project.fresh("plan", "method=mine", environment={"XDG_CONFIG_HOME": str(home)})
     assert "No module named 'nowhere'" in listed.stderr
-    assert "type allow_code=true" in project.fresh("plan", "method=mine").stderr
+    assert "type allow_code=true" in project("plan", "method=mine").stderr
 
 
 class Planted:

@@ -1,7 +1,6 @@
 """The installed command end to end: a run, its files, a sweep, a resume after kill -9, a report."""
 
 import json
-import subprocess
 import time
 
 import pytest
@@ -63,15 +62,13 @@ def test_a_finished_run_is_skipped_and_rerun_sets_it_aside(ptrun):
     assert file.parent.with_name(f"{file.parent.name}~1").is_dir()
 
 
-def killed(line, folder, lines):
+def killed(ptrun, line, lines):
     """Start a run, kill it when its journal has so many lines, and return where it was."""
-    running = subprocess.Popen(line, cwd=folder)
     written = []
-    while running.poll() is None and sum(map(line_count, written)) < lines:
-        time.sleep(0.02)
-        written = list((folder / "cut").rglob("metrics.jsonl"))
-    running.kill()
-    running.wait()
+    with ptrun.start(*line) as running:
+        while running.poll() is None and sum(map(line_count, written)) < lines:
+            time.sleep(0.02)
+            written = list((ptrun.folder / "cut").rglob("metrics.jsonl"))
     return written[0].parent
 
 
@@ -84,7 +81,7 @@ def test_a_killed_run_goes_on_bit_for_bit(ptrun):
     overrides = ptrun.small("train.max_steps=300", "train.eval_every=20", "keep=state")
     whole = ptrun(*overrides, "outputs=whole")
     assert whole.returncode == 0, whole.stderr
-    cut = killed(ptrun.line(*overrides, "outputs=cut"), ptrun.folder, lines=50)
+    cut = killed(ptrun, [*overrides, "outputs=cut"], lines=50)
     assert (cut / "state.safetensors").exists()
     assert not (cut / "result.json").exists(), "the run was over before it could be killed"
     assert ptrun(*overrides, "outputs=cut").returncode == 0

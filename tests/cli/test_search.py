@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
@@ -53,23 +52,18 @@ def report(ptrun, outputs):
 
 
 def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptrun, line):
-    calm = ptrun.fresh(*line("calm"))
+    calm = ptrun(*line("calm"))
     assert calm.returncode == 0, calm.stderr
     expected = report(ptrun, "calm")
     assert expected["candidates"] == 12 and expected["fresh_seeds"] == [2, 3]
     for kind, finished in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
-        running = subprocess.Popen(
-            ptrun.line(*line("rough")),
-            cwd=ptrun.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
         trials = ptrun.folder / "rough" / "runs" / "trials"
-        while running.poll() is None and len(list(trials.glob("*/result.json"))) < finished:
-            time.sleep(0.02)
-        running.send_signal(kind)
-        assert running.wait(timeout=60) != 0
-    again = ptrun.fresh(*line("rough"))
+        with ptrun.start(*line("rough")) as running:
+            while running.poll() is None and len(list(trials.glob("*/result.json"))) < finished:
+                time.sleep(0.02)
+            running.send_signal(kind)
+            assert running.wait(timeout=60) != 0
+    again = ptrun(*line("rough"))
     assert again.returncode == 0, again.stderr
     found = report(ptrun, "rough")
     same = (
@@ -83,7 +77,7 @@ def test_a_killed_search_has_the_same_winner_and_test_labels_change_nothing(ptru
     assert {key: found[key] for key in same} == {key: expected[key] for key in same}
 
     table(ptrun.folder / "poison.csv", ROWS["test"], flipped=True)
-    poisoned = ptrun.fresh(*line("poisoned", "poison.csv"))
+    poisoned = ptrun(*line("poisoned", "poison.csv"))
     assert poisoned.returncode == 0, poisoned.stderr
     told = report(ptrun, "poisoned")
     assert told["winner"] == expected["winner"] and told["dev"] == expected["dev"]

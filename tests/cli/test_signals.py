@@ -56,7 +56,7 @@ def test_a_signal_saves_at_the_next_step(ptrun, name):
 def test_a_stopped_run_goes_on_bit_for_bit(ptrun):
     folder, reached = stopped(ptrun, "SIGTERM")
     assert ptrun("status", "cut").stdout.count(f"interrupted at step {reached}") == 1
-    again = ptrun.fresh(*ptrun.small("train.max_steps=300", "train.eval_every=300"), "outputs=cut")
+    again = ptrun(*ptrun.small("train.max_steps=300", "train.eval_every=300"), "outputs=cut")
     assert again.returncode == 0 and f"resuming from step {reached} of 300" in again.stderr
     whole = ptrun(*ptrun.small("train.max_steps=300", "train.eval_every=300"), "outputs=whole")
     assert whole.returncode == 0, whole.stderr

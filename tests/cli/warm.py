@@ -1,8 +1,10 @@
-"""Calls of `ptrun` that share the seconds of importing torch, and nothing else.
+"""Processes that share the seconds of importing torch, and nothing else.
 
-`python -m tests.cli.warm` imports what a run needs and forks for every line it reads: each call is
-a process of its own, with its own folder, streams and exit code, and ends as any other does. What
-depends on the start (imports, signals, the environment) is tested in a fresh process instead.
+`python -m tests.cli.warm` imports what a run needs and forks for every call: each is a process of
+its own, with its own folder, streams, environment and exit code, and ends as any other does. The
+workers of a sweep and the ranks of a run that `ptrun` starts are forks of it for the same reason.
+What depends on the start (imports, and what they read of the environment) is tested in a fresh
+process instead.
 """
 
 import gc
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -21,11 +24,14 @@ IMPORTED = (
     "ptrun.planning.preview",
     "ptrun.ledger.report",
     "ptrun.runs.launch",
+    "ptrun.runs.worker",
     "ptrun.backbone.masked",
     "ptrun.task.tagging",
 )
 IMPORTED += ("hydra", "pandas", "rich.console", "rich.progress")
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.auto.modeling_auto")
+RANKS = ("ptrun.hardware.deepspeed_engine", "deepspeed")
+"""What ranks need besides; it is imported when a test asks for it first."""
 SECONDS = 240
 SECRET = "hf_owned_secret_7f3a"
 """The value of variables of the environment; no command may print it."""
@@ -41,15 +47,25 @@ class Warm:
         self.process = subprocess.Popen(line, cwd=Path(__file__).parents[2], env=own, **pipes)
 
     def run(self, arguments, cwd):
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder, "out"), Path(folder, "err")
-            call = {"arguments": arguments, "streams": [os.devnull, str(out), str(err)]}
-            print(json.dumps({**call, "cwd": str(cwd)}), file=self.process.stdin, flush=True)
-            code = int(self.process.stdout.readline())
-            done = subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
+        """Run `ptrun` with arguments."""
+        with self.start(["-m", "ptrun", *arguments], cwd) as started:
+            code = started.wait()
+        done = subprocess.CompletedProcess(arguments, code, started.out, started.err)
         assert SECRET not in done.stdout + done.stderr, arguments
         assert code != -signal.SIGALRM, f"more than {SECONDS} s: {done}"
         return done
+
+    def start(self, line, cwd, environment=None, imports=(), seconds=SECONDS):
+        """Start `python LINE`: `-m MODULE ...` or `-c CODE ...`; `imports` come first.
+
+        `environment` is added to that of the tests.
+        """
+        return Started(self, line, cwd, environment or {}, imports, seconds)
+
+    def ask(self, **question):
+        """Return what the process answers."""
+        print(json.dumps(question), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
 
     def stop(self):
         self.process.stdin.close()
@@ -57,31 +73,106 @@ class Warm:
         self.process.stdout.close()
 
 
+class Started:
+    """A process that runs, as a `Popen`; its streams are files."""
+
+    def __init__(self, warm, line, cwd, environment, imports, seconds):
+        self.warm, self.returncode, self.out, self.err = warm, None, None, None
+        self.folder = tempfile.TemporaryDirectory()
+        self.files = [Path(self.folder.name, name) for name in ("out", "err")]
+        for file in self.files:  # a kill may hit before the process opens them
+            file.touch()
+        call = {"line": line, "streams": [os.devnull, *map(str, self.files)], "cwd": str(cwd)}
+        call |= {"environment": environment, "imports": imports, "seconds": seconds}
+        self.pid = warm.ask(call=call)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        if self.returncode is None:
+            self.send_signal(signal.SIGKILL)
+            self.wait()
+
+    def poll(self):
+        """Return the exit code, or None while it runs."""
+        if self.returncode is None:
+            self._ended(self.warm.ask(poll=self.pid))
+        return self.returncode
+
+    def wait(self, timeout=None):
+        """Return the exit code."""
+        if timeout is None and self.returncode is None:
+            self._ended(self.warm.ask(wait=self.pid))
+        until = time.monotonic() + (timeout or 0)
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.01)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def first_error(self):
+        """Return the first line of the errors, once it is written."""
+        while self.poll() is None:
+            if "\n" in (text := self.files[1].read_text()):
+                return text.partition("\n")[0]
+            time.sleep(0.01)
+        return self.err.partition("\n")[0]
+
+    def _ended(self, code):
+        if code is not None:
+            self.returncode = code
+            self.out, self.err = (file.read_text() for file in self.files)
+            self.folder.cleanup()
+
+
 def serve():
-    """Return in a fork for every call there is; the first process answers with exit codes."""
+    """Return in a fork for every call there is; the first process answers with ids and codes."""
     for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
-            return json.loads(line)
-        _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        ((what, asked),) = json.loads(line).items()
+        if what == "call":
+            for name in asked["imports"]:
+                import_module(name)
+            answer = os.fork()
+            if answer == 0:
+                return asked
+        else:
+            ended, status = os.waitpid(asked, os.WNOHANG if what == "poll" else 0)
+            answer = os.waitstatus_to_exitcode(status) if ended else None
+        print(json.dumps(answer), file=ANSWERS, flush=True)
     sys.exit()
 
 
 def become(call):
-    """Give this process what a call from a shell has."""
-    signal.alarm(SECONDS)
+    """Give this process what a call from a shell has, and do its work."""
+    signal.alarm(call["seconds"])
     for number, name in enumerate(call["streams"]):
         file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(file, number)
         os.close(file)
+    ANSWERS.close()
+    os.environ.update(call["environment"])
     os.chdir(call["cwd"])
-    sys.argv[1:] = call["arguments"]
+    kind, what, *rest = call["line"]
+    sys.argv[1:] = rest
     sys.path[0] = call["cwd"]
-    runpy.run_module("ptrun", run_name="__main__", alter_sys=True)
+    subprocess.Popen = Forked
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[0] = kind
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
 
 
 if __name__ == "__main__":
+    from workshop.drill.warm import Forked
+
+    ANSWERS = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries print while they are imported
     sys.modules["triton"] = None  # it would tell at the end that frozen objects were not freed
     for name in IMPORTED:
         import_module(name)

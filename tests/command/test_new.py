@@ -8,20 +8,12 @@ import pytest
 from ptrun.command.new import _KIND_NAMES, main
 from ptrun.errors import UserError
 from ptrun.scaffold.tasks import KINDS
-from tests.cli.warm import Warm
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def warm():
-    server = Warm()
-    yield server
-    server.stop()
 
 
 def everything(folder):

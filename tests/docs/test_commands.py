@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.warm import Warm
 from tests.docs.composing import compose
 from tests.docs.pages import ROOT, blocks, pages, source, text
 from tests.tiers import tiered
@@ -23,13 +22,6 @@ EXECUTED = [p for p in PAGES if any(not b.how and b.language == "bash" for b in 
 FIRST = ("index.md", "start.md", "howto/data.md", "howto/compare.md", "methods/ptuning_v2.md")
 """Pages that the core tests compose."""
 KNOWN = {"bash", "python", "yaml", "json", "text"}
-
-
-@pytest.fixture(scope="module")
-def warm():
-    server = Warm()
-    yield server
-    server.stop()
 
 
 def write_files(found):

@@ -8,7 +8,6 @@ import shlex
 
 import pytest
 
-from tests.cli.warm import Warm
 from tests.docs.pages import DOCS, pages, source
 from tests.docs.terminal import picture, words
 
@@ -31,13 +30,6 @@ def shown(name, command, folder, warm):
 
 def kept(name):
     return (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def warm():
-    server = Warm()
-    yield server
-    server.stop()
 
 
 @pytest.mark.slow

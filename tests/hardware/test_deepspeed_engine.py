@@ -1,10 +1,7 @@
 """The same losses, norms and tensors however rows and model are shared out over processes."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from safetensors.torch import load_file
 
 from ptrun.errors import UserError
 from ptrun.training.stepper import TorchStepper
+from tests.cli.warm import RANKS
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
 
 pytestmark = pytest.mark.skipif(
@@ -57,12 +55,12 @@ def differences(plain, other):
 
 
 @pytest.mark.slow
-def test_ranks_learn_what_one_process_learns(tmp_path, table):
+def test_ranks_learn_what_one_process_learns(tmp_path, table, warm):
     """One test, since starting ranks is what takes time."""
     out = tmp_path / "out"
-    line = [sys.executable, "-m", "tests.hardware.layouts", str(out), str(table)]
-    done = subprocess.run(line, cwd=Path(__file__).parents[2], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
+    line = ["-m", "tests.hardware.layouts", str(out), str(table)]
+    with warm.start(line, Path(__file__).parents[2], imports=RANKS, seconds=3600) as done:
+        assert done.wait() == 0, done.err[-4000:]
     for layout in LAYOUTS:
         for case in cases(layout):
             check(f"{layout} {case}", only(out / f"{PLAIN}-{case}"), only(out / f"{layout}-{case}"))
@@ -122,22 +120,17 @@ except stopping.Stopped:
 
 
 @pytest.mark.slow
-def test_a_state_of_plain_torch_resumes_under_deepspeed(tmp_path, table):
+def test_a_state_of_plain_torch_resumes_under_deepspeed(tmp_path, table, warm):
     """Out of memory on one GPU, a user types hardware=zero1: the run id is the same."""
     alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     for other in ("cpu", "zero1"):
         line = ["task=csv", f"task.train={table}", "task.text=text", "task.label=label"]
         line += ["method=ptuning_v2", "method.length=4", "train.max_steps=6", "train.batch_size=8"]
         line += [f"outputs={tmp_path / other}"]
-        env = {**os.environ, **(alone | {"MASTER_PORT": "0"} if other == "zero1" else {})}
-        done = subprocess.run(
-            [sys.executable, "-c", STOPPED, *line, other],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
+        env = alone | {"MASTER_PORT": "0"} if other == "zero1" else {}
+        program = ["-c", STOPPED, *line, other]
+        with warm.start(program, tmp_path, env, imports=RANKS, seconds=300) as done:
+            assert done.wait() == 0, done.err
     plain, under = (next((tmp_path / n).rglob("result.json")).parent for n in ("cpu", "zero1"))
     assert plain.name == under.name
     found = differences(plain, under)

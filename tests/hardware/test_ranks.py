@@ -1,6 +1,5 @@
 """Who is who among the processes of a run; what they tell each other is tried in real ones."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.hardware.ranks import ALONE, Ranks, own_gpu
+from tests.cli.warm import RANKS
 
 
 def test_alone_nothing_is_shared():
@@ -53,9 +53,15 @@ ranks.connect("cpu")
 """
 
 
-def started(change="_SILENT = 0.2", **env):
-    own, line = {**os.environ, **MEETING, **env}, [sys.executable, "-c", PROGRAM.format(change)]
-    return subprocess.Popen(line, env=own, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def started(warm, tmp_path):
+    """Start a rank that connects, with a change of its module."""
+
+    def start(change="_SILENT = 0.2", **env):
+        line = ["-c", PROGRAM.format(change)]
+        return warm.start(line, tmp_path, {**MEETING, **env}, imports=RANKS)
+
+    return start
 
 
 @pytest.fixture
@@ -66,15 +72,14 @@ def port():
 
 
 @pytest.mark.slow
-def test_a_waiting_rank_says_so_and_hears_signals(port):
+def test_a_waiting_rank_says_so_and_hears_signals(started, port):
     number = port.getsockname()[1]
     port.close()
-    rank = started(MASTER_PORT=str(number))
-    said = rank.stderr.readline()
-    assert f"rank 0 waits for all 2 ranks to meet at 127.0.0.1:{number}" in said
-    rank.send_signal(signal.SIGTERM)
-    rank.communicate(timeout=20)
-    assert rank.returncode == -signal.SIGTERM
+    with started(MASTER_PORT=str(number)) as rank:
+        said = rank.first_error()
+        assert f"rank 0 waits for all 2 ranks to meet at 127.0.0.1:{number}" in said
+        rank.send_signal(signal.SIGTERM)
+        assert rank.wait(timeout=20) == -signal.SIGTERM
 
 
 @pytest.mark.slow
@@ -91,20 +96,20 @@ def test_a_waiting_rank_says_so_and_hears_signals(port):
     ],
     ids=["name", "alone", "nobody"],
 )
-def test_ranks_that_do_not_meet_give_up_with_the_reason(port, change, env, said):
+def test_ranks_that_do_not_meet_give_up_with_the_reason(started, port, change, env, said):
     number = port.getsockname()[1]
     port.close()
-    rank = started(change, MASTER_PORT=str(number), **env)
-    _, errors = rank.communicate(timeout=90)
-    assert rank.returncode == 1 and "UserError" in errors and said in errors
+    with started(change, MASTER_PORT=str(number), **env) as rank:
+        assert rank.wait(timeout=90) == 1
+    assert "UserError" in rank.err and said in rank.err
 
 
 @pytest.mark.slow
-def test_a_port_in_use_is_named(port):
+def test_a_port_in_use_is_named(started, port):
     port.listen()
-    rank = started(MASTER_PORT=str(port.getsockname()[1]))
-    _, errors = rank.communicate(timeout=90)
-    assert f"MASTER_PORT={port.getsockname()[1]}: another program uses this port" in errors
+    with started(MASTER_PORT=str(port.getsockname()[1])) as rank:
+        rank.wait(timeout=90)
+    assert f"MASTER_PORT={port.getsockname()[1]}: another program uses this port" in rank.err
 
 
 def test_deepspeed_prints_nothing_where_results_are_printed():

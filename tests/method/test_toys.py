@@ -13,7 +13,6 @@ from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from tests.cli.warm import Warm
 from tests.conftest import SIZES, wordpiece_tokenizer
 from tests.method.test_every_kind import keeps_the_promises, task_of
 from tests.readings import reading
@@ -96,15 +95,13 @@ def test_a_kind_of_task_of_one_file_keeps_the_promises(tiny, grades, make, kind)
 
 
 @pytest.mark.slow
-def test_both_run_from_a_project_that_has_their_files(folder, tmp_path):
+def test_both_run_from_a_project_that_has_their_files(folder, tmp_path, warm):
     for file in [f for f in TOYS.rglob("*") if f.is_file() and "__pycache__" not in f.parts]:
         place = tmp_path / file.relative_to(TOYS)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(file.read_bytes())
     (tmp_path / "model").symlink_to(folder)
-    server = Warm()
     line = "method=ptuning_v2 backbone=toy task=grades data_dir=. train.max_steps=2 allow_code=true"
-    done = server.run(line.split(), tmp_path)
-    server.stop()
+    done = warm.run(line.split(), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ptuning_v2 · model · grades" in done.stdout and "nearness" in done.stdout

@@ -1,7 +1,5 @@
 """A run through its launcher: composed once, checked before any rank starts, done in a rank."""
 
-import os
-import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -59,11 +57,11 @@ def test_a_mistake_is_told_before_any_rank_starts(composed, tmp_path, overrides,
 
 
 @pytest.mark.slow
-def test_under_a_launcher_plain_hardware_is_refused_by_every_rank():
+def test_under_a_launcher_plain_hardware_is_refused_by_every_rank(warm, tmp_path):
     told = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-    env = {**os.environ, **told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    line = [sys.executable, "-m", "ptrun", "--local_rank=1", "task=pocket_sentiment"]
-    done = subprocess.run(line, env=env, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("ptrun: rank 1: a launcher started 2 processes")
-    assert "hardware=zero1" in done.stderr
+    env = {**told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    line = ["-m", "ptrun", "--local_rank=1", "task=pocket_sentiment"]
+    with warm.start(line, tmp_path, env) as done:
+        assert done.wait() == 1 and done.out == ""
+    assert done.err.startswith("ptrun: rank 1: a launcher started 2 processes")
+    assert "hardware=zero1" in done.err
