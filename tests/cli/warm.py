@@ -19,19 +19,11 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-IMPORTED = (
-    "ptrun.runs.recipe",
-    "ptrun.planning.preview",
-    "ptrun.ledger.report",
-    "ptrun.runs.launch",
-    "ptrun.runs.worker",
-    "ptrun.backbone.masked",
-    "ptrun.task.tagging",
-)
-IMPORTED += ("hydra", "pandas", "rich.console", "rich.progress")
-IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.auto.modeling_auto")
-RANKS = ("ptrun.hardware.deepspeed_engine", "deepspeed")
-"""What ranks need besides; it is imported when a test asks for it first."""
+from workshop.drill import warm as drill
+
+IMPORTED = (*drill.IMPORTED, "ptrun.planning.preview", "ptrun.sweeps.sweep", "ptrun.task.tagging")
+IMPORTED += ("ptrun.backbone.attention", "ptrun.pocket.tasks", "hydra", "pandas", "rich.console")
+IMPORTED += ("transformers.models.auto.modeling_auto", "pyarrow.pandas_compat", "torch.profiler")
 SECONDS = 240
 SECRET = "hf_owned_secret_7f3a"
 """The value of variables of the environment; no command may print it."""
@@ -160,7 +152,7 @@ def become(call):
     kind, what, *rest = call["line"]
     sys.argv[1:] = rest
     sys.path[0] = call["cwd"]
-    subprocess.Popen = Forked
+    subprocess.Popen = drill.Forked
     if kind == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:
@@ -169,8 +161,6 @@ def become(call):
 
 
 if __name__ == "__main__":
-    from workshop.drill.warm import Forked
-
     ANSWERS = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print while they are imported
     sys.modules["triton"] = None  # it would tell at the end that frozen objects were not freed

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from ptrun.errors import UserError
 from ptrun.training.stepper import TorchStepper
-from tests.cli.warm import RANKS
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
+from workshop.drill.warm import RANKS
 
 pytestmark = pytest.mark.skipif(
     find_spec("deepspeed") is None, reason="hardware=zero1 needs pip install 'ptrun[deepspeed]'"

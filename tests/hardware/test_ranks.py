@@ -9,7 +9,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.hardware.ranks import ALONE, Ranks, own_gpu
-from tests.cli.warm import RANKS
+from workshop.drill.warm import RANKS
 
 
 def test_alone_nothing_is_shared():
