@@ -63,7 +63,7 @@ def insist() -> None:
     """Fail where attention on a GPU would be plain, because the kernel is missing or wrong."""
     if find_spec("triton") is None:
         sys.exit("triton is not installed")
-    logging.getLogger("ptrun.backbone.kernel.choice").addHandler(Refused(logging.WARNING))
+    logging.getLogger("ptrun.backbone.kernel").addHandler(Refused(logging.WARNING))
 
 
 class Case:
@@ -72,7 +72,7 @@ class Case:
     def __init__(self, name: str, size: Size, device: str):
         from ptrun.backbone.causal import look_back
         from ptrun.backbone.masked import every_real
-        from ptrun.backbone.packing.packed import packing_of
+        from ptrun.backbone.packing import packing_of
 
         self.name, self.size, self.device = name, size, device
         self.keyed = name != "evaluation"
@@ -140,22 +140,21 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
 
 def compared(name: str, size: Size, device: str) -> dict[str, Any]:
     """Return the figures of each path in one case."""
-    from ptrun.backbone import fused
-    from ptrun.backbone.kernel import choice
-    from ptrun.backbone.kernel.probe import TOLERANCE
+    from ptrun.backbone import dropout, kernel
+    from ptrun.backbone.kernel import TOLERANCE
 
     case, found = Case(name, size, device), {}
-    with choice.use(False):
+    with kernel.use(False):
         exact = case.step(case.vectors(torch.float32))
     for path in PATHS if device == "cuda" else ("plain", "kernel"):
         vectors = case.vectors(size.dtype)
-        fused.activate(path == "compiled")
-        with choice.use(path == "kernel"):
+        dropout.activate(path == "compiled")
+        with kernel.use(path == "kernel"):
             figures: dict[str, Any] = {"error": error(case.step(vectors), exact)}
             if device == "cuda":
                 figures |= measured(lambda given=vectors: case.step(given))
         found[path] = figures
-    fused.activate(False)
+    dropout.activate(False)
     assert found["kernel"]["error"] <= TOLERANCE[size.dtype], (name, found)
     return found
 

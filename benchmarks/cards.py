@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from ptrun.backbone.quantization.formats import Quantization
+from ptrun.backbone.quantization import Quantization
 from ptrun.config.compose import compose_run
 from ptrun.planning.costs import Costs, costs
-from ptrun.planning.jobs import planned_on
-from ptrun.planning.layout import Layout, layout_of
+from ptrun.planning.memory import HardwareLayout, layout_of
+from ptrun.planning.table import planned_on
 
 RESULT = Path(__file__).parent / "results" / "cards.md"
 GIB, LENGTH = 2**30, 128
@@ -40,14 +40,14 @@ also hardware.token_budget=512; `-`: does not fit. Not measured on a card.
 """
 
 
-def planned(typed: str) -> tuple[Costs, Layout]:
+def planned(typed: str) -> tuple[Costs, HardwareLayout]:
     """Return the costs of a run, and its layout on a GPU."""
     composed = compose_run([*typed.split(), "hardware=gpu", "train.batch_size=16"])
     layout = layout_of("gpu", composed.hardware, composed.dtype, elsewhere=True)
     return costs(planned_on(composed, layout), LENGTH), layout
 
 
-def cell(own: Costs, layout: Layout, card: int) -> str:
+def cell(own: Costs, layout: HardwareLayout, card: int) -> str:
     """Return the least change with which a run fits on a card, as its peak and a letter."""
     again = replace(layout, checkpointing=True)
     for letter, changed in (("", layout), (" c", again), (" t", replace(again, token_budget=512))):

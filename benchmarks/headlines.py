@@ -24,7 +24,7 @@ import learning
 from claims import CLAIMS
 from running import RESULTS, kept
 
-from ptrun.ledger.statistics import Interval, interval, paired, verdict
+from ptrun.ledger.ours import Interval, interval, paired, verdict
 
 SEEDS, NEAR = "1,2,3,4,5", 2.0
 START_UP = 10  # seconds per row: imports, weights, the sweep

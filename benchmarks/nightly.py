@@ -18,8 +18,7 @@ from queue import SimpleQueue
 
 from running import HERE, RESULTS, keep, kept
 
-from ptrun.ledger.experiment import load, names
-from ptrun.ledger.jobs import own_cells
+from ptrun.ledger.experiment import load, names, own_cells
 
 SCRIPT = HERE.parent / "scripts" / "reproduce.sh"
 RESULT = RESULTS / "nightly.json"

@@ -144,7 +144,7 @@ def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
 
 def in_order(files: dict[str, str], job: Job, into: Path) -> str:
     """Write the training rows in the order in which ptrun reads them, and return the file."""
-    from ptrun.training.order import shuffled
+    from ptrun.training.member import shuffled
 
     rows = Path(files["train"]).read_text().splitlines(keepends=True)
     epochs = -(-job.steps * job.batch // len(rows))

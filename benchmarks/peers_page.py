@@ -3,9 +3,9 @@
 import statistics
 from pathlib import Path
 
-from ptrun.drawing import svg
-from ptrun.drawing.canvas import Box, Canvas, Words
-from ptrun.drawing.canvas import Path as Line
+from ptrun.ledger import plots
+from ptrun.ledger.plots import Box, Canvas, Words
+from ptrun.ledger.plots import Path as Line
 
 
 def share(pair: dict, index: int) -> float:
@@ -33,7 +33,7 @@ def write_page(name: Path, content: dict) -> None:
     name.with_suffix(".md").write_text(
         _HEAD.format(name=name.name, **content) + "\n".join(rows) + "\n"
     )
-    name.with_suffix(".svg").write_text(svg.file(_picture(content)))
+    name.with_suffix(".svg").write_text(plots.file(_picture(content)))
 
 
 _HEAD = """\

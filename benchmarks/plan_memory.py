@@ -91,14 +91,14 @@ model.save_pretrained(folder)
 """
 MEASURE = """
 import json, sys, time
-from ptrun.hardware.cpu import prepare
+from ptrun.hardware.environment import prepare
 prepare()
 import torch, transformers
 from ptrun.training.member import Member
 from ptrun.runs.plan import plan
 from ptrun.config.explain import composed
-from ptrun.planning.probe import _Clock
-from ptrun.readout.base import Features, Row
+from ptrun.planning.overview import _Clock
+from ptrun.readout.base import Features, TokenRow
 from ptrun.runs.plan import plan
 from ptrun.training.member import Member
 
@@ -135,8 +135,8 @@ PREDICT = """
 import json, sys
 from ptrun.planning.costs import costs
 from ptrun.config.explain import composed
-from ptrun.planning.jobs import planned_on
-from ptrun.planning.layout import layout_of
+from ptrun.planning.table import planned_on
+from ptrun.planning.memory import layout_of
 length, own = int(sys.argv[1]), composed(sys.argv[2:])
 layout = layout_of("cpu", own.hardware, "fp32", elsewhere=False)
 found = costs(planned_on(own, layout), length).memory(layout)

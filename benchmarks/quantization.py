@@ -22,7 +22,7 @@ import torch
 from running import RESULTS, keep, kept, ptrun, results
 
 from ptrun.config.compose import compose_run
-from ptrun.ledger.statistics import interval
+from ptrun.ledger.ours import interval
 from ptrun.readout.base import collate
 from ptrun.runs.parts import divide
 from ptrun.runs.plan import plan, split_of

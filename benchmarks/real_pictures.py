@@ -2,8 +2,8 @@
 
 from headlines import Headline, judged
 
-from ptrun.drawing.canvas import SERIES, Canvas, Dot, Scale, Words, tidy
-from ptrun.drawing.canvas import Path as Line
+from ptrun.ledger.plots import SERIES, Canvas, Dot, Scale, Words, tidy
+from ptrun.ledger.plots import Path as Line
 
 VERDICTS = {"holds": "s2", "DOES NOT HOLD": "paper"}
 

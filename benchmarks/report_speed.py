@@ -20,7 +20,7 @@ from running import keep as store
 
 from ptrun.ledger import experiment as experiments
 from ptrun.ledger.experiment import Cell, Experiment
-from ptrun.ledger.requested import Request, Requests
+from ptrun.ledger.rows import Request, Requests
 
 RUNS, EVALUATIONS = 2000, 20
 REPORT = """

@@ -40,7 +40,7 @@ from ptrun.config.schema import Schedule, TrainConfig
 from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, TokenRow
 from ptrun.training.member import Member
 
 SMALL = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 160, "vocab_size": 500}
@@ -153,7 +153,7 @@ def features(vocabulary: int, count: int, seed: int) -> list[Features]:
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(SHORTEST - PROMPT, LONGEST - PROMPT + 1, (count,), generator=draw)
     rows = [torch.randint(5, vocabulary, (int(n),), generator=draw).tolist() for n in lengths]
-    made = [Row(ids=ids, decoder=[0, 3], reads=[1]) for ids in rows]
+    made = [TokenRow(ids=ids, decoder=[0, 3], reads=[1]) for ids in rows]
     return [Features(str(i), [row], [5 + i % 2]) for i, row in enumerate(made)]
 
 

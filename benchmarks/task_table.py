@@ -19,7 +19,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import options
 from ptrun.errors import UserError
-from ptrun.protocol.overlap import Overlaps, compare
+from ptrun.task.protocol import Overlaps, compare
 from ptrun.types import Example
 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}

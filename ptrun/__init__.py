@@ -13,10 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ptrun.api.run import Run
-    from ptrun.api.running import load, report, run, sweep
-    from ptrun.drawing.results import Results
+    from ptrun.api import Run, load, report, run, sweep
     from ptrun.errors import RunFailed, UserError
+    from ptrun.ledger.report import Results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,11 +31,11 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Results": "ptrun.drawing.results",
-    "Run": "ptrun.api.run",
+    "Results": "ptrun.ledger.report",
+    "Run": "ptrun.api",
     "RunFailed": "ptrun.errors",
     "UserError": "ptrun.errors",
-    **dict.fromkeys(("load", "report", "run", "sweep"), "ptrun.api.running"),
+    **dict.fromkeys(("load", "report", "run", "sweep"), "ptrun.api"),
 }
 
 

@@ -8,14 +8,17 @@ import sys
 from collections.abc import Sequence
 
 from ptrun import __version__
-from ptrun.config.commands import commands, load
+from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
-from ptrun.config.suggest import unknown
-from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
-from ptrun.hardware.cpu import prepare
-from ptrun.hardware.launcher import environment, without_local_rank
-from ptrun.hardware.messages import log_to_stderr, print_error
-from ptrun.tracking.guard import leave
+from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic, unknown
+from ptrun.hardware.environment import (
+    environment,
+    log_to_stderr,
+    prepare,
+    print_error,
+    without_local_rank,
+)
+from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
 _TRACEBACK = "PTRUN_TRACEBACK"  # set it to see where an error of the system was raised

@@ -1,15 +1,19 @@
-"""Errors that the user can fix, failures of a valid run, and errors of the system in words.
+"""Errors that the user can fix, failures of a valid run, and the words of messages."""
 
-Readers and writers raise `UserError` where they know more. The command line, the workers of a
-sweep and the ranks of a run turn an error of the system or of a file format into one.
-"""
-
+import difflib
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from reprlib import Repr
+from typing import Any
+
+# Errors that the user can fix, failures of a valid run, and errors of the system in words.
+#
+# Readers and writers raise `UserError` where they know more. The command line, the workers of a
+# sweep and the ranks of a run turn an error of the system or of a file format into one.
 
 _SAME = "then type the same command again: it resumes from the last save."
 _FULL = f"Free space, or type outputs=DIR on another disk; {_SAME}"
@@ -240,3 +244,77 @@ def _text(error: BaseException) -> str:
     """Return the first line of an error in brackets."""
     line = str(error).strip().partition("\n")[0][:200].rstrip(".")
     return f" ({line})" if line else ""
+
+
+# Suggest the closest word: the `did you mean` of messages.
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest known word, or an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Return the message for a word that is not one of the known words."""
+    names = sorted(known)
+    return f"{what}: unknown{did_you_mean(word, names) or '.'} Allowed: {', '.join(names)}."
+
+
+# Text of somebody else for a terminal, which would obey its control characters.
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return text whose control characters are written out: an escape becomes four letters."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def readable(text: str) -> str:
+    """Return text whose control characters are written out, except line breaks."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def plain_json(text: str) -> str:
+    """Return JSON whose control characters are escaped, as JSON may: the content is the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def all_readable(content: Any) -> Any:
+    """Return plain data whose texts are readable, keys included."""
+    if isinstance(content, str):
+        return readable(content)
+    if isinstance(content, dict):
+        return {all_readable(key): all_readable(value) for key, value in content.items()}
+    return [all_readable(one) for one in content] if isinstance(content, list) else content
+
+
+# Values and names from a user's file, short and on one line for error messages.
+
+_LONGEST = 120  # characters of a value
+_NAMES = 20
+_SHORT = Repr()  # fast on large and deep values
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 3, 60, 40, 60
+
+
+def shown(value: Any) -> str:
+    """Return `repr(value)`, cut to 120 characters."""
+    return _cut(_SHORT.repr(value), _LONGEST)
+
+
+def names(listed: Iterable[str]) -> str:
+    """Return the first 20 names, separated by commas; long names are cut."""
+    every = [_cut(n if n.isprintable() else repr(n[:30]), 30) for n in listed]
+    more = f" and {len(every) - _NAMES} more" if len(every) > _NAMES else ""
+    return ", ".join(every[:_NAMES]) + more
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the most similar known name, or an empty string."""
+    close = difflib.get_close_matches(word, [k[:80] for k in known], n=1, cutoff=0.6)
+    return f"; did you mean {shown(close[0])}?" if close else ""
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

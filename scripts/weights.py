@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptrun.errors import UserError
-from ptrun.importing.gguf_file import import_gguf
+from ptrun.importing.gguf import import_gguf
 
 MINILM_FILES = (
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),

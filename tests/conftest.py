@@ -3,7 +3,9 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: see ptrun/hardware/cpu.py
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch: see ptrun/hardware/environment.py
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: a second thread only waits
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed tells it on standard output
 os.environ.pop("PTRUN_DATA", None)
@@ -20,8 +22,7 @@ import torch
 os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # before triton
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ptrun.backbone.family import family_of
-from ptrun.backbone.library import library_config, model_class
+from ptrun.backbone.family import family_of, library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]

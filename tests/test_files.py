@@ -11,7 +11,7 @@ import pytest
 
 from ptrun import files
 from ptrun.folder import lease, result
-from ptrun.folder.state import state_of
+from ptrun.folder.scan import state_of
 
 
 @pytest.fixture

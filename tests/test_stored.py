@@ -11,7 +11,7 @@ import datasets
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.stored import _END_BYTES, Stored, _end, _write, code_of, stored
+from ptrun.task.stored import _END_BYTES, Stored, _end, _write, code_of, stored
 from ptrun.types import Example
 
 ROWS = [Example(f"é-{n}", {"text": f"电影 {n}\n", "list": ["a", "b"]}, n) for n in range(2_500)]

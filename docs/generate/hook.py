@@ -4,7 +4,7 @@ from typing import Any
 
 from site_pages import expand
 
-from ptrun.drawing import svg
+from ptrun.ledger import plots
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -14,5 +14,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_context(context: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Hand the colours of the drawings to the theme."""
-    context["drawing_style"] = svg.style()
+    context["drawing_style"] = plots.style()
     return context

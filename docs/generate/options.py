@@ -13,10 +13,9 @@ from text import cell, table
 
 from ptrun.config import schema
 from ptrun.config.build import target
-from ptrun.config.components import shipped
+from ptrun.config.components import shipped, spell
 from ptrun.config.compose import compose_run
 from ptrun.config.paths import conf_dir, describe, options
-from ptrun.config.typecheck import spell
 
 _KEY = re.compile(r"^( *)([A-Za-z_][\w/]*):(?: +(.*?))?(?: +# (.*))?$")
 _HEADINGS = {

@@ -4,8 +4,7 @@ from collections import Counter
 
 from text import cell, table
 
-from ptrun.ledger.experiment import Experiment, load, names
-from ptrun.ledger.jobs import own_cells
+from ptrun.ledger.experiment import Experiment, load, names, own_cells
 
 
 def paper(name: str) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from placement import Placement, Stack
 
-from ptrun.drawing import svg
-from ptrun.drawing.canvas import Box, Canvas, Mark, Path, Words
+from ptrun.ledger import plots
+from ptrun.ledger.plots import Box, Canvas, Mark, Path, Words
 
 _CELL, _PREFIX, _ROW = 50.0, 15.0, 24.0
 _LABEL, _TOP, _GAP = 64.0, 44.0, 34.0
@@ -22,7 +22,7 @@ def picture(placed: Placement, title: str) -> str:
         right = _draw(canvas, placed.decoder, right + _GAP + 8, bottom, "decoder")
     canvas.width, canvas.height = right + 8, bottom + 62
     canvas.add(*_row_names(placed.text, bottom))
-    return svg.inside(canvas)
+    return plots.inside(canvas)
 
 
 def _row_names(stack: Stack, bottom: float) -> Iterator[Mark]:

@@ -6,11 +6,11 @@ import torch
 from text import figure
 
 from ptrun.config.compose import compose_run
-from ptrun.drawing import svg
-from ptrun.drawing.canvas import Canvas, Dot, Words
+from ptrun.ledger import plots
+from ptrun.ledger.plots import Canvas, Dot, Words
 from ptrun.method.base import built
-from ptrun.runs.begin import begin
 from ptrun.start.spec import parse
+from ptrun.start.start import begin
 
 _OVERRIDES = ("task=pocket_sentiment", "method=prompt_tuning", "method.length=4")
 _NUMBERS, _STEP, _LEFT, _WIDEST = 32, 17.0, 56.0, 7.5
@@ -26,7 +26,7 @@ def start(value: str) -> str:
     method = built(made["method"], composed.readout, backbone, task)
     method.placed()
     begin(parse(value), {"": method}, {}, 1, lambda own, split: own.encode(task.load(split)[:200]))
-    drawn = svg.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]
+    drawn = plots.inside(_picture(method.prompt.vectors().detach(), value))  # type: ignore[operator,union-attr]
     return figure(drawn, f"<code>start={escape(value)}</code>")
 
 

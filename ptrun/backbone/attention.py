@@ -14,13 +14,12 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from ptrun.backbone import kernel
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop_lines
 from ptrun.backbone.injection import link_of
-from ptrun.backbone.kernel import choice
-from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Terms
-from ptrun.backbone.packing.packed import Packing
+from ptrun.backbone.kernel import Terms, attention
+from ptrun.backbone.packing import Packing
 
 NAME = "ptrun"
 
@@ -41,13 +40,13 @@ def attend(
     `attention_mask` is bool, `[B, 1, 1 or T, S]`; None means that every key is visible.
     `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Packed
     tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
-    On a GPU a kernel computes all of this and keeps no scores (`ptrun.backbone.kernel.choice`).
+    On a GPU a kernel computes all of this and keeps no scores (`ptrun.backbone.kernel`).
     """
     link = link_of(module)
     packing = link.injection.packing
     drops = dropout > 0 and link.injection.keys is not None
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
-    if choice.suits(query, value, attention_mask, bias):
+    if kernel.suits(query, value, attention_mask, bias):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         masks = link.keyed(query.shape[1], dropout) if drops else None
         terms = Terms(scale, attention_mask, bias, packing, masks)

@@ -10,10 +10,20 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.family import NO_STOCK, Family, Stock, raw_words, read, read_order
+from ptrun.backbone.family import (
+    GPT2,
+    LLAMA,
+    MEGATRON,
+    NO_STOCK,
+    Family,
+    Stock,
+    SwitchFields,
+    raw_words,
+    read,
+    read_order,
+)
 from ptrun.backbone.injection import Injection, Paths
-from ptrun.backbone.packing.packed import Packing, Visible
-from ptrun.backbone.switches import GPT2, LLAMA, MEGATRON, Fields
+from ptrun.backbone.packing import Packing, Visible
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
@@ -39,7 +49,7 @@ class Decoder(Family):
 
     paths: Paths = _LLAMA
     name: str = "causal"
-    fields: Fields = LLAMA
+    fields: SwitchFields = LLAMA
     visible: Visible | None = look_back
     left_to_right: bool = True
     stock: Stock = _STOCK
@@ -75,10 +85,10 @@ class Megatron(Decoder):
 
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers, their attention and their dropout to the current pass."""
-        from ptrun.backbone import megatron
+        from ptrun.backbone import own_models
 
         super().prepare(model, injection)
-        megatron.connect(self.body(model), injection)
+        own_models.connect(self.body(model), injection)
 
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
@@ -102,7 +112,7 @@ KINDS = {
     "megatron": Megatron(
         "MegatronLM",
         _MEGATRON,
-        package="ptrun.backbone.megatron",
+        package="ptrun.backbone.own_models",
         fields=MEGATRON,
         visible=None,  # XGLM enlarges its position table to the length of the packed row
         stock=NO_STOCK,

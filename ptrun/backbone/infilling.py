@@ -17,9 +17,8 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.causal import GPT2_PATHS, Decoder
-from ptrun.backbone.family import NO_STOCK, raw_words, read_order
-from ptrun.backbone.packing.packed import Packing
-from ptrun.backbone.switches import GPT2
+from ptrun.backbone.family import GPT2, NO_STOCK, raw_words, read_order
+from ptrun.backbone.packing import Packing
 
 
 class Infiller(Decoder):
@@ -81,7 +80,7 @@ KINDS = {
         "BlockLM",
         GPT2_PATHS,
         name="infilling",
-        package="ptrun.backbone.blocklm",
+        package="ptrun.backbone.own_models",
         fields=GPT2,
         visible=None,
         left_to_right=False,

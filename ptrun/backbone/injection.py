@@ -6,14 +6,76 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast
 
+import torch
+import torch.distributed
 from torch import Tensor, nn
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site, Updates
-from ptrun.backbone.division import Division
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
-from ptrun.backbone.kernel.launch import Keyed
-from ptrun.backbone.packing.members import Members, members_of
-from ptrun.backbone.packing.packed import Packing
+from ptrun.backbone.kernel import Keyed
+from ptrun.backbone.packing import Members, Packing, members_of
+
+# A rank of a tensor-parallel group, and how tensors are split and gathered over the group.
+
+
+@dataclass(frozen=True)
+class Division:
+    """One of `size` ranks that hold a model together.
+
+    Args:
+        rank: rank in the group, from 0.
+        size: number of ranks in the group.
+        group: the process group.
+        device: device of the rank's part.
+    """
+
+    rank: int
+    size: int
+    group: Any
+    device: str
+
+    def own(self, whole: Tensor, axis: int) -> Tensor:
+        """Return this rank's part of a replicated tensor; backward gathers the whole gradient."""
+        part: Tensor = _exchange(_part, _gather, whole, axis, self)
+        return part
+
+    def whole(self, own: Tensor, axis: int) -> Tensor:
+        """Return the tensor gathered from all ranks; backward keeps this rank's gradient."""
+        whole: Tensor = _exchange(_gather, _part, own, axis, self)
+        return whole
+
+    def first(self, width: int) -> int:
+        """Return where this rank's part begins if each part is `width` wide."""
+        return self.rank * width
+
+
+class _Exchange(torch.autograd.Function):
+    """Applies `there` to a tensor, and `back` to its gradient in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, there: Any, back: Any, x: Tensor, axis: int, division: Division) -> Any:
+        ctx.back, ctx.axis, ctx.division = back, axis, division
+        return there(x, axis, division)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, ctx.back(gradients[0], ctx.axis, ctx.division), None, None
+
+
+_exchange: Any = _Exchange.apply
+
+
+def _part(whole: Tensor, axis: int, division: Division) -> Tensor:
+    width = whole.shape[axis] // division.size
+    return whole.narrow(axis, division.first(width), width).contiguous()
+
+
+def _gather(part: Tensor, axis: int, division: Division) -> Tensor:
+    part = part.contiguous()
+    parts = [torch.empty_like(part) for _ in range(division.size)]
+    torch.distributed.all_gather(parts, part, group=division.group)
+    return torch.cat(parts, dim=axis)
+
 
 Reader = Literal["text", "decoder"]
 _DROPOUT_SITE = 2_000_000  # of attention weights, beyond the sites of any model's own dropouts
@@ -25,7 +87,7 @@ class Injection:
 
     `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
     module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
-    of the backbone's residual stream (`ptrun.backbone.residual`).
+    of the backbone's residual stream (`ptrun.backbone.seq2seq`).
     """
 
     given: BackboneInput | None = None
@@ -215,3 +277,39 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
 def _link(module: nn.Module, link: Link) -> None:
     """Attach a link as a plain attribute, not a submodule."""
     object.__setattr__(module, "ptrun_link", link)
+
+
+# The dropout modules of a backbone: each row is dropped by its own key.
+
+
+class KeyedDropout(nn.Module):
+    """Replaces an `nn.Dropout` of a backbone; uses the keys of the current pass.
+
+    `cut` is True if each rank of a tensor-parallel group has a part of the last axis.
+    """
+
+    cut: bool = False
+
+    def __init__(self, p: float, site: int, injection: Injection):
+        super().__init__()
+        self.p, self.site, self.injection = p, site, injection
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with this site's cells dropped."""
+        division = self.injection.division if self.cut else None
+        origin = -division.first(x.shape[-1]) if division else 0
+        return self.injection.drop(x, self.site, self.p, origin)
+
+
+def install(model: nn.Module, injection: Injection) -> None:
+    """Replace every `nn.Dropout` of a model, numbering the sites in module order."""
+    sites = [
+        (parent, name)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, nn.Dropout)
+    ]
+    for site, (parent, name) in enumerate(sites):
+        dropout = KeyedDropout(getattr(parent, name).p, site, injection)
+        dropout.cut = hasattr(parent, "wo")  # T5's feed-forward layer drops its wide states
+        setattr(parent, name, dropout)

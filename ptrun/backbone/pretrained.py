@@ -16,24 +16,19 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ptrun.backbone import divided, files, library, switches
+from ptrun.backbone import family, files, tensor_parallel, tokenizers, weights
+from ptrun.backbone import weights as slices
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
-from ptrun.backbone.cuts import Cut
-from ptrun.backbone.division import Division
 from ptrun.backbone.family import Family, family_of
-from ptrun.backbone.fingerprint import fingerprint
-from ptrun.backbone.injection import Injection
-from ptrun.backbone.keyed_dropout import install
-from ptrun.backbone.maps.pooler import activate, pooler, stored
-from ptrun.backbone.packing.packed import requested
-from ptrun.backbone.quantization.formats import Quantization
-from ptrun.backbone.quantization.linear import replace
-from ptrun.backbone.reading import slices, weights
-from ptrun.backbone.tuned import Tuned
-from ptrun.converting.plain import convert_folder
+from ptrun.backbone.files import fingerprint, tensor_table
+from ptrun.backbone.injection import Division, Injection, install
+from ptrun.backbone.packing import requested
+from ptrun.backbone.quantization import Quantization, replace
+from ptrun.backbone.tensor_parallel import Cut
+from ptrun.backbone.weights import Tuned
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
-from ptrun.tokenizer import tokenizers
+from ptrun.hub.convert import convert_folder
 
 _SIZE = re.compile(r"hidden|layer|head|d_model|d_kv|d_ff|n_embd|intermediate|embedding_size")
 
@@ -96,7 +91,7 @@ class PretrainedBackbone:
         self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
         own = (dropout, attention_dropout, layer_norm_eps)
-        self._overrides = switches.overrides(self.architecture, self.name, *own)
+        self._overrides = family.overrides(self.architecture, self.name, *own)
         self._epsilon = "" if layer_norm_eps is None else f"~eps{layer_norm_eps:g}"
         self.has_head, self._replayed = True, False
         self.kept: dict[bytes, Tensor] = {}  # cached outputs of frozen passes, until weights move
@@ -110,8 +105,8 @@ class PretrainedBackbone:
     @cached_property
     def model(self) -> Any:
         """Body, output head and, for encoders, pooler; on the meta device until `load()`."""
-        with library.reading(self.name, self.folder or self.hub), torch.device("meta"):
-            model = library.model_class(self.architecture)(self._library_config(self.config))
+        with family.reading(self.name, self.folder or self.hub), torch.device("meta"):
+            model = family.model_class(self.architecture)(self._library_config(self.config))
             if self.architecture.pooler:
                 model.pooler = nn.Linear(self.shape.hidden_size, self.shape.hidden_size)
         if self._has_own_output():
@@ -122,7 +117,7 @@ class PretrainedBackbone:
     @cached_property
     def shape(self) -> Shape:
         """The sizes, from the configuration alone."""
-        with library.reading(self.name, self.folder or self.hub):
+        with family.reading(self.name, self.folder or self.hub):
             return self.architecture.shape(self._library_config(self.config))
 
     @cached_property
@@ -180,13 +175,13 @@ class PretrainedBackbone:
         """
         folder = self._files()
         self.__dict__.pop("model", None)
-        with library.reading(self.name, folder):
+        with family.reading(self.name, folder):
             self._check_sizes(stated := files.read_config(folder))
             config = self._library_config(stated)
-            chosen = library.model_class(self.architecture), config, folder
+            chosen = family.model_class(self.architecture), config, folder
             if self.division:
                 options = self._has_own_output(), self.division, dtype
-                model, self.cuts, missing = divided.load(*chosen, *options)
+                model, self.cuts, missing = tensor_parallel.load(*chosen, *options)
             elif self.quantization != "none":
                 model = slices.skeleton(*chosen, own_output=self._has_own_output())
                 self._replace_maps(model)
@@ -280,10 +275,10 @@ class PretrainedBackbone:
         return self.architecture.logits(self.model, hidden)
 
     def _library_config(self, content: dict[str, Any]) -> Any:
-        return library.with_our_attention(self.architecture, self.folder, content | self._overrides)
+        return family.with_our_attention(self.architecture, self.folder, content | self._overrides)
 
     def _has_own_output(self) -> bool:
-        return library.has_own_output(self.architecture, self.folder, self.config)
+        return family.has_own_output(self.architecture, self.folder, self.config)
 
     def _files(self) -> Path:
         if self.folder is None:
@@ -295,7 +290,7 @@ class PretrainedBackbone:
 
     def _replace_maps(self, model: Any) -> None:
         if self.quantization != "none":
-            replace(model, library.linear_maps(self.architecture, model), self.quantization)
+            replace(model, family.linear_maps(self.architecture, model), self.quantization)
 
     def _prepare(self, model: Any) -> Any:
         """Freeze, and connect dropout, attention and edit hooks to the current pass."""
@@ -310,3 +305,74 @@ class PretrainedBackbone:
                 f"backbone={self.name} has {self.size():,} parameters, not the published "
                 f"{self.parameters:,}; check that this is the right checkpoint."
             )
+
+
+# The linear maps of a backbone's layers.
+
+_TRANSPOSED = ("gpt2", "blocklm")
+
+
+def linear_maps(backbone: PretrainedBackbone) -> dict[str, Any]:
+    """Return the linear maps by their path; below a layer of PEFT, by the path of that layer.
+
+    GPT-2's are transposed (`Conv1D`).
+    """
+    found = family.linear_maps(backbone.architecture, backbone.model)
+    return {
+        name.removesuffix(".base_layer"): module
+        for name, module in found.items()
+        if "lora_" not in name
+    }
+
+
+def transposed(backbone: PretrainedBackbone) -> bool:
+    """Return whether the linear maps are GPT-2's `Conv1D`; quantized ones never are."""
+    return backbone.config["model_type"] in _TRANSPOSED and backbone.quantization == "none"
+
+
+def sizes(module: Any) -> tuple[int, int]:
+    """Return the input and output width of a linear map."""
+    first, second = module.weight.shape
+    return (second, first) if isinstance(module, nn.Linear) else (first, second)
+
+
+# The pooler of an encoder, from the checkpoint or untrained.
+#
+# An untrained one differs by the run's seed, as in the papers' code, which draws it when it loads
+# the model. The seed is in the run's manifest, so prediction draws the same again.
+
+_SEED = 20211014  # alone in runs from before the seed counted
+_NAMES = ("pooler.dense.weight", "pooler.weight")  # ALBERT's is the second
+
+
+def stored(folder: Path) -> tuple[Path, str] | None:
+    """Return the file and name of a checkpoint's pooler weight, or None."""
+    for file in files.weight_files(folder):
+        for name in tensor_table(file):
+            if name.endswith(_NAMES):
+                return file, name
+    return None
+
+
+def pooler(size: int, source: tuple[Path, str] | None, seed: int | None) -> nn.Linear:
+    """Return the stored pooler `Linear(H, H)`, or an untrained one that a seed draws."""
+    from safetensors import safe_open
+
+    linear = nn.Linear(size, size)
+    generator = torch.Generator().manual_seed(_SEED + (seed or 0))
+    nn.init.normal_(linear.weight, std=0.02, generator=generator)
+    nn.init.zeros_(linear.bias)
+    if source is not None:
+        file, name = source
+        with safe_open(file, "pt") as opened, torch.no_grad():
+            linear.weight.copy_(opened.get_tensor(name))
+            linear.bias.copy_(opened.get_tensor(name.replace("weight", "bias")))
+    return linear
+
+
+def activate(model: Any, dense: Tensor) -> Tensor:
+    """Return pooled states `[K, H]` from a dense map's: GELU where DeBERTa names it, else tanh."""
+    from transformers.activations import ACT2FN
+
+    pooled: Tensor = ACT2FN[getattr(model.config, "pooler_hidden_act", "tanh")](dense)
+    return pooled

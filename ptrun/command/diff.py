@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
-from ptrun.config.readable import readable
-from ptrun.errors import UserError
+from ptrun.errors import UserError, readable
 
 EXAMPLES = """\
   ptrun diff outputs/runs/A outputs/runs/B     two run folders
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
         UserError: a run does not exist, has not ended or is damaged, or both are the same.
     """
     given = parser().parse(arguments)
-    from ptrun.difference.report import difference
+    from ptrun.folder.difference import difference
     from ptrun.folder.find import find
 
     a, b = (find(run, "diff", given.outputs) for run in (given.a, given.b))

@@ -38,9 +38,9 @@ def main(arguments: Sequence[str]) -> None:
     found = checks()
     _print(found)
     if given.hub:
-        from ptrun.planning import doctor_hub
+        from ptrun.planning import doctor
 
-        asked = doctor_hub.checks()
+        asked = doctor.hub_checks()
         print()
         _print(asked)
         if asked[0].name != "hub":  # it does not respond

@@ -52,9 +52,8 @@ def main(arguments: Sequence[str]) -> None:
         made.error(f"--to {kind}: use --to peft DIR or --to hub REPO")
     if given.push and kind != "hub":
         made.error("--push is for --to hub")
-    from ptrun.exporting.export import export
-    from ptrun.exporting.hub import to_hub
-    from ptrun.predicting.loading import ready
+    from ptrun.exporting.export import export, to_hub
+    from ptrun.predicting.answering import ready
 
     dense = ["hardware.precision=fp32", "hardware.quantization=none"]
     run = ready(given.run, [*dense, *given.overrides])

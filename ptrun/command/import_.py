@@ -15,8 +15,8 @@ from ptrun.config.arguments import Parser
 from ptrun.errors import UserError
 
 if TYPE_CHECKING:
-    from ptrun.converting.convert import Imported
-    from ptrun.importing.data.writing import Made
+    from ptrun.hub.convert import Imported
+    from ptrun.importing.data import MadeFile
 
 EXAMPLES = """\
   ptrun import glm SNAPSHOT --out DIR --tokenizer GPT2              GLM-2B or GLM-10B
@@ -110,7 +110,7 @@ def _import(given: argparse.Namespace) -> "Imported":
 
         return import_glm(given.source, given.out, dtype=given.dtype, tokenizer=given.tokenizer)
     if given.kind == "gguf":
-        from ptrun.importing.gguf_file import import_gguf
+        from ptrun.importing.gguf import import_gguf
 
         return import_gguf(given.source, given.out, dtype=given.dtype)
     if given.kind == "hf":
@@ -160,7 +160,7 @@ def _data(arguments: Sequence[str]) -> None:
     if not given.source.is_dir() and not one_file:
         wanted = "file or folder" if given.kind in (*_TAGGED, "squad") else "folder"
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
-    from ptrun.importing.data.writing import write
+    from ptrun.importing.data import write
 
     marked = given.kind in _MARKED or (given.kind == "conll" and _is_new(given))
     files, option, content = _marks(given) if marked else (_files(given), None, "")
@@ -170,13 +170,12 @@ def _data(arguments: Sequence[str]) -> None:
         print(f"{option}: options of task={given.task}")
 
 
-def _marks(given: argparse.Namespace) -> "tuple[Sequence[Made], Path | None, str]":
+def _marks(given: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":
     """Return the files to write for marked spans, and the file and text of a new task."""
     from functools import partial
 
-    from ptrun.importing.data.conll import Columns, one_file
-    from ptrun.importing.data.span_files import json_spans, label_studio
-    from ptrun.importing.data.span_task import marks, of_spans
+    from ptrun.importing.conll import Columns, one_file
+    from ptrun.importing.spans import json_spans, label_studio, marks, of_spans
 
     marked = json_spans if given.kind == "spans" else label_studio
     read = of_spans(partial(marked, text=given.text or "text"))
@@ -194,23 +193,23 @@ def _is_new(given: argparse.Namespace) -> bool:
     return given.source.is_file() or given.task not in options("task")
 
 
-def _files(given: argparse.Namespace) -> "list[Made]":
+def _files(given: argparse.Namespace) -> "list[MadeFile]":
     """Return the files to write."""
     if given.kind == "lama":
-        from ptrun.importing.data.lama import lama
+        from ptrun.importing.lama import lama
 
         return lama(given.source)
     if given.kind == "conll":
-        from ptrun.importing.data.conll import Columns, conll
+        from ptrun.importing.conll import Columns, conll
 
         columns = Columns(given.words or 1, given.tags or -1, given.roles)
         parts = {"train": given.train, "dev": given.dev, "test": given.test}
         return conll(given.source, given.task, columns, parts)
     if given.kind == "squad":
-        from ptrun.importing.data.squad import squad
+        from ptrun.importing.squad import squad
 
         return squad(given.source)
-    from ptrun.importing.data.superglue import fewglue, superglue
+    from ptrun.importing.superglue import fewglue, superglue
 
     return superglue(given.source) if given.kind == "superglue" else fewglue(given.source)
 

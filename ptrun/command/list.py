@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, options
 from ptrun.config.schema import LISTED
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.errors import UserError, unknown
 
 EXAMPLES = """\
   ptrun list              every option of every group

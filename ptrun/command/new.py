@@ -60,8 +60,8 @@ def main(arguments: Sequence[str]) -> None:
             made.error(f"--{key} is for a task")
     if given.columns is not None and given.data is None:
         made.error("--columns names those of --data FILE")
-    from ptrun.importing.data.writing import write_new
-    from ptrun.scaffold.parts import check_name
+    from ptrun.importing.data import write_new
+    from ptrun.scaffold.tasks import check_name
 
     check_name(given.what, given.name)
     files = _files(given)
@@ -73,14 +73,14 @@ def main(arguments: Sequence[str]) -> None:
 
 def _files(given: argparse.Namespace) -> Mapping[Path, str]:
     """Return the files to write."""
-    from ptrun.scaffold import parts
+    from ptrun.scaffold import tasks
 
     if given.what == "task":
         from ptrun.scaffold.tasks import task
 
         columns = given.columns.split(",") if given.columns else None
         return task(given.name, given.kind or "classification", given.data, columns)
-    made = {"method": parts.method, "backbone": parts.backbone, "cluster": parts.cluster}
+    made = {"method": tasks.method, "backbone": tasks.backbone, "cluster": tasks.cluster}
     return made[given.what](given.name)
 
 

@@ -14,7 +14,7 @@ from ptrun.config.arguments import Parser
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from ptrun.planning.overview import Asked
+    from ptrun.planning.overview import PlanOptions
 
 EXAMPLES = """\
   ptrun plan method=ptuning_v2 seed=1,2,3                three jobs, their state and memory
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str]) -> None:
     try:
         from rich.console import Console
 
-        from ptrun.planning.overview import Asked, overview
+        from ptrun.planning.overview import PlanOptions, overview
 
-        asked = Asked(given.length, given.probe, given.device_gib, given.tflops)
+        asked = PlanOptions(given.length, given.probe, given.device_gib, given.tflops)
         if any(one.startswith("experiment=") for one in given.overrides):
             shown = _table(given.overrides, asked)
         else:
@@ -65,15 +65,14 @@ def main(arguments: Sequence[str]) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 
-def _table(overrides: Sequence[str], asked: "Asked") -> "Group":
+def _table(overrides: Sequence[str], asked: "PlanOptions") -> "Group":
     """Return the plan of a table.
 
     Raises:
         UserError: an option or a name is wrong.
     """
-    from ptrun.ledger.experiment import load
-    from ptrun.ledger.jobs import jobs, parse
-    from ptrun.planning.experiment import table_overview
+    from ptrun.ledger.experiment import jobs, load, parse
+    from ptrun.planning.overview import table_overview
 
     options = parse(overrides)
     experiment = load(options.experiment)

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
-from ptrun.config.readable import readable
-from ptrun.errors import RunFailed
-from ptrun.hardware.messages import is_main_rank
+from ptrun.errors import RunFailed, readable
+from ptrun.hardware.environment import is_main_rank
 
 if TYPE_CHECKING:
-    from ptrun.folder.find import Run
+    from ptrun.folder.find import RunFolder
 
 EXAMPLES = """\
   ptrun rerun outputs/runs/RUN_ID                      a folder, an id, or the start of an id
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     given = parser().parse(arguments)
     from ptrun.folder.find import find
-    from ptrun.folder.summary import summary
+    from ptrun.folder.result import summary
     from ptrun.runs.launch import launch
     from ptrun.runs.plan import plan
     from ptrun.runs.rerun import again
@@ -57,9 +56,9 @@ def main(arguments: Sequence[str]) -> None:
     _print_difference(old, folder, summary(done, folder.parent))
 
 
-def _print_difference(old: "Run", folder: Path, *lines: str) -> None:
+def _print_difference(old: "RunFolder", folder: Path, *lines: str) -> None:
     """Print the differences; of several ranks only the first prints."""
-    from ptrun.difference.report import difference
+    from ptrun.folder.difference import difference
     from ptrun.folder.find import find
 
     if is_main_rank():

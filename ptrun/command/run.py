@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
 from ptrun.errors import MemoryRanOut, UserError
-from ptrun.hardware.messages import is_main_rank
+from ptrun.hardware.environment import is_main_rank
 
 if TYPE_CHECKING:
     from ptrun.config.compose import Composed
@@ -105,7 +105,7 @@ def _one(overrides: Sequence[str]) -> None:
 def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     """Do a run and print its summary; of several ranks only the first prints."""
     from ptrun.folder.recognition import finished
-    from ptrun.folder.summary import summary
+    from ptrun.folder.result import summary
 
     done = finished(composed)
     if done is None:  # only now import torch

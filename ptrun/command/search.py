@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> None:
         if getattr(given, name) < 1:
             made.error(f"--{name} is {getattr(given, name)}: use 1 or more")
     try:
-        from ptrun.search.search import Asked, search
+        from ptrun.sweeps.search import SearchOptions, search
     except ImportError as error:
         if error.name != "optuna":
             raise
         raise UserError("search needs Optuna. Type: pip install 'ptrun[search]'") from error
     asked = (tuple(given.overrides), given.trials, given.together, given.seeds, given.sampler)
-    print(_told(search(Asked(*asked))))
+    print(_told(search(SearchOptions(*asked))))
 
 
 def _told(report: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from ptrun.folder.scan import runs
-    from ptrun.sweeps.status import as_json, shown, with_queue
+    from ptrun.sweeps.view import as_json, shown, with_queue
 
     if not root.is_dir():
         raise UserError(f"status {root}: no such folder. Give the folder of the runs (outputs=).")
@@ -76,8 +76,7 @@ def _asked(given: Sequence[str]) -> tuple[Path, dict[str, int]]:
     values = {one.partition("=")[0]: one.partition("=")[2] for one in given}
     if "experiment" not in values:
         raise UserError(f"status {given[0]}: type a folder, or experiment=PAPER/TABLE.")
-    from ptrun.ledger.experiment import load
-    from ptrun.ledger.jobs import jobs, parse
+    from ptrun.ledger.experiment import jobs, load, parse
 
     options = parse(given)
     experiment = load(options.experiment)

@@ -2,8 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
+from ptrun.config.paths import PACKAGE
 from ptrun.errors import UserError
 
 
@@ -53,3 +55,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a `UserError` that points to `--help`."""
         raise UserError(f"{self.command}: {message}.\nSee {self.prog} --help.")
+
+
+# The commands: the files of `ptrun/command`.
+
+
+def commands() -> list[str]:
+    """Return the names of all commands."""
+    return sorted(file.stem.rstrip("_") for file in (PACKAGE / "command").glob("[a-z]*.py"))
+
+
+def load(command: str) -> Any:
+    """Return the module of a command. One that is a Python keyword ends in `_`."""
+    there = (PACKAGE / "command" / f"{command}.py").is_file()
+    return import_module(f"ptrun.command.{command if there else f'{command}_'}")

@@ -12,10 +12,8 @@ from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints, i
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config.components import TARGET, component, targets
-from ptrun.config.suggest import did_you_mean
-from ptrun.config.typecheck import fits, spell
-from ptrun.errors import UserError
+from ptrun.config.components import TARGET, component, fits, spell, targets
+from ptrun.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 

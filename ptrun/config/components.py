@@ -10,14 +10,16 @@ Nothing in a run folder, a model folder, a data file or `ptrun_conf` can allow i
 """
 
 import hashlib
+import json
 import os
 import re
 import sys
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 import yaml
 
@@ -26,6 +28,24 @@ from ptrun.config.paths import conf_dir, home
 from ptrun.errors import UserError
 
 TARGET = "_target_"
+MOVED = {
+    "ptrun.protocol.honest.Honest": "ptrun.task.protocol.Honest",
+    "ptrun.protocol.paper.Paper": "ptrun.task.protocol.Paper",
+    "ptrun.setting.few_shot.FewShot": "ptrun.task.setting.FewShot",
+    "ptrun.setting.fewglue.FewGlue": "ptrun.task.setting.FewGlue",
+    "ptrun.setting.full.Full": "ptrun.task.setting.Full",
+    "ptrun.setting.k_shot.KShot": "ptrun.task.setting.KShot",
+    "ptrun.setting.low_resource.LowResource": "ptrun.task.setting.LowResource",
+    "ptrun.setting.sample_size.SampleSize": "ptrun.task.setting.SampleSize",
+    "ptrun.setting.zero_shot.ZeroShot": "ptrun.task.setting.ZeroShot",
+    "ptrun.task.entity_choice.EntityChoice": "ptrun.task.choice.EntityChoice",
+    "ptrun.task.grouped.Grouped": "ptrun.task.classification.Grouped",
+    "ptrun.task.multispan.MultiSpan": "ptrun.task.extraction.MultiSpan",
+    "ptrun.task.regression.Regression": "ptrun.task.classification.Regression",
+    "ptrun.task.span_check.SpanCheck": "ptrun.task.classification.SpanCheck",
+}
+"""Classes that had another place. Older files name them so, and ids of runs are made of that."""
+_FIRST = {new: old for old, new in MOVED.items()}
 _KEY = "allow_code"
 _ENVIRONMENT = "PTRUN_ALLOW_CODE"  # the ranks of a run inherit it
 _PERMISSIONS = {_KEY: _ENVIRONMENT, "allow_bin": "PTRUN_ALLOW_BIN"}
@@ -38,6 +58,7 @@ def component(group: str, path: Any) -> Any:
         UserError: it is not a component of the group and the user's own code is not allowed, or it
             cannot be imported.
     """
+    path = today(path)
     if not isinstance(path, str):
         raise UserError(f"{group}.{TARGET} is {path!r}. Give the dotted path of a component.")
     if path not in shipped(group):
@@ -47,6 +68,23 @@ def component(group: str, path: Any) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{group}.{TARGET}={path!r} cannot be imported: {error}.") from error
+
+
+def today(path: Any) -> Any:
+    """Return the `_target_` of a class as it is today."""
+    return MOVED.get(path, path) if isinstance(path, str) else path
+
+
+def first_named(node: Any) -> Any:
+    """Return a node in which each `_target_` is the first name of its class."""
+    if isinstance(node, Mapping):
+        return {
+            key: _FIRST.get(value, value)
+            if key == TARGET and isinstance(value, str)
+            else first_named(value)
+            for key, value in node.items()
+        }
+    return [first_named(one) for one in node] if isinstance(node, list) else node
 
 
 @cache
@@ -71,7 +109,7 @@ def own_code(nodes: Mapping[str, Any]) -> dict[str, str]:
 
     The hash covers the whole package of a class, so an edit of a helper module counts too.
     """
-    found = {str(path) for group in nodes for path in targets(nodes[group])}
+    found = {str(today(path)) for group in nodes for path in targets(nodes[group])}
     own = sorted(found - {path for group in nodes for path in shipped(group)})
     return {path: _source_hash(path.rpartition(".")[0]) for path in own}
 
@@ -137,3 +175,54 @@ def _listed(folder: Path) -> bool:
     except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{file}: expected a list of folders, `{_KEY}: [/path]`.") from error
     return any(folder.resolve().is_relative_to(own.resolve()) for own in listed)
+
+
+# Check values from YAML against the annotations of constructors.
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Return whether `value` (plain YAML data) matches `annotation`.
+
+    An int passes as a float; a bool never passes as a number; an unknown annotation passes.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, part) for part in arguments)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in arguments)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(fits(v, arguments[1]) for v in value.values())
+    if origin in (list, Sequence):
+        return isinstance(value, list) and all(fits(item, arguments[0]) for item in value)
+    return _fits_plain(value, annotation)
+
+
+def _fits_plain(value: Any, annotation: Any) -> bool:
+    if annotation is Any:
+        return True
+    if annotation in (None, type(None)):
+        return value is None
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return not isinstance(annotation, type) or isinstance(value, annotation)
+
+
+def typed(value: Any) -> str:
+    """Return plain YAML data as it is typed: true, null, [1, 2]."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def spell(annotation: Any) -> str:
+    """Return an annotation as text for messages: `int or null`, `one of 'a', 'b'`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return " or ".join(spell(part) for part in arguments)
+    if origin is Literal:
+        return "one of " + ", ".join(repr(part) for part in arguments)
+    if origin in (list, Sequence) and arguments:
+        return f"list of {spell(arguments[0])}"
+    if annotation in (None, type(None)):
+        return "null"
+    return str(getattr(annotation, "__name__", annotation))

@@ -24,9 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ptrun.config import renamed, schema, user_files
 from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, leads_out, own_dir, package_dirs, user_dirs
-from ptrun.config.readable import visible
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.errors import UserError, unknown, visible
 
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 _Sources = tuple[Any, ...]

@@ -18,8 +18,7 @@ from ptrun.config.schema import (
     SweepConfig,
     TrainConfig,
 )
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.errors import UserError, unknown
 
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ptrun.config.components import first_named
+
 NOT_OF_A_RUN = ("tracking", "rerun", "keep", "sweep", "cluster", "expected")
 """What a configuration says about its command and its files."""
 _NOT_AFFECTING = (*NOT_OF_A_RUN, "name", "outputs", "data_dir")
@@ -79,7 +81,8 @@ def affecting(config: Mapping[str, Any], data: str, weights: str) -> dict[str, A
     method = {key: _content(value) for key, value in kept["method"].items()}
     parts = {"backbone": {**backbone, "weights": weights}, "method": method}
     parts |= {"readout": read} if read else {}
-    return {**kept, **parts, "task": task, "data": data}
+    content: dict[str, Any] = first_named({**kept, **parts, "task": task, "data": data})
+    return content
 
 
 def quantized(hardware: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,3 +151,17 @@ def file_name(text: str) -> str:
 def group_id(essence: Mapping[str, Any]) -> str:
     """Return 8 hexadecimal digits that the seeds of one table cell share."""
     return _digest({key: value for key, value in essence.items() if key != "seed"})
+
+
+# A nested configuration as one level of dotted keys.
+
+
+def flat(config: Mapping[str, Any], prefix: str = "", *, empties: bool = False) -> dict[str, Any]:
+    """Return the values of a configuration by dotted key; `empties` keeps empty mappings too."""
+    values: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and (value or not empties):
+            values |= flat(value, f"{prefix}{key}.", empties=empties)
+        else:
+            values[f"{prefix}{key}"] = value
+    return values

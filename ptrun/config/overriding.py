@@ -1,7 +1,8 @@
 """Change a composed configuration by overrides, and find files that do not exist."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from omegaconf import OmegaConf
 from ptrun.config.build import plain
 from ptrun.config.compose import loosen
 from ptrun.config.explain import explain
-from ptrun.config.flat import flat
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.config.identity import flat
+from ptrun.errors import UserError, unknown
 
 PLACES = ("data_dir", "backbone.path", "task.train", "task.dev", "task.test", "method.glove")
 
@@ -70,3 +70,29 @@ def gone(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         here = key.startswith(("method.", "readout.", "task.pattern")) or key in PLACES
         if file and here and not Path(file).expanduser().exists():
             yield key, value
+
+
+# The runs of a sweep: `seed=1,2 task=sst2,cb` is four runs.
+
+
+def expanded(overrides: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    """Return the overrides and title of each job; the first key varies slowest.
+
+    Raises:
+        UserError: an override is invalid.
+    """
+    try:
+        read = OverridesParser.create().parse_overrides([loosen(o) for o in overrides])
+        choices = [
+            [f"{given.partition('=')[0]}={value}" for value in own.sweep_string_iterator()]
+            if own.is_sweep_override()
+            else [given]
+            for own, given in zip(read, overrides, strict=True)
+        ]
+    except HydraException as error:
+        raise explain(error, overrides) from error
+    varied = [len(own) > 1 for own in choices]
+    return [
+        (job, " ".join(o.lstrip("+") for o, varies in zip(job, varied, strict=True) if varies))
+        for job in product(*choices)
+    ]

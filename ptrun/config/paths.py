@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from ptrun.config.readable import visible
+from ptrun.errors import visible
 from ptrun.files import read_text
 
 _LOG = logging.getLogger(__name__)

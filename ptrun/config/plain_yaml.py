@@ -47,7 +47,7 @@ for _own in (_Reader, _Writer):
     _own.add_implicit_resolver(_FLOAT, _POWER, list("-+0123456789"))
 
 
-def load(text: str) -> Any:
+def load_plain(text: str) -> Any:
     """Return the content of YAML text.
 
     Raises:
@@ -68,7 +68,7 @@ def load(text: str) -> Any:
 
 def read(file: Path) -> Any:
     """Return the content of a file; `load` tells what it raises."""
-    return load(file.read_text(encoding="utf-8"))
+    return load_plain(file.read_text(encoding="utf-8"))
 
 
 def dump(content: Any) -> str:

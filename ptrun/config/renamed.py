@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 from ptrun.config import plain_yaml
-from ptrun.config.components import TARGET
+from ptrun.config.components import TARGET, typed
 from ptrun.config.paths import conf_dir
-from ptrun.config.typecheck import typed
 
 _LOG = logging.getLogger(__name__)
 _OPTION = "readout"

@@ -151,7 +151,7 @@ def hardware_config(node: Mapping[str, Any]) -> HardwareConfig:
 
 @dataclass
 class PretrainingConfig:
-    """Changes for the prerequisite run of `start=pretrained`: `ptrun.runs.pretraining`."""
+    """Changes for the prerequisite run of `start=pretrained`: `ptrun.start.pretraining`."""
 
     recipe: str | None = None
     """The option of `method` whose `train` is used; null is the run's own method."""

@@ -25,7 +25,7 @@ from omegaconf.resolvers import oc
 
 from ptrun.config import plain_yaml
 from ptrun.config.components import code_allowed
-from ptrun.config.flat import flat
+from ptrun.config.identity import flat
 from ptrun.config.paths import (
     conf_dir,
     home,
@@ -35,8 +35,7 @@ from ptrun.config.paths import (
     package_dirs,
     user_dirs,
 )
-from ptrun.config.readable import visible
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.files import read_text
 
 _LOG = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ def _read(file: Path, folder: Path) -> tuple[str, Any]:
         raise UserError(f"{file} leads out of {folder}. {_ALLOW}")
     try:
         text = read_text(file.resolve(), limit=_LARGEST)
-        content = plain_yaml.load(text)
+        content = plain_yaml.load_plain(text)
         read = _config_of(content)
     except (*_UNREADABLE, ValueError, TypeError) as error:
         told = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -131,7 +130,7 @@ def load(file: Path) -> Any:
     folder = next((one for one in others if file.is_relative_to(one)), None)
     if folder is None or code_allowed():
         folder, text = file.parent, read_text(file, limit=_LARGEST, links=True)
-        return _config_of(plain_yaml.load(text))
+        return _config_of(plain_yaml.load_plain(text))
     return _read(file, folder)[1]
 
 
@@ -212,7 +211,7 @@ def tell_replaced(choices: Mapping[str, Any]) -> None:
 
 @cache
 def _tell(theirs: Path, ours: Path) -> None:
-    contents = [plain_yaml.load(read_text(file, links=True)) for file in (ours, theirs)]
+    contents = [plain_yaml.load_plain(read_text(file, links=True)) for file in (ours, theirs)]
     before, after = (flat(own if isinstance(own, dict) else {}) for own in contents)
     changed = [
         f"{key}={after.get(key)!r} (was {before.get(key)!r})"

@@ -1,21 +1,147 @@
 """Export a finished run as a folder that PEFT and transformers load without ptrun."""
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from ptrun.backbone.peft.layers import need_peft
-from ptrun.converting.staging import check_new, staging
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import Positions
 from ptrun.errors import UserError
-from ptrun.exporting import card, stock
-from ptrun.exporting.form import Form, form_of
-from ptrun.exporting.parity import Parity, parity
-from ptrun.exporting.reader import cannot
-from ptrun.folder.find import Run
+from ptrun.exporting import form as stock
+from ptrun.exporting.form import PeftForm, cannot, form_of
+from ptrun.folder.find import RunFolder
+from ptrun.hub.staging import check_new, staging
+from ptrun.method.base import Method
+from ptrun.method.peft import need_peft
+from ptrun.readout.base import Batch, Features, collate
+from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import Head
 from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan, split_of
 from ptrun.runs.rerun import again
 from ptrun.types import Example
+
+# Compares the logits of a run with those of its exported folder, on the run's own dev examples.
+
+TOLERANCE = 1e-4
+_LARGE = 10.0  # larger logits have larger rounding errors in fp32
+_TOGETHER, _MOST = 16, 1000
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far an exported folder is from its run.
+
+    Args:
+        difference: the largest absolute difference of two logits.
+        largest: the largest absolute logit.
+        examples: the number of dev examples.
+        logits: the number of logits.
+    """
+
+    difference: float
+    largest: float
+    examples: int
+    logits: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether the difference is at most 1e-4, or 1e-5 of the largest logit if that is more."""
+        return self.difference <= TOLERANCE * max(1.0, self.largest / _LARGE)
+
+
+def batches(method: Method, examples: Sequence[Example], form: PeftForm) -> Iterator[Batch]:
+    """Yield the encoded dev examples, at most 1,000, in an order that saves padding.
+
+    Raises:
+        UserError: PEFT cannot read one of the rows as the run does.
+    """
+    features = method.encode(examples[:_MOST])
+    features.sort(key=lambda one: max(len(row.ids) for row in one.rows))
+    for features_of_batch in _parts(features):
+        batch = collate(features_of_batch, None, torch.device(method.backbone.model.device))
+        _check_batch(batch, form)
+        yield batch
+
+
+@torch.no_grad()
+def parity(method: Method, model: Any, form: PeftForm, examples: Sequence[Example]) -> Parity:
+    """Return the difference between a loaded method and the stock model of its folder."""
+    if not examples:
+        raise UserError("export: this run has no dev examples, on which the logits are compared.")
+    difference = largest = 0.0
+    count = logits = 0
+    for batch in batches(method, examples, form):
+        ours, theirs = ours_of(method, batch), theirs_of(model, batch, form)
+        difference = max(difference, float((ours - theirs).abs().max()))
+        largest = max(largest, float(ours.abs().max()))
+        count, logits = count + len(batch.features), logits + ours.numel()
+    return Parity(difference, largest, count, logits)
+
+
+def ours_of(method: Method, batch: Batch) -> Tensor:
+    """Return the logits of a run at the positions that it reads, `[K, C]` or `[K, V]`."""
+    output = method.backbone.forward(method.inputs(batch))
+    if isinstance(method.readout, Head):
+        return method.readout.scores(output, batch).float()
+    assert output.logits is not None
+    return output.logits.float()
+
+
+def theirs_of(model: Any, batch: Batch, form: PeftForm) -> Tensor:
+    """Return the same logits of the stock model."""
+    logits = model(**stock_inputs(batch, form)).logits.float()
+    if logits.dim() == 2:  # one row of labels a text
+        return logits  # type: ignore[no-any-return]
+    at = moved(batch.reads, form)
+    return logits[at.rows, at.columns]  # type: ignore[no-any-return]
+
+
+def moved(reads: Positions, form: PeftForm) -> Positions:
+    """Return positions in the stock model's output, which has a prompt's vectors too."""
+    return Positions(reads.rows, reads.columns + form.shift)
+
+
+def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
+    """Return what the stock model reads: the text without vectors, and the decoder's start."""
+    grids = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
+    if batch.types is not None:
+        grids["token_type_ids"] = batch.types
+    given = {name: grid[:, form.cut :] for name, grid in grids.items()}
+    if batch.decoder is not None and form.reader.words:
+        assert batch.decoder_mask is not None
+        given["decoder_input_ids"] = batch.decoder
+        given["decoder_attention_mask"] = batch.decoder_mask.long()
+    return given
+
+
+def _check_batch(batch: Batch, form: PeftForm) -> None:
+    """Refuse rows whose vectors or segments PEFT cannot place.
+
+    Raises:
+        UserError: a row has vectors inside its text, or two segments that PEFT drops.
+    """
+    if form.cut and batch.softs is not None:
+        first = torch.arange(form.cut, device=batch.softs.device)
+        if not bool((batch.softs == first).all()):
+            raise cannot(
+                "PEFT puts vectors before the text only, and this pattern has some inside it "
+                "(after [CLS], or among words)."
+            )
+    drops = form.learns_prompt and form.reader.words
+    if drops and batch.types is not None and bool(batch.types.any()):
+        raise cannot("PEFT drops the second segment of a pattern with ||.")
+
+
+def _parts(features: Sequence[Features]) -> Iterator[Sequence[Features]]:
+    for start in range(0, len(features), _TOGETHER):
+        yield features[start : start + _TOGETHER]
 
 
 @dataclass(frozen=True)
@@ -68,7 +194,7 @@ def export(run: Finished, typed: Sequence[str], out: Path, base: str | None = No
                 f"stock PEFT's logits differ by {found.difference:.1e} (largest logit "
                 f"{found.largest:.1f}). Nothing was written."
             )
-        card.write(folder, run, form, found, base, method, examples[0])
+        write(folder, run, form, found, base, method, examples[0])
     return Exported(form.peft_type, form.reader.auto, found)
 
 
@@ -92,7 +218,7 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
     Raises:
         UserError: its data are not there, or have changed.
     """
-    old = Run(run.folder, run.done)
+    old = RunFolder(run.folder, run.done)
     try:
         planned = plan(again(old, typed))
         if planned.content["data"] != run.done.config["data"]:
@@ -105,5 +231,228 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
         ) from error
 
 
-def _bytes(form: Form) -> int:
+def _bytes(form: PeftForm) -> int:
     return sum(4 * tensor.numel() for tensor in form.tensors.values())
+
+
+# Upload an exported run to the hub, or say what would be uploaded.
+
+_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def to_hub(run: Finished, typed: Sequence[str], repo: str, *, push: bool) -> str:
+    """Export a run to a temporary folder, and with `push` upload that; return what was done.
+
+    A new repository is private. The files name the backbone by its hub id, or by its name alone.
+
+    Raises:
+        UserError: the repository has no valid name, the run cannot be exported, or the hub refuses.
+    """
+    if not _REPO.fullmatch(repo):
+        raise UserError(f"export --to hub {repo}: expected USER/NAME, such as ann/sst2-prompt.")
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / "adapter"
+        done = export(run, typed, folder, run.backbone.hub or run.backbone.name)
+        files = [f"  {f.name}  {f.stat().st_size:,} bytes" for f in sorted(folder.iterdir())]
+        listed = "\n".join([done.line(), *files])
+        if not push:
+            return f"{listed}\nNothing was uploaded. Add --push to upload these files to {repo}."
+        return f"{listed}\nuploaded to {_upload(folder, repo, run.done.run_id)}"
+
+
+def _upload(folder: Path, repo: str, run_id: str) -> str:
+    """Upload a folder to a repository, which is made if it is missing; return its address.
+
+    Raises:
+        UserError: the hub refuses or does not answer.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    api = HfApi()
+    try:
+        api.create_repo(repo, private=True, exist_ok=True)
+        done = api.upload_folder(repo_id=repo, folder_path=folder, commit_message=f"ptrun {run_id}")
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0][:160]
+        raise UserError(
+            f"export --to hub {repo}: the hub refused ({reason}).\n"
+            "Type `hf auth login` once, or set HF_TOKEN, and use a name that you may write."
+        ) from error
+    return str(done)
+
+
+# The model card of an exported run, made of its manifest.
+
+FILE = "README.md"
+_NAME = re.compile(r"[^\w.+-]+", re.ASCII)
+
+
+def write(
+    folder: Path,
+    run: Finished,
+    form: PeftForm,
+    found: Parity,
+    base: str,
+    method: Method,
+    example: Example,
+) -> None:
+    """Write the card of a folder."""
+    parts = [
+        _head(run, base),
+        _about(run, form),
+        _usage(form, base, method, example),
+        _scores(run),
+        _parity(found),
+        _made(run),
+    ]
+    (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _head(run: Finished, base: str) -> str:
+    """Return the metadata that the hub reads; the licence is the author's to choose."""
+    names = plain_names(run)
+    tags = "\n".join(f"- {tag}" for tag in ("peft", "ptrun", names["method"], names["task"]))
+    model = f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else ""
+    return f"---\nlibrary_name: peft\n{model}license: unknown\ntags:\n{tags}\n---"
+
+
+def plain_names(run: Finished) -> dict[str, str]:
+    """Return the names of a run's options; other characters would be YAML or Markdown."""
+    return {group: _plain(name) for group, name in run.done.names.items()}
+
+
+def _plain(text: str) -> str:
+    """Return text of a run without what is YAML or Markdown."""
+    return _NAME.sub("_", str(text))[:80]
+
+
+def _about(run: Finished, form: PeftForm) -> str:
+    names, learned = plain_names(run), run.done.learned_parameters
+    return (
+        f"# {names['method']} on {names['backbone']} for {names['task']}\n\n"
+        f"A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters in "
+        f"the adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence and "
+        "that of the data apply; no licence was chosen for the adapter."
+    )
+
+
+def _usage(form: PeftForm, base: str, method: Method, example: Example) -> str:
+    """Return code that loads the folder and answers one example, and how to read the answer."""
+    return f"## Load it\n\n```python\n{snippet(form, base, method, example)}```\n\n" + _reading(
+        form, method
+    )
+
+
+def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
+    """Return Python code for stock PEFT and transformers; it prints the logits of one example."""
+    labels = f", num_labels={len(form.reader.labels)}" if form.reader.labels else ""
+    commit = method.backbone.commit if base == method.backbone.hub else None
+    labels += f", revision={commit!r}" if commit else ""
+    batch = collate(method.encode([example]), None, method.backbone.model.device)
+    inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
+    lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())
+    return (
+        "import torch\n"
+        "from peft import PeftModel\n"
+        f"from transformers import {form.reader.auto}\n\n"
+        f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
+        'model = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file\n'
+        f"inputs = {{  # {_text(method, batch)}\n{lines}}}\n"
+        "with torch.no_grad():\n"
+        "    logits = model(**inputs).logits\n"
+        f"print(logits{_place(batch, form)})\n"
+    )
+
+
+def _text(method: Method, batch: Batch) -> str:
+    """Return the tokens of the first row as one line of text."""
+    words = method.backbone.tokenizer().decode(batch.features[0].rows[0].ids)
+    return " ".join(words.replace("`", "'").split())
+
+
+def _place(batch: Batch, form: PeftForm) -> str:
+    """Return the index of what the read-out reads."""
+    if form.reader.task_type == "SEQ_CLS":
+        return ""
+    return f"[:, {[column + form.shift for column in batch.features[0].rows[0].reads]}]"
+
+
+def _reading(form: PeftForm, method: Method) -> str:
+    """Return what the logits mean."""
+    if form.reader.labels:
+        unit = getattr(method.readout, "unit", None)
+        if form.reader.labels == ("number",):
+            return f"The answer is the logit, times {unit:g}."
+        what = "word, at its first token" if form.reader.task_type == "TOKEN_CLS" else "text"
+        return f"Labels of a {what}, in order: {', '.join(form.reader.labels)}."
+    assert isinstance(method.readout, Cloze)
+    pvp = method.readout.pvp
+    words = "" if pvp.words is None else f" The words of each label: `{json.dumps(pvp.words)}`."
+    pattern = str(method.task.pvps[pvp.name]["pattern"]) if pvp.name in method.task.pvps else ""
+    return f"The pattern of the text is `{pattern}` (`{pvp.name}`).{words}"
+
+
+def _scores(run: Finished) -> str:
+    done = run.done
+    rows = [
+        f"| {_plain(part)} | {_plain(name)} | {value:.2f} |"
+        for part, name, value in _metrics(done.metrics)
+    ]
+    data = done.manifest.get("data", {})
+    counts = ", ".join(
+        f"{part} {data[part]['count']}" for part in ("train", "dev", "test") if part in data
+    )
+    names = plain_names(run)
+    return (
+        "## Scores\n\n| split | metric | value |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"
+        f"Setting `{names['setting']}`, protocol `{names['protocol']}`, seed {done.seed}; one run. "
+        f"Examples: {counts}."
+    )
+
+
+def _metrics(metrics: Any) -> list[tuple[str, str, float]]:
+    return [(part, name, value) for part, own in metrics.items() for name, value in own.items()]
+
+
+def _parity(found: Parity) -> str:
+    return (
+        "## Parity\n\n"
+        f"Stock PEFT and transformers loaded this folder. On {found.examples} dev examples of the "
+        f"run, {found.logits:,} logits in fp32 differ from the run's by at most "
+        f"{found.difference:.1e}. The largest logit is {found.largest:.2f}."
+    )
+
+
+def _made(run: Finished) -> str:
+    import peft
+
+    done = run.done
+    versions = {**done.manifest.get("versions", {}), "peft": peft.__version__}
+    listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
+    groups = ("method", "backbone", "task", "setting", "protocol")
+    names = plain_names(run)
+    typed = " ".join(f"{group}={names[group]}" for group in groups)
+    return (
+        "## How it was made\n\n"
+        f"```\nptrun {typed} seed={done.seed}\n```\n\n"
+        f"Run `{done.run_id}`; backbone weights `{done.manifest['backbone']['weights']}`; data "
+        f"`{done.config['data']}`. Versions: {listed}. All options:\n\n"
+        f"```json\n{json.dumps(_options(run), indent=1)}\n```"
+    )
+
+
+def _options(run: Finished) -> dict[str, Any]:
+    """Return the options of method and training, without defaults that name classes."""
+    config = run.done.config
+    method = _without_class(config["method"])
+    return {
+        "method": method,
+        "readout": _without_class(config["readout"]),
+        "train": config["train"],
+        "start": run.done.manifest.get("start"),
+    }
+
+
+def _without_class(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key != "_target_" and value is not None}

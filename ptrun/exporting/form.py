@@ -9,20 +9,144 @@
 | peft           | its `peft_type` | all families but GLM; not Megatron                            |
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ptrun.backbone.maps.linear import transposed
-from ptrun.exporting.reader import Reader, cannot, reader_of
+from ptrun.backbone.family import Stock
+from ptrun.backbone.pretrained import PretrainedBackbone, transposed
+from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.readout.class_words import ClassWords
+from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import Head, LabelHead, PooledHead
+from ptrun.readout.heads import TokenHead
+
+# The stock model that answers as a read-out does: a class of transformers, and its head's tensors.
+#
+# | read-out            | class                                | head                              |
+# |---------------------|--------------------------------------|-----------------------------------|
+# | head, one label     | AutoModelForSequenceClassification   | `classifier`, with a pooler if one|
+# | head, one a word    | AutoModelForTokenClassification      | `classifier`, on Llama `score`    |
+# | verbalizer          | AutoModelForMaskedLM, ForCausalLM or | the pre-trained one               |
+# |                     | ForSeq2SeqLM                         |                                   |
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A stock model that reads an answer.
+
+    Args:
+        auto: the class of transformers.
+        task_type: PEFT's word for it.
+        labels: the labels of a head, in order; empty for words.
+        tensors: the trained tensors of the model's own modules, by name.
+        modules: the names of these modules.
+    """
+
+    auto: str
+    task_type: str
+    labels: tuple[str, ...] = ()
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> bool:
+        """Whether it answers by words of the pre-trained head."""
+        return not self.modules
+
+
+def cannot(reason: str) -> UserError:
+    """Return the refusal of a run that PEFT cannot hold."""
+    return UserError(f"export: PEFT cannot hold this run: {reason}")
+
+
+def reader_of(method: Method) -> Reader:
+    """Return the stock model that reads a method's answers.
+
+    Raises:
+        UserError: transformers has no such model.
+    """
+    readout, words = method.readout, method.backbone.architecture.stock.words
+    if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
+        return Reader(*words)
+    if type(readout) is TokenHead:
+        return _token(method, readout)
+    if isinstance(readout, LabelHead):
+        return _label(method, readout)
+    raise cannot(
+        f"no stock class of transformers has its read-out ({type(readout).__name__}). Labels of "
+        "a text, tags of words, and verbalizers can be exported."
+    )
+
+
+def _token(method: Method, readout: Head) -> Reader:
+    name = method.backbone.architecture.stock.tags
+    labels = tuple(map(str, method.task.labels))
+    return Reader(
+        "AutoModelForTokenClassification", "TOKEN_CLS", labels, _linear(name, readout), (name,)
+    )
+
+
+def _label(method: Method, readout: LabelHead) -> Reader:
+    """Return the reader of one label a text.
+
+    Raises:
+        UserError: the stock head of this model type differs.
+    """
+    if readout.pooler == "mean":
+        raise cannot("stock classifiers read one token, and readout.pooler=mean reads all.")
+    stock, dense = method.backbone.architecture.stock, _dense(method, readout)
+    labels = tuple(map(str, method.task.labels)) or ("number",)
+    own = "AutoModelForSequenceClassification", "SEQ_CLS", labels
+    if stock.dense is None or not dense:
+        raise cannot(_other_head(stock))
+    linear = _linear(stock.labels, readout)
+    if _from_checkpoint(method, readout):
+        return Reader(*own, linear, ("classifier",))
+    tensors = {f"{stock.dense}.{n}": t for n, t in dense.items()} | linear
+    inside = stock.dense.startswith("classifier.")
+    return Reader(*own, tensors, ("classifier",) if inside else ("classifier", "pooler"))
+
+
+def _other_head(stock: Stock) -> str:
+    """Return why the stock classifier of a model type is not the head of a run, and what is."""
+    if stock.dense is None:
+        return (
+            f"{stock.differs}. Tags of words, and on most models readout=verbalizer, can be held."
+        )
+    return (
+        "the stock model has a dense layer before its labels, and this run has none. Train with "
+        f"readout.pooler={stock.pooler}."
+    )
+
+
+def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
+    """Return the layer before tanh: the head's own or the backbone's; empty without one."""
+    layer = head.dense
+    if head.reads_pooler:
+        layer = method.backbone.model.pooler
+    return {} if layer is None else {n: p.detach() for n, p in layer.named_parameters()}
+
+
+def _from_checkpoint(method: Method, head: PooledHead) -> bool:
+    return head.dense is None and method.backbone.has_pooler
+
+
+def _linear(name: str, head: Head) -> dict[str, Tensor]:
+    return {f"{name}.{n}": p.detach() for n, p in head.linear.named_parameters()}
+
 
 _WHY = {
     "FineTuning": "it tuned the backbone itself. Its tensors are in prompt.safetensors.",
@@ -33,7 +157,7 @@ _WHY = {
 
 
 @dataclass(frozen=True)
-class Form:
+class PeftForm:
     """An adapter of PEFT, and the stock model under it.
 
     Args:
@@ -63,7 +187,7 @@ class Form:
         return self.peft_type in ("PROMPT_TUNING", "PREFIX_TUNING")
 
 
-def form_of(method: Method) -> Form:
+def form_of(method: Method) -> PeftForm:
     """Return a loaded method in PEFT's form.
 
     Raises:
@@ -78,7 +202,7 @@ def form_of(method: Method) -> Form:
     return made(method, reader_of(method))
 
 
-def _prompt_tuning(method: PromptTuning, reader: Reader) -> Form:
+def _prompt_tuning(method: PromptTuning, reader: Reader) -> PeftForm:
     if method.after or method.double_embedding:
         raise cannot(
             "PEFT puts vectors before the whole text, once; this run has method.after=1 or "
@@ -87,12 +211,12 @@ def _prompt_tuning(method: PromptTuning, reader: Reader) -> Form:
     return _vectors(method, reader, method.exported()["prompt.table"], cut=0)
 
 
-def _ptuning(method: PTuning, reader: Reader) -> Form:
+def _ptuning(method: PTuning, reader: Reader) -> PeftForm:
     vectors = method.exported()["prompt.vectors"]
     return _vectors(method, reader, vectors, cut=len(vectors))
 
 
-def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> Form:
+def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> PeftForm:
     if reader.task_type == "SEQ_CLS":
         raise cannot(
             "PEFT's label models read the first position, where its vectors stand, and ptrun "
@@ -109,10 +233,10 @@ def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> Form:
     tensors = {"prompt_embeddings": table.detach(), **_of_head(reader, "base_model.")}
     decodes = method.backbone.architecture.has_decoder
     length = 0 if decodes and reader.words else len(table)
-    return Form(reader, "PROMPT_TUNING", options, tensors, length, cut)
+    return PeftForm(reader, "PROMPT_TUNING", options, tensors, length, cut)
 
 
-def _prefix_tuning(method: PTuningV2, reader: Reader) -> Form:
+def _prefix_tuning(method: PTuningV2, reader: Reader) -> PeftForm:
     _check_prefix(method)
     shape, prefix = method.backbone.shape, method.exported()["prompt.prefix"]
     options = {
@@ -124,7 +248,7 @@ def _prefix_tuning(method: PTuningV2, reader: Reader) -> Form:
         "encoder_hidden_size": shape.hidden_size,
     }
     tensors = {"prompt_embeddings": prefix.flatten(1), **_of_head(reader, "base_model.")}
-    return Form(reader, "PREFIX_TUNING", options, tensors)
+    return PeftForm(reader, "PREFIX_TUNING", options, tensors)
 
 
 def _check_prefix(method: PTuningV2) -> None:
@@ -148,7 +272,7 @@ def _check_prefix(method: PTuningV2) -> None:
         raise cannot("PEFT counts the text's positions after the prefix: method.shift_positions.")
 
 
-def _lora(method: LoRA, reader: Reader) -> Form:
+def _lora(method: LoRA, reader: Reader) -> PeftForm:
     tensors: dict[str, Tensor] = {}
     for names in method.shared:
         low_rank: Any = method.lora[key(names[0])]
@@ -163,10 +287,10 @@ def _lora(method: LoRA, reader: Reader) -> Form:
         "target_modules": _targets([names[0] for names in method.shared], reader),
         "fan_in_fan_out": transposed(method.backbone),
     }
-    return Form(reader, "LORA", options, tensors | _of_head(reader, "base_model.model."))
+    return PeftForm(reader, "LORA", options, tensors | _of_head(reader, "base_model.model."))
 
 
-def _peft(method: PeftMethod, reader: Reader) -> Form:
+def _peft(method: PeftMethod, reader: Reader) -> PeftForm:
     options = {key: value for key, value in method.options.items() if key != "peft_type"}
     options["target_modules"] = _targets(method.changed, reader)
     if method.peft_type == "IA3":
@@ -176,7 +300,7 @@ def _peft(method: PeftMethod, reader: Reader) -> Form:
         for name, tensor in method.saved().items()
     }
     tensors |= _of_head(reader, "base_model.model.")
-    return Form(reader, method.peft_type, options, tensors)
+    return PeftForm(reader, method.peft_type, options, tensors)
 
 
 def _targets(paths: list[str], reader: Reader) -> list[str]:
@@ -194,10 +318,80 @@ def _of_head(reader: Reader, start: str) -> dict[str, Tensor]:
     return {start + name: tensor for name, tensor in reader.tensors.items()}
 
 
-_MADE: dict[type[Method], Callable[[Any, Reader], Form]] = {
+_MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
     PromptTuning: _prompt_tuning,
     PTuning: _ptuning,
     PTuningV2: _prefix_tuning,
     LoRA: _lora,
     PeftMethod: _peft,
 }
+
+
+# Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone.
+
+TENSORS = "adapter_model.safetensors"
+_MODE = 0o644
+
+
+def write(folder: Path, form: PeftForm, backbone: PretrainedBackbone, base: str) -> None:
+    """Write `adapter_config.json` and `adapter_model.safetensors` of a form.
+
+    `base` names the backbone: a hub id or a folder.
+    """
+    from safetensors.torch import save_file
+
+    config = peft_config(form, backbone, base)
+    config.save_pretrained(folder)
+    tensors = {name: t.float().cpu().contiguous() for name, t in form.tensors.items()}
+    save_file(tensors, folder / TENSORS, {"format": "pt"})
+    (folder / TENSORS).chmod(_MODE)
+
+
+def peft_config(form: PeftForm, backbone: PretrainedBackbone, base: str) -> Any:
+    """Return PEFT's configuration of a form, for inference."""
+    from peft import PeftType
+    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+
+    made = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(form.peft_type)]
+    options = dict(form.options)
+    if "save_projection" in made.__dataclass_fields__:
+        options["save_projection"] = False  # drawn again from its seed
+    with _quiet():
+        return made(
+            **options,
+            task_type=form.reader.task_type,
+            base_model_name_or_path=base,
+            revision=(backbone.commit or backbone.revision) if base == backbone.hub else None,
+            inference_mode=True,
+            modules_to_save=list(form.reader.modules) or None,
+        )
+
+
+def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str) -> Any:
+    """Return the stock model of an adapter folder, in fp32.
+
+    Raises:
+        UserError: PEFT's model does not hold exactly the tensors of the folder.
+    """
+    import transformers
+    from peft import PeftModel, get_peft_model_state_dict
+
+    labels = {"num_labels": len(form.reader.labels)} if form.reader.labels else {}
+    stock = getattr(transformers, form.reader.auto).from_pretrained(
+        backbone.folder, dtype=torch.float32, use_safetensors=True, **labels
+    )
+    with _quiet():
+        model = PeftModel.from_pretrained(stock, folder).to(device).eval()
+    held = get_peft_model_state_dict(model, save_embedding_layers=False)
+    for name, tensor in form.tensors.items():
+        if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):
+            raise UserError(f"export: PEFT did not load {name}. Nothing was written.")
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide PEFT's warnings, about old names it reads and projections that are drawn again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

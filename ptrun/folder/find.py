@@ -20,7 +20,7 @@ _AGAIN = "Type the command of the run again with rerun=true."
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A run folder and its result."""
 
     folder: Path
@@ -50,7 +50,7 @@ class Run:
         return rows
 
 
-def find(given: str, command: str, outputs: Path = Path("outputs")) -> Run:
+def find(given: str, command: str, outputs: Path = Path("outputs")) -> RunFolder:
     """Return the run of a folder or an id.
 
     Raises:
@@ -60,7 +60,7 @@ def find(given: str, command: str, outputs: Path = Path("outputs")) -> Run:
     done = result.read(folder)
     if done is None:
         raise UserError(_no_run(folder, command))
-    return Run(folder, done)
+    return RunFolder(folder, done)
 
 
 def _folder(given: str, command: str, outputs: Path) -> Path:

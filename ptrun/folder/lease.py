@@ -21,8 +21,7 @@ from typing import get_type_hints
 
 from filelock import FileLock, Timeout
 
-from ptrun.config.readable import all_readable
-from ptrun.errors import UserError
+from ptrun.errors import UserError, all_readable
 from ptrun.files import read_json, write_text
 
 _LOG = logging.getLogger(__name__)

@@ -63,7 +63,7 @@ def read(folder: Path) -> Composed | None:
         text = read_text(file)
         if done is not None:
             result.check_beside(done, file)
-        content = plain_yaml.load(text)
+        content = plain_yaml.load_plain(text)
         config = {k: v for k, v in content["config"].items() if k not in NOT_OF_A_RUN}
         config, names = renamed.current(config, content["names"])
         composed = Composed(config, names, content.get("commits", {}))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ptrun.errors import UserError, named, system_error
 from ptrun.files import created, opened, replace
-from ptrun.folder.header import DIGEST, combined, packed, unpacked
+from ptrun.folder.digest import DIGEST, combined, packed, unpacked
 
 Tensors = dict[str, Tensor]
 _MODE = 0o644

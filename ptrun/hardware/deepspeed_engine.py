@@ -6,23 +6,24 @@ The papers used ZeRO-1. In full tuning it divides 12 bytes a parameter. With a f
 saves almost nothing: 100 vectors of T5-XXL have 3 MB of moments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ptrun.backbone.cuts import Cut
+from ptrun.backbone.tensor_parallel import Cut
 from ptrun.errors import UserError
-from ptrun.hardware.precision import resolved
-from ptrun.hardware.ranks import Ranks, joined
+from ptrun.hardware.device import resolved
+from ptrun.hardware.ranks import Ranks, imported, joined
 from ptrun.hardware.torch_engine import TorchEngine
-from ptrun.hardware.zero import ZeroStepper
 from ptrun.method.base import Method
 from ptrun.training.loop import needs_all_rows
 from ptrun.training.member import Member
+from ptrun.training.optim import MOMENTS, TorchStepper, counted
 
 
 @dataclass
@@ -131,3 +132,214 @@ class DeepSpeedEngine(TorchEngine):
     def _cut_of(self, parameter: Parameter | None) -> Cut:
         """Return how a parameter is divided; only the backbone's are."""
         return self.backbone.cuts.get(id(parameter), Cut())
+
+
+# ZeRO-1 by DeepSpeed: gradients are averaged over ranks, which divide the optimizer state.
+
+_HEAD = "readout."
+_TORCH_EPS = 1e-6  # as in `torch.nn.utils.clip_grad_norm_`
+
+
+class Learned(nn.Module):
+    """The learned parameters as a module for DeepSpeed; nothing calls it."""
+
+    def __init__(self, learned: Mapping[str, nn.Parameter]):
+        super().__init__()
+        for name, parameter in learned.items():
+            self.register_parameter(name.replace(".", "/"), parameter)
+        self.ds_autotp_parsed = True  # keeps DeepSpeed from cutting it
+
+
+class ZeroStepper(TorchStepper):
+    """Steps of a torch optimizer whose state is divided over the ranks of `Ranks.data`.
+
+    Args:
+        optimizer: of the learned parameters, each group in one precision. DeepSpeed takes it over,
+            and keeps fp32 copies of bf16 parameters in it.
+        learned: parameters by name.
+        whole: by name, whether a parameter is whole on every rank of a tensor-parallel group.
+        ranks: the ranks of the run.
+        device: `cpu` or `cuda`.
+        divided: save each rank's own part of the state. Otherwise the whole state is saved, and
+            another number of ranks can resume from it.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Adam,
+        learned: Mapping[str, nn.Parameter],
+        whole: Mapping[str, bool],
+        ranks: Ranks,
+        device: str,
+        *,
+        divided: bool,
+    ):
+        self.whole, self.ranks, self.divided = whole, ranks, divided
+        self.names = {id(parameter): name for name, parameter in learned.items()}
+        groups = [part for group in optimizer.param_groups for part in self._divided(group)]
+        optimizer.param_groups = groups
+        optimizer.register_step_pre_hook(self._skip_idle)
+        # DeepSpeed sums the gradients of all groups in fp32 if the first group is bf16.
+        optimizer.param_groups.sort(key=lambda group: group["params"][0].dtype is torch.float32)
+        self.engine, _, _, _ = imported(device).initialize(
+            model=Learned(learned),
+            optimizer=optimizer,
+            dist_init_required=False,
+            config=_config(ranks),
+        )
+        self.zero = self.engine.optimizer
+        super().__init__(self.zero, learned)
+        self.idle: set[int] = set()
+
+    def _divided(self, group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Split a group, so that each tensor of a head has its own.
+
+        DeepSpeed updates whole groups, but a batch of one data set must not update other heads.
+        """
+        heads = [p for p in group["params"] if self.names[id(p)].startswith(_HEAD)]
+        rest = [p for p in group["params"] if not self.names[id(p)].startswith(_HEAD)]
+        yield from ({**group, "params": part} for part in [rest, *([p] for p in heads)] if part)
+
+    def _skip_idle(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        """Drop the zero gradient of groups without one on any rank, so torch skips them."""
+        for part in (p for group in optimizer.param_groups for p in group["params"]):
+            if id(part) in self.idle:
+                part.grad = None
+
+    @property
+    def scale(self) -> float:
+        """Factor of a loss before its backward pass: DeepSpeed averages over the shares."""
+        return float(self.ranks.data_parallel)
+
+    def clip(self, limit: float | None) -> Tensor:
+        """Sum the gradients over the ranks, clip them to a norm, and return their norm, `[]`."""
+        self._reduce()
+        norm = self._norm()
+        if limit is not None and norm > limit:
+            factor = limit / (float(norm) + _TORCH_EPS)
+            for gradient, _ in self._gradients():
+                gradient.mul_(factor)
+        return norm
+
+    def _reduce(self) -> None:
+        """Let DeepSpeed average the gradients; each rank keeps those that it updates."""
+        self._find_idle()
+        for parameter in self.learned.values():
+            if parameter.grad is None:  # other ranks may have one, and all must take part
+                parameter.grad = torch.zeros_like(parameter)
+        self.zero.setup_buckets()
+        if self.zero.use_grad_accum_attribute:
+            self.zero.fill_grad_accum_attribute()
+        self.zero.set_gradient_accumulation_boundary(True)
+        self.zero.reduce_gradients()
+
+    def _find_idle(self) -> None:
+        """Find the groups without a gradient on any rank."""
+        groups = self.zero.bit16_groups
+        here = [any(p.grad is not None for p in group) for group in groups]
+        active = torch.tensor(here, dtype=torch.int32, device=self.zero.device)
+        dist.all_reduce(active, dist.ReduceOp.MAX, group=self.ranks.data)
+        parts = zip(self._parts(), active.tolist(), strict=True)
+        self.idle = {id(part) for part, used in parts if not used}
+
+    def _gradients(self) -> Iterator[tuple[Tensor, str]]:
+        """Yield the gradients, or pieces of them, that this rank updates with, and their names."""
+        for group, parameters in enumerate(self.zero.params_in_partition):
+            gradients = self.zero.averaged_gradients[group]
+            real = (g for g in gradients if not getattr(g, "_zero_padding", False))
+            yield from ((g, self.names[id(p)]) for g, p in zip(real, parameters, strict=False))
+
+    def _norm(self) -> Tensor:
+        """Return the norm over all ranks, `[]`, in fp64.
+
+        A parameter that is whole on every rank of a tensor-parallel group counts on the first.
+        """
+        first = self.ranks.rank % self.ranks.model_parallel == 0
+        counted = [g for g, name in self._gradients() if first or not self.whole[name]]
+        squares = [g.double().square().sum() for g in counted]
+        total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+        total = total.to(self.zero.device)
+        dist.all_reduce(total)
+        return total.sqrt()
+
+    def drop(self) -> None:
+        """Drop the gradients."""
+        self.zero.zero_grad()
+        self.zero.set_gradient_accumulation_boundary(False)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return fp32 copies and moments, by group or by name, and each group's updates."""
+        tensors: dict[str, Tensor] = {}
+        for group, part in enumerate(self._parts()):
+            state = self.zero.optimizer.state.get(part, {})
+            flat = {"master": part.detach(), **{k: state[k] for k in MOMENTS if k in state}}
+            for key, values in flat.items():
+                tensors |= self._saved(key, group, values)
+        states = [self.zero.optimizer.state.get(part, {}) for part in self._parts()]
+        updates = counted({str(i): s["step"] for i, s in enumerate(states) if "step" in s})
+        return tensors, {"zero_updates": [updates.get(str(i), 0) for i in range(len(states))]}
+
+    def _saved(self, key: str, group: int, values: Tensor) -> dict[str, Tensor]:
+        if self.divided:
+            return {f"{key}.{group}": values}
+        shares = [torch.empty_like(values) for _ in range(self.ranks.data_parallel)]
+        dist.all_gather(shares, values, group=self.ranks.data)
+        names, sizes = self._order(group)
+        pieces = torch.split(torch.cat(shares)[: sum(sizes)], sizes)
+        return {f"{key}.{name}": piece for name, piece in zip(names, pieces, strict=True)}
+
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Restore a state, also one of plain torch; the learned parameters are already restored."""
+        if "zero_updates" not in plain:
+            tensors = {n.replace("learned.", "master.", 1): t for n, t in tensors.items()}
+        for group, part in enumerate(self._parts()):
+            part.data.copy_(self._own("master", group, tensors))
+            if updates := self._updates(group, plain):
+                moments = {k: self._own(k, group, tensors).to(part) for k in MOMENTS}
+                step = torch.tensor(float(updates), device=part.device)
+                self.zero.optimizer.state[part] = {"step": step, **moments}
+
+    def _updates(self, group: int, plain: Mapping[str, Any]) -> int:
+        """Return how often a group was updated; plain torch counts by name."""
+        if "zero_updates" in plain:
+            return int(plain["zero_updates"][group])
+        return max(int(plain["updates"].get(name, 0)) for name in self._order(group)[0])
+
+    def _updated(self) -> list[Tensor]:
+        """Return this rank's parts that the next step updates."""
+        return [part for part in self._parts() if id(part) not in self.idle]
+
+    def _own(self, key: str, group: int, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return this rank's part of a saved state, by group or by name."""
+        if f"{key}.{group}" in tensors:
+            return tensors[f"{key}.{group}"]
+        names, _ = self._order(group)
+        width = self._parts()[group].numel()
+        flat = torch.zeros(width * self.ranks.data_parallel)
+        whole = torch.cat([tensors[f"{key}.{name}"].flatten() for name in names])
+        flat[: whole.numel()] = whole
+        return flat.narrow(0, self.ranks.share * width, width).clone()
+
+    def _parts(self) -> list[Tensor]:
+        """Return this rank's part of the learned parameters, a flat fp32 tensor for each group."""
+        parts: list[Tensor] = self.zero.single_partition_of_fp32_groups
+        return parts
+
+    def _order(self, group: int) -> tuple[list[str], list[int]]:
+        """Return names and sizes of a group's parameters, in DeepSpeed's order."""
+        parameters = self.zero.bit16_groups[group]
+        return [self.names[id(p)] for p in parameters], [p.numel() for p in parameters]
+
+
+def _config(ranks: Ranks) -> dict[str, Any]:
+    """Return DeepSpeed's configuration. ptrun batches, clips and accumulates by itself."""
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": 0.0,  # DeepSpeed 0.19 would clip at 1
+        "zero_optimization": {"stage": 1, "compute_grad_norm": False},
+        "zero_allow_untested_optimizer": True,
+        "tensor_parallel": {"autotp_size": ranks.model_parallel},
+        "steps_per_print": 10**9,
+    }

@@ -1,17 +1,22 @@
 """Ranks as processes that start, are watched and end together."""
 
+import ctypes
+import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ptrun.config import plain_yaml
+from ptrun.config.compose import Composed
 from ptrun.training.stopping import Stopped
 
 _SETTLE = 1.0  # seconds to wait for other ranks that fail for the same reason
@@ -22,7 +27,7 @@ Process = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
-class End:
+class RankEnd:
     """The end of a rank: its exit code, negative for a signal, and its time (wall clock)."""
 
     rank: int
@@ -32,14 +37,14 @@ class End:
 
 def work(
     command: Sequence[str], environments: Sequence[Mapping[str, str]], folder: Path
-) -> list[End]:
+) -> list[RankEnd]:
     """Run a process for each environment; return how they ended, in order of time.
 
     After a failure the other processes are ended, and are not in the list. No process outlives
     this call. Rank 0 prints here; the others print to `folder/rank<N>.err`.
     """
     processes: list[Process] = []
-    ends: SimpleQueue[End] = SimpleQueue()
+    ends: SimpleQueue[RankEnd] = SimpleQueue()
     try:
         for rank, env in enumerate(environments):
             processes.append(_start(command, env, folder / f"rank{rank}.err" if rank else None))
@@ -60,15 +65,15 @@ def _start(command: Sequence[str], env: Mapping[str, str], output: Path | None) 
         return subprocess.Popen(command, env=dict(env), stdout=file, stderr=file, **options)
 
 
-def _report(rank: int, process: Process, ends: "SimpleQueue[End]") -> None:
+def _report(rank: int, process: Process, ends: "SimpleQueue[RankEnd]") -> None:
     """Wait for a process, each in a thread, so that the queue has the order of the ends."""
     code = process.wait()
-    ends.put(End(rank, code, time.time()))
+    ends.put(RankEnd(rank, code, time.time()))
 
 
-def _wait(ends: "SimpleQueue[End]", count: int) -> list[End]:
+def _wait(ends: "SimpleQueue[RankEnd]", count: int) -> list[RankEnd]:
     """Return all ends, or those up to shortly after the first failure."""
-    ended: list[End] = []
+    ended: list[RankEnd] = []
     while len(ended) < count and not (ended and ended[-1].code):
         ended.append(ends.get())
     until = time.monotonic() + _SETTLE
@@ -95,3 +100,76 @@ def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
     for process in processes:
         with suppress(ProcessLookupError, PermissionError):  # the group is empty
             os.killpg(process.pid, number)
+
+
+# Ends a rank when the process that started it is gone.
+
+PARENT = "PTRUN_PARENT"
+"""The variable in a rank's environment that holds the id of its parent process."""
+_PDEATHSIG = 1  # prctl(2)
+_LOOK_EVERY = 1.0  # seconds
+
+
+def exit_with_parent(env: Mapping[str, str]) -> None:
+    """Kill this process as soon as its parent is gone."""
+    parent = int(env[PARENT])
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=[parent], daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY)
+    os._exit(1)
+
+
+# Files between a launcher and its ranks: the configuration to the ranks, errors back.
+#
+# The configuration is YAML, because JSON turns keys that are numbers into text.
+
+
+@dataclass(frozen=True)
+class RankError:
+    """The error that ended a rank: its class, text and time (seconds, wall clock)."""
+
+    kind: str
+    text: str
+    at: float
+
+
+def text_of(composed: Composed) -> str:
+    """Return a configuration as text."""
+    return plain_yaml.dump(asdict(composed))
+
+
+def read_text(text: str) -> Composed:
+    """Return the configuration of a text."""
+    return Composed(**plain_yaml.load_plain(text))
+
+
+def write(file: Path, composed: Composed) -> None:
+    """Write a configuration for ranks."""
+    file.write_text(text_of(composed), encoding="utf-8")
+
+
+def read(file: Path) -> Composed:
+    """Return the configuration that a launcher wrote."""
+    return read_text(file.read_text(encoding="utf-8"))
+
+
+def write_error(folder: Path, rank: int, error: BaseException) -> None:
+    """Write the error that ends this rank."""
+    record = RankError(type(error).__name__, str(error), time.time())
+    draft = folder / f".rank{rank}"
+    draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
+    draft.replace(folder / f"rank{rank}.json")
+
+
+def read_error(folder: Path, rank: int) -> RankError | None:
+    """Return the error that a rank wrote, or None."""
+    file = folder / f"rank{rank}.json"
+    return RankError(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None

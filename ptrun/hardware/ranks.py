@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ptrun.backbone.division import Division
+from ptrun.backbone.injection import Division
 from ptrun.errors import RunFailed, UserError
 
 _LOG = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """Starts the ranks of a run on this machine, and waits for them."""
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ptrun.config.compose import Composed
-from ptrun.hardware import parent_watch, rank_files
-from ptrun.hardware.cpu import cores
-from ptrun.hardware.exit_report import exit_error
-from ptrun.hardware.processes import work
+from ptrun.config.schema import HardwareConfig
+from ptrun.errors import RankLost, RunFailed, UserError
+from ptrun.hardware import processes
+from ptrun.hardware.environment import cores
+from ptrun.hardware.processes import RankEnd, RankError, read_error, work
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.runs.rank")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
@@ -27,7 +29,7 @@ def start(composed: Composed, ranks: int, command: Sequence[str] = COMMAND) -> N
     """
     with TemporaryDirectory(prefix="ptrun-") as name:
         folder = Path(name)
-        rank_files.write(folder / "run.yaml", composed)
+        processes.write(folder / "run.yaml", composed)
         port = _free_port()
         environments = [_environment(os.environ, rank, ranks, port) for rank in range(ranks)]
         ends = work([*command, str(folder / "run.yaml")], environments, folder)
@@ -42,7 +44,7 @@ def _environment(env: Mapping[str, str], rank: int, ranks: int, port: int) -> di
         "OMP_NUM_THREADS": str(max(1, cores() // ranks)),
         **env,
         "PYTHONPATH": os.pathsep.join(sys.path),
-        parent_watch.PARENT: str(os.getpid()),
+        processes.PARENT: str(os.getpid()),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(ranks),
@@ -57,3 +59,106 @@ def _free_port() -> int:
         opened.bind(("127.0.0.1", 0))
         port: int = opened.getsockname()[1]
         return port
+
+
+# The error that a launcher raises for failed ranks: the first one, how it ended, its output.
+
+_LINES = 20
+_SAME = "The same command resumes from the last save."
+
+
+def exit_error(ends: Sequence[RankEnd], ranks: int, folder: Path) -> Exception | None:
+    """Return the error to raise for ranks that ended, or None if all succeeded.
+
+    A UserError that every rank raised is reported once, as from one process.
+    """
+    errors = {end: read_error(folder, end.rank) for end in ends if end.code}
+    if not errors:
+        return None
+    first, error = min(errors.items(), key=_order)
+    if error and error.kind == "RunFailed":
+        return RunFailed(error.text)
+    if error and error.kind == "UserError":
+        same = len(errors) == ranks and {e and e.text for e in errors.values()} == {error.text}
+        plain = same or first.rank == 0  # rank 0 may check before the others do
+        return UserError(error.text if plain else f"rank {first.rank} of {ranks}: {error.text}")
+    others = "; the others were ended" if ranks > 1 else ""
+    line = f"rank {first.rank} of {ranks} {_how(first, error)}{others}."
+    return RankLost("\n".join([line, *_last_lines(first, folder), _SAME]))
+
+
+def _order(failure: tuple[RankEnd, RankError | None]) -> tuple[bool, float]:
+    """Order by time, signals first: a killed rank makes the others fail."""
+    end, error = failure
+    return end.code > 0, error.at if error else end.at
+
+
+def _how(end: RankEnd, error: RankError | None) -> str:
+    if end.code < 0:
+        name = signal.Signals(-end.code).name if -end.code in set(signal.Signals) else "unnamed"
+        memory = ", as a machine out of memory does" if name == "SIGKILL" else ""
+        return f"was killed by signal {-end.code} ({name}{memory})"
+    text = f": {error.kind}: {error.text.strip()}" if error else ""
+    return f"ended with exit code {end.code}{text}"
+
+
+def _last_lines(end: RankEnd, folder: Path) -> list[str]:
+    """Return the last lines of a rank's output; those of rank 0 were shown already."""
+    file = folder / f"rank{end.rank}.err"
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if end.rank else []
+    return [f"  {line}" for line in lines[-_LINES:]]
+
+
+# The number of ranks of a run, and checks of those that a launcher started.
+
+
+def local_ranks(hardware: HardwareConfig, gpus: int) -> int:
+    """Return the number of ranks to start on this machine, given the number of visible GPUs.
+
+    Raises:
+        UserError: the ranks do not make whole copies of the model, or there are too few GPUs.
+    """
+    width, cuda = hardware.model_parallel or 1, _on_gpus(hardware, gpus)
+    ranks = hardware.ranks or (gpus if cuda else width)
+    if cuda and ranks > gpus:
+        raise UserError(
+            f"hardware.ranks is {ranks}, but {gpus} GPUs are visible; each rank needs one: type "
+            f"hardware.ranks={_fits(gpus, width)}, or hardware.device=cpu."
+        )
+    if ranks % width:
+        origin = "hardware.ranks is" if hardware.ranks else "visible GPUs:"
+        raise UserError(
+            f"{origin} {ranks}, but the model is divided over {width} ranks "
+            f"(hardware.model_parallel); type hardware.ranks={_fits(ranks, width)}."
+        )
+    return ranks
+
+
+def check_world(hardware: HardwareConfig, world: int) -> None:
+    """Check the number of processes that a launcher started.
+
+    Raises:
+        UserError: they would all do the same run, or do not make whole copies of the model.
+    """
+    if not hardware.divides:
+        if world > 1:
+            raise UserError(
+                f"a launcher started {world} processes, which would all do the same run; type "
+                "hardware=zero1 to share it, or start one process."
+            )
+        return
+    width = hardware.model_parallel or 1
+    if world % width:
+        raise UserError(
+            f"a launcher started {world} ranks, but the model is divided over {width} "
+            f"(hardware.model_parallel); start {_fits(world, width)}, or type hardware=zero1."
+        )
+
+
+def _on_gpus(hardware: HardwareConfig, gpus: int) -> bool:
+    return hardware.device == "cuda" or (hardware.device == "auto" and gpus > 0)
+
+
+def _fits(ranks: int, width: int) -> int:
+    """Return the most ranks up to `ranks` that make whole copies of the model; at least `width`."""
+    return max(width, ranks - ranks % width)

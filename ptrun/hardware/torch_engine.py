@@ -7,27 +7,66 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ptrun.backbone.peft.layers import detach
-from ptrun.backbone.quantization.formats import Quantization
+from ptrun.backbone import dropout
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.quantization import Quantization, check_installed
+from ptrun.backbone.seq2seq import scale_down
 from ptrun.errors import MemoryRanOut, UserError
-from ptrun.hardware.compile import Compilation, Compile
-from ptrun.hardware.fp16 import check_fp16, scale
-from ptrun.hardware.free_memory import forget, free, together, why_no_gpu
-from ptrun.hardware.precision import check_bf16, no_tf32, resolved
-from ptrun.hardware.quantization import check_frozen, check_quantization
+from ptrun.hardware.device import check_bf16, forget, free, no_tf32, resolved, together, why_no_gpu
 from ptrun.hardware.ranks import ALONE, Ranks
 from ptrun.method.base import Method
+from ptrun.method.peft import detach
 from ptrun.training.loop import HALVES, Loop
-from ptrun.training.loss_scale import ScaledStepper
 from ptrun.training.member import Member
+from ptrun.training.optim import ScaledStepper
 from ptrun.training.out_of_memory import is_out_of_memory
 
 _LOG = logging.getLogger(__name__)
+
+
+# `hardware.compile`: whether element-wise functions are compiled, and when.
+
+Compile = Literal["auto"] | bool
+WORTH = 300.0
+"""Seconds of training left from which `auto` compiles: on a new machine it takes about 20 s."""
+_SLOWER = "cpu"
+"""On two CPU cores a step with compiled dropout took 1.04 to 1.25 times as long."""
+
+
+class Compilation:
+    """Compiles at the start, or under `auto` on a GPU once long training is certain.
+
+    Compiled functions return the same bits, so the moment changes no result.
+
+    Raises:
+        UserError: `true`, and there is no compiler.
+    """
+
+    def __init__(self, requested: Compile, device: str):
+        self.device = device
+        self.pending = requested == "auto" and device != _SLOWER
+        if requested is True and dropout.compiler(device) is None:
+            raise UserError(
+                f"hardware.compile=true: torch finds no compiler for {device}; install g++ (on a "
+                "GPU triton, gcc and Python's headers), or type hardware.compile=auto."
+            )
+        dropout.activate(requested is True)
+
+    def consider(self, seconds_left: float) -> None:
+        """Compile from the next step on, if the training left takes long enough."""
+        if not self.pending or seconds_left < WORTH:
+            return
+        self.pending = False
+        if dropout.compiler(self.device) is None:
+            _LOG.info("torch finds no compiler: dropout is not compiled")
+            return
+        dropout.activate(True)
+        _LOG.info("compiling dropout; hardware.compile=false leaves it out")
 
 
 @dataclass
@@ -157,3 +196,76 @@ class TorchEngine(Loop):
     def weight_type(self, *, tuned: bool) -> torch.dtype:
         """Return the precision of the backbone's weights; a tuned one keeps fp32."""
         return torch.float32 if tuned else HALVES.get(self.precision, torch.float32)
+
+
+# Checks for fp16: the residual stream of T5 overflows in it, unless it is scaled down.
+
+
+def check_fp16(backbone: PretrainedBackbone, precision: str, *, scaled: bool) -> None:
+    """Check that a T5 in fp16 is scaled unless it fits as it is, and that nothing else is.
+
+    Raises:
+        UserError: it is not.
+    """
+    if scaled and not backbone.architecture.overflows:
+        raise UserError(
+            f"hardware.fp16_scaling=true: it supports T5 models, but {backbone.name} is "
+            f"{backbone.config['model_type']}; leave it out."
+        )
+    overflows = backbone.architecture.overflows and not backbone.fits_fp16
+    if precision == "fp16" and overflows and not scaled:
+        raise UserError(
+            f"hardware.precision=fp16: {backbone.name} is a T5, whose hidden states overflow in "
+            "fp16;\ntype hardware.precision=bf16 or fp32, or add hardware.fp16_scaling=true, which "
+            "divides them by 100."
+        )
+
+
+def scale(backbone: PretrainedBackbone, methods: Sequence[Method]) -> None:
+    """Scale a loaded T5 down.
+
+    Raises:
+        UserError: a method adds maps to the backbone's, whose units would be scaled.
+    """
+    for method in methods:
+        if method.changes_maps:
+            raise UserError(
+                f"hardware.fp16_scaling=true: {type(method).__name__} adds to the backbone's maps, "
+                "which would be scaled; leave it out and type hardware.precision=bf16 or fp32."
+            )
+    scale_down(backbone)
+
+
+# Checks for a quantized backbone: what its weights must not be.
+
+
+def check_quantization(backbone: PretrainedBackbone, kind: Quantization, *, scaled: bool) -> None:
+    """Check that a backbone can be quantized, before it is loaded.
+
+    Raises:
+        UserError: a package is missing, or another option needs dense weights.
+    """
+    check_installed(kind)
+    if backbone.tuned:
+        raise UserError(
+            f"hardware.quantization={kind}: start=run: gives this run a backbone that was tuned, "
+            "whose weights stay dense; type hardware.quantization=none."
+        )
+    if scaled:
+        raise UserError(
+            f"hardware.quantization={kind}: hardware.fp16_scaling=true divides dense weights; "
+            "leave one of the two out, or type hardware.precision=bf16."
+        )
+
+
+def check_frozen(kind: Quantization, *, tuned: bool) -> None:
+    """Check that a run does not tune a backbone that is to be quantized.
+
+    Raises:
+        UserError: it does.
+    """
+    if tuned and kind != "none":
+        raise UserError(
+            f"hardware.quantization={kind}: this run tunes the backbone, which must be frozen; "
+            "type hardware.quantization=none, or another method, such as method=lora."
+        )

@@ -1,20 +1,25 @@
 """Download the files of a model: the small ones, then its weights in one format."""
 
+import hashlib
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from glob import escape
 from itertools import islice
 from pathlib import Path
 
-from ptrun.errors import UserError
-from ptrun.hub import converted
-from ptrun.hub.failure import failure
-from ptrun.hub.repository import NO_HUB, Repository
+from filelock import FileLock
+
+from ptrun.errors import UserError, named
+from ptrun.hub.repository import NO_HUB, Repository, failure
 
 _LOG = logging.getLogger(__name__)
+
+
 _SMALL = ("*.json", "*.txt", "*.model")
 _MOST_NAMED = 5
 _FORMATS = (("model", "safetensors"), ("pytorch_model", "bin"))
@@ -41,13 +46,13 @@ def fetch(
             read.
     """
     repository.ask()
-    if found := converted.find(repository, repository.wanted_commit):
+    if found := find(repository, repository.wanted_commit):
         check(found)
         repository.found(found.name.partition("-")[0])
         return found
     folder, weights = snapshot(repository, check)
     is_pickled = weights[0].suffix == ".bin"
-    place = converted.convert(repository, folder, weights, convert) if is_pickled else folder
+    place = convert_once(repository, folder, weights, convert) if is_pickled else folder
     repository.found(folder.name)
     return place
 
@@ -76,7 +81,7 @@ def snapshot(
     names, folder = _weights(repository, sizes, asks=out is None), repository.snapshot
     todo = {name: sizes[name] or 0 for name in names if not _is_there(folder / name, sizes[name])}
     beside = sum(sizes[name] or 0 for name in names) * share if names[0].endswith(".bin") else 0
-    _check_disk(repository, sum(todo.values()), out or converted.place(repository), beside)
+    _check_disk(repository, sum(todo.values()), out or place(repository), beside)
     check(_download(repository, [n for n in sizes if any(fnmatch(n, one) for one in _SMALL)]))
     _download(repository, names)
     for name in names:
@@ -115,7 +120,7 @@ def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> l
             f"{repository.revision}.\nType backbone.revision=REVISION with another one. {_LOCAL}"
         )
     if found[0].endswith(".bin") and asks:
-        converted.check_allowed(repository)
+        check_allowed(repository)
     return found
 
 
@@ -134,13 +139,13 @@ def _cached(
     weights = chosen(there)
     lacks += [] if weights or "it" in lacks else ["the weights"]
     lacks += [name for name in _missing(weights)]
-    cut = [n for n in weights if n.endswith(".safetensors") and not converted.is_whole(folder / n)]
+    cut = [n for n in weights if n.endswith(".safetensors") and not is_whole(folder / n)]
     lacks += [f"a whole {(folder / name).resolve()}" for name in cut]
     if lacks:
         raise UserError(f"backbone {failure(repository, trouble, ', '.join(lacks))} {_LOCAL}")
     check(folder)
     if weights[0].endswith(".bin") and asks:
-        converted.check_allowed(repository)
+        check_allowed(repository)
     return folder, [folder / name for name in weights]
 
 
@@ -197,5 +202,127 @@ def _check_disk(repository: Repository, download: int, out: Path, beside: float)
             parts = f"{download / 1e9:.1f} GB to download, {beside / 1e9:.1f} GB to convert"
             raise UserError(
                 f"{repository.name}: {place} has {free / 1e9:.1f} GB free; needed are {parts}.\n"
-                f"{converted.ROOM}"
+                f"{ROOM}"
             )
+
+
+# Models whose repository has only pickled weights: converted once, and kept beside the cache.
+#
+#     <HF_HOME>/ptrun/converted/<id>/<commit>-<hash of the source>/
+#
+# The folder holds safetensors, configuration and tokenizer; the pickles may be deleted. Presets of
+# ptrun are converted without a question; for another id the user types `allow_bin=true`.
+
+ALLOW = "PTRUN_ALLOW_BIN"  # set by `allow_bin=true`; the ranks of a run inherit it
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_CONF = (_PACKAGE / "conf", _PACKAGE.parent / "conf")  # installed, and in a checkout
+ROOM = "Type HF_HOME=FOLDER before the command, with a folder on a larger disk."
+_OTHER = "Type backbone.revision=REVISION with another one, or backbone.path=FOLDER."
+_ID = re.compile(r"(?![.-])[\w.-]+(/(?![.-])[\w.-]+)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check_allowed(repository: Repository) -> None:
+    """Refuse the pickled weights of a model that is no preset, unless the user allows them.
+
+    Raises:
+        UserError: they are not allowed.
+    """
+    if repository.name not in presets() and os.environ.get(ALLOW) != "true":
+        raise UserError(
+            f"{repository.name}: only pickled weights (.bin) at revision {repository.revision}, "
+            "and no preset of ptrun. ptrun reads tensors from them and runs no code.\n"
+            "Type allow_bin=true to convert them once."
+        )
+
+
+@cache
+def presets() -> frozenset[str]:
+    """Return the hub ids of ptrun's own backbones."""
+    files = (file for conf in _CONF for file in (conf / "backbone").glob("*.yaml"))
+    text = "\n".join(file.read_text("utf-8") for file in files)
+    return frozenset(re.findall(r"^hub: *(\S+/\S+)", text, re.MULTILINE))
+
+
+def place(repository: Repository) -> Path:
+    """Return the folder of the conversions of a model."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HOME, "ptrun", "converted", *repository.name.split("/"))
+
+
+def find(repository: Repository, commit: str | None) -> Path | None:
+    """Return the conversion of a commit, if there is one; a damaged one is removed."""
+    if commit is None or not _ID.fullmatch(repository.name):  # a name may lead out of the folder
+        return None
+    for folder in sorted(place(repository).glob(f"{commit}-*")):
+        files = list(folder.glob("*.safetensors"))
+        if files and all(map(is_whole, files)):
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def convert_once(
+    repository: Repository,
+    snapshot: Path,
+    weights: list[Path],
+    write: Callable[[Path, Path], object],
+) -> Path:
+    """Convert a snapshot, unless another process has just done it; return the new folder.
+
+    `write` reads a snapshot and writes a folder of safetensors.
+
+    Raises:
+        UserError: a file is not that of the hub, or cannot be converted.
+    """
+    out = place(repository)
+    with named(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / ".lock"):
+        if (found := find(repository, snapshot.name)) is not None:
+            return found
+        source = hashlib.sha256("".join(map(_checked, weights)).encode()).hexdigest()[:16]
+        new = out / f"{snapshot.name}-{source}"
+        size = sum(file.stat().st_size for file in weights) / 1e9
+        _LOG.info(
+            "%s: its pickled weights (%.1f GB) are converted once, into %s",
+            *(repository.name, size, new),
+        )
+        try:
+            write(snapshot, new)
+        except UserError as error:
+            remedy = ROOM if isinstance(error.__cause__, OSError) else _OTHER
+            first = str(error).partition("\n")[0]
+            raise UserError(f"{repository.name}: {first}\n{remedy}") from error
+    return new
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a safetensors file has the bytes that its header names."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "np"):
+            return True
+    except (SafetensorError, OSError):
+        return False
+
+
+def _checked(file: Path) -> str:
+    """Return the hash of a file; the cache names a large file by the hub's hash of it.
+
+    Raises:
+        UserError: the file has another hash.
+    """
+    blob = file.resolve()
+    with blob.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if _SHA256.fullmatch(blob.name) and blob.name != found:
+        blob.unlink()
+        raise UserError(
+            f"{file}: its bytes are not those of the hub (SHA-256 {found[:16]}...). It was "
+            "removed.\nType the same command again with a network: it downloads this file again."
+        )
+    return found

@@ -1,30 +1,139 @@
 """Import of CPM-2, or of PPT's T5, from Megatron shards: `ptrun import cpm2 SHARDS --out DIR`."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
-from ptrun.backbone.residual import UNIT, factor
-from ptrun.converting.convert import Dtype, Imported, convert, converted, write_config
-from ptrun.converting.shards import Shards
-from ptrun.converting.staging import check_new
-from ptrun.converting.target import Target
-from ptrun.converting.writing import FILE_BYTES, Entry, write_file
+from ptrun.backbone.cpm2_text import read_vocabulary, write_tokenizer
+from ptrun.backbone.seq2seq import UNIT, factor
 from ptrun.errors import UserError
-from ptrun.importing.cpm2_layout import targets
-from ptrun.importing.cpm2_sizes import (
-    ALIASES,
-    CPM2_ROWS,
-    EMBEDDINGS,
-    PROMPT,
-    Sizes,
-    SpecialIds,
-    model_config,
-    read_sizes,
-    special_ids,
+from ptrun.hub.convert import (
+    FILE_BYTES,
+    Dtype,
+    Entry,
+    Imported,
+    Shards,
+    Target,
+    check_matrices,
+    convert,
+    converted,
+    layer_count,
+    write_config,
+    write_file,
 )
-from ptrun.importing.rank_files import RankFiles
-from ptrun.tokenizer.cpm2_text import read_vocabulary, write_tokenizer
+from ptrun.hub.staging import check_new
+from ptrun.importing.files import RankFiles
+
+# The sizes of a CPM-2 checkpoint, read from its tensors, and their config.json.
+
+EMBEDDINGS, PROMPT = "word_embeds.weight", "encoder.prompt_embeds.weight"
+ALIASES = ("encoder.word_embeds.weight", "decoder.word_embeds.weight")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+T5_ROWS = (32_100, 32_128, 250_112)  # T5 v1.1 and its LM-adapted models, mT5
+CPM2_ROWS = (26_240, 51_968)  # Chinese, Chinese-English
+_BLOCK = "encoder.blocks.0"
+_BIAS = f"{_BLOCK}.self_attn.self_attn.relative_attention_bias.weight"
+_PROJECT = f"{_BLOCK}.self_attn.self_attn.project.weight"
+_FEED_FORWARD = f"{_BLOCK}.ff.dense_relu_dense.wi_0.weight"
+
+
+@dataclass(frozen=True)
+class CPM2Sizes:
+    """The whole model's sizes, all ranks together."""
+
+    vocab: int
+    d_model: int
+    inner: int
+    d_ff: int
+    heads: int
+    buckets: int
+    encoder_layers: int
+    decoder_layers: int
+
+    @property
+    def d_kv(self) -> int:
+        """The width of a head."""
+        return self.inner // self.heads
+
+    @property
+    def layers(self) -> str:
+        """Number of layers: encoder+decoder."""
+        return f"{self.encoder_layers}+{self.decoder_layers}"
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The special token ids of a configuration."""
+
+    pad: int
+    eos: int
+    start: int
+
+
+def read_sizes(shapes: Shapes, ranks: int) -> CPM2Sizes:
+    """Return the sizes of a model, from the shapes of one rank's tensors.
+
+    Raises:
+        UserError: one of the matrices is missing.
+    """
+    check_matrices(
+        shapes,
+        (EMBEDDINGS, _BIAS, _PROJECT, _FEED_FORWARD),
+        "these are not CPM-2 shards",
+        "the layout of CPM-2 and PPT: encoder.blocks.*, decoder.blocks.*, word_embeds",
+    )
+    (rows, d_model), (buckets, heads) = shapes[EMBEDDINGS], shapes[_BIAS]
+    return CPM2Sizes(
+        vocab=rows * ranks,
+        d_model=d_model,
+        inner=shapes[_PROJECT][0] * ranks // 3,
+        d_ff=shapes[_FEED_FORWARD][0] * ranks,
+        heads=heads * ranks,
+        buckets=buckets,
+        encoder_layers=layer_count(shapes, "encoder.blocks"),
+        decoder_layers=layer_count(shapes, "decoder.blocks"),
+    )
+
+
+def special_ids(rows: int, *, t5: bool) -> SpecialIds:
+    """Return the special ids of a vocabulary, which its size identifies."""
+    if t5 or rows in T5_ROWS:
+        return SpecialIds(pad=0, eos=1, start=0)
+    return SpecialIds(pad=5, eos=8 if rows == CPM2_ROWS[1] else 7, start=1)
+
+
+def model_config(sizes: CPM2Sizes, special: SpecialIds, dtype: str) -> dict[str, Any]:
+    """Return the config.json of `T5ForConditionalGeneration`."""
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "dtype": dtype,
+        "vocab_size": sizes.vocab,
+        "d_model": sizes.d_model,
+        "d_kv": sizes.d_kv,
+        "d_ff": sizes.d_ff,
+        "num_layers": sizes.encoder_layers,
+        "num_decoder_layers": sizes.decoder_layers,
+        "num_heads": sizes.heads,
+        "relative_attention_num_buckets": sizes.buckets,
+        "relative_attention_max_distance": 128,
+        "dropout_rate": 0.0,
+        "layer_norm_epsilon": 1e-6,
+        "feed_forward_proj": "gated-gelu",
+        # transformers 5 reads it as "do not scale the input of lm_head", and ties by values.
+        "tie_word_embeddings": False,
+        "is_encoder_decoder": True,
+        "use_cache": True,
+        "pad_token_id": special.pad,
+        "eos_token_id": special.eos,
+        "decoder_start_token_id": special.start,
+    }
+
 
 PROMPT_FILE, PROMPT_NAME = "prompt.safetensors", "prompt"
 
@@ -71,7 +180,7 @@ def import_cpm2(
     return Imported(out, sizes, *size, notes=("a prompt",) if PROMPT in shards.shapes else ())
 
 
-def _check(shards: Shards, sizes: Sizes, wanted: list[Target]) -> None:
+def _check(shards: Shards, sizes: CPM2Sizes, wanted: list[Target]) -> None:
     if sizes.inner % sizes.heads:
         raise UserError(
             f"attention has {sizes.inner} columns; expected a multiple of its {sizes.heads} heads."
@@ -82,7 +191,7 @@ def _check(shards: Shards, sizes: Sizes, wanted: list[Target]) -> None:
         shards.check_equal(PROMPT)
 
 
-def _special(sizes: Sizes, tokenizer: Path | None, *, unscale: bool) -> SpecialIds:
+def _special(sizes: CPM2Sizes, tokenizer: Path | None, *, unscale: bool) -> SpecialIds:
     """Return the special ids, from the vocabulary file if there is one."""
     if unscale and sizes.vocab in CPM2_ROWS:
         raise UserError(
@@ -103,3 +212,64 @@ def _write_prompt(folder: Path, prompt: Tensor, *, unscale: bool) -> None:
     entry = Entry(PROMPT_NAME, tuple(prompt.shape), prompt.dtype)
     times = UNIT if unscale else 1.0  # a prompt is scaled like the embeddings
     write_file(folder / PROMPT_FILE, [entry], lambda _: converted(prompt, entry, times))
+
+
+# The place of each tensor of a transformers T5 in CPM-2's Megatron shards.
+
+_ATTENTION = {  # theirs: ours, and the projections that each of their matrices fuses
+    "self_attn": ("SelfAttention", {"project": "qkv"}),
+    "cross_attn": ("EncDecAttention", {"project_q": "q", "project_kv": "kv"}),
+}
+
+
+def targets(sizes: CPM2Sizes) -> list[Target]:
+    """Return all tensors of the transformers model, without aliases of the embeddings."""
+    return [
+        Target("shared.weight", EMBEDDINGS, (sizes.vocab, sizes.d_model), 0),
+        *_stack("encoder", sizes.encoder_layers, sizes),
+        *_stack("decoder", sizes.decoder_layers, sizes),
+        Target("lm_head.weight", "lm_head.weight", (sizes.vocab, sizes.d_model), 0),
+    ]
+
+
+def _stack(stack: str, layers: int, s: CPM2Sizes) -> Iterator[Target]:
+    for i in range(layers):
+        source, name = f"{stack}.blocks.{i}", f"{stack}.block.{i}.layer"
+        yield from _attention(source, f"{name}.0", "self_attn", s, has_bias=i == 0)
+        if stack == "decoder":
+            yield from _attention(source, f"{name}.1", "cross_attn", s)
+        yield from _feed_forward(f"{source}.ff", f"{name}.{2 if stack == 'decoder' else 1}", s)
+    yield _norm(f"{stack}.final_layernorm", f"{stack}.final_layer_norm", s)
+
+
+def _attention(
+    source: str, name: str, kind: str, s: CPM2Sizes, *, has_bias: bool = False
+) -> Iterator[Target]:
+    module, fused = _ATTENTION[kind]
+    inner, outer = f"{source}.{kind}.{kind}", f"{name}.{module}"
+    for matrix, letters in fused.items():
+        yield from _pieces(f"{inner}.{matrix}.weight", outer, letters, s)
+    yield Target(f"{outer}.o.weight", f"{inner}.dense.weight", (s.d_model, s.inner), 1)
+    if has_bias:  # the first layer's biases serve all layers of its stack
+        bias = "relative_attention_bias.weight"
+        yield Target(f"{outer}.{bias}", f"{inner}.{bias}", (s.buckets, s.heads), 1)
+    yield _norm(f"{source}.{kind}.layer_norm", f"{name}.layer_norm", s)
+
+
+def _feed_forward(source: str, name: str, s: CPM2Sizes) -> Iterator[Target]:
+    inner, outer = f"{source}.dense_relu_dense", f"{name}.DenseReluDense"
+    for part in ("wi_0", "wi_1"):
+        yield Target(f"{outer}.{part}.weight", f"{inner}.{part}.weight", (s.d_ff, s.d_model), 0)
+    yield Target(f"{outer}.wo.weight", f"{inner}.wo.weight", (s.d_model, s.d_ff), 1)
+    yield _norm(f"{source}.layer_norm", f"{name}.layer_norm", s)
+
+
+def _pieces(source: str, name: str, letters: str, s: CPM2Sizes) -> Iterator[Target]:
+    """Yield the projections that one tensor fuses, in their order."""
+    for i, letter in enumerate(letters):
+        target = f"{name}.{letter}.weight"
+        yield Target(target, source, (s.inner, s.d_model), 0, piece=i, pieces=len(letters))
+
+
+def _norm(source: str, name: str, s: CPM2Sizes) -> Target:
+    return Target(f"{name}.weight", f"{source}.weight", (s.d_model,))

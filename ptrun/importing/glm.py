@@ -9,16 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.converting.convert import Dtype, Imported, convert, write_config
-from ptrun.converting.hub_files import HubFiles, is_snapshot
-from ptrun.converting.shards import Files, Shards, check_matrices, layer_count
-from ptrun.converting.staging import check_new
-from ptrun.converting.target import Target
-from ptrun.converting.writing import FILE_BYTES
+from ptrun.backbone.own_tokenizers import END, GLM_SPECIAL, START_OF_PIECE, add_special, write
 from ptrun.errors import UserError
-from ptrun.importing.byte_pairs import read_byte_pairs
-from ptrun.importing.rank_files import RankFiles
-from ptrun.tokenizer.glm import END, SPECIAL, START_OF_PIECE, add_special, write
+from ptrun.hub.convert import (
+    FILE_BYTES,
+    Dtype,
+    Files,
+    Imported,
+    Shards,
+    Target,
+    check_matrices,
+    convert,
+    layer_count,
+    write_config,
+)
+from ptrun.hub.pickled import HubFiles, is_snapshot
+from ptrun.hub.staging import check_new
+from ptrun.importing.files import RankFiles, read_byte_pairs
 
 POSITIONS, HEAD_WIDTH = 1025, 64
 GPT2_END, GPT2_START = 50256, 50257  # <|endoftext|>, <|startofpiece|>
@@ -36,7 +43,7 @@ _LEAVES = {  # ours: theirs, rows and columns over the width, axis of the split,
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GLMSizes:
     """The whole model's sizes, all ranks together."""
 
     vocab: int
@@ -86,7 +93,7 @@ def import_glm(
     return Imported(out, sizes, *size, notes=tuple(_notes(stray, has_tokenizer=bool(words))))
 
 
-def targets(sizes: Sizes) -> list[Target]:
+def targets(sizes: GLMSizes) -> list[Target]:
     """Return all tensors of the model, under the names of `GPT2LMHeadModel`."""
     width = sizes.width
     tables = (
@@ -99,7 +106,7 @@ def targets(sizes: Sizes) -> list[Target]:
     return [words, *tables, *layers, *last]
 
 
-def model_config(sizes: Sizes, dtype: str, end: int, start: int) -> dict[str, Any]:
+def model_config(sizes: GLMSizes, dtype: str, end: int, start: int) -> dict[str, Any]:
     """Return the config.json of `BlockLM`; `end` and `start` are special ids."""
     return {
         "architectures": ["BlockLM"],
@@ -146,7 +153,7 @@ def _files(source: Path) -> Files:
     return HubFiles(source, "glm.") if is_snapshot(source) else RankFiles(source, other)
 
 
-def _sizes(shards: Shards) -> Sizes:
+def _sizes(shards: Shards) -> GLMSizes:
     tables = [f"transformer.{theirs}.weight" for theirs in _TABLES.values()]
     check_matrices(
         shards.shapes,
@@ -164,12 +171,12 @@ def _sizes(shards: Shards) -> Sizes:
     rows, width = shards.shapes[_WORDS]
     if width % HEAD_WIDTH:
         raise UserError(f"{_WORDS}: {width} columns; expected a multiple of {HEAD_WIDTH}.")
-    return Sizes(rows * shards.count, width, layer_count(shards.shapes, "transformer.layers"))
+    return GLMSizes(rows * shards.count, width, layer_count(shards.shapes, "transformer.layers"))
 
 
 def _tokenizer(folder: Path | None, rows: int) -> Any:
     """Return GLM's tokenizer from GPT-2's files, or None without a folder."""
-    is_gpt2 = rows > GPT2_END + len(SPECIAL)
+    is_gpt2 = rows > GPT2_END + len(GLM_SPECIAL)
     if folder is None and not is_gpt2:
         raise UserError(
             f"{_WORDS}: {rows} rows; GLM-2B and GLM-10B have 50304, for GPT-2's vocabulary.\n"

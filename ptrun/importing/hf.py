@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.backbone.files import read_config
-from ptrun.converting.convert import Dtype, Imported
-from ptrun.converting.plain import convert_folder
-from ptrun.converting.staging import check_new
-from ptrun.converting.writing import FILE_BYTES
 from ptrun.errors import UserError
 from ptrun.hub import download, repository
+from ptrun.hub.convert import FILE_BYTES, Dtype, Imported, convert_folder
+from ptrun.hub.staging import check_new
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer")
 _HALF = {"fp16": 0.5, "bf16": 0.5}  # of pickles in fp32
 
 
 @dataclass(frozen=True)
-class Sizes:
+class HFSizes:
     """The sizes that config.json states."""
 
     layers: Any
@@ -60,7 +58,7 @@ def import_hf(
     vocabulary = config.get("vocab_size", 0)
     if type(vocabulary) is not int or not (type(layers) is int or layers == "?"):
         raise UserError(f"{folder / 'config.json'}: its sizes are no numbers; download it again.")
-    sizes = Sizes(layers, vocabulary)
+    sizes = HFSizes(layers, vocabulary)
     return Imported(out, sizes, *convert_folder(folder, out, dtype, file_bytes))
 
 

@@ -4,20 +4,26 @@ The folder has XGLM's tensors. fairseq's code has a norm after the last layer by
 released file probably has none. So the tensors decide, and the printed line reports it.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptrun.converting.convert import Dtype, Imported, convert, write_config
-from ptrun.converting.shards import Shards, check_matrices, layer_count
-from ptrun.converting.staging import check_new
-from ptrun.converting.target import Target
-from ptrun.converting.writing import FILE_BYTES
 from ptrun.errors import UserError
-from ptrun.importing.megatron_args import check_sizes, settings
-from ptrun.importing.megatron_tokenizer import read_tokenizer, write_tokenizer
-from ptrun.importing.part_files import PartFiles
+from ptrun.hub.convert import (
+    FILE_BYTES,
+    Dtype,
+    Imported,
+    Shards,
+    Target,
+    check_matrices,
+    convert,
+    layer_count,
+    write_config,
+)
+from ptrun.hub.staging import check_new
+from ptrun.importing.files import END, BytePairs, PartFiles, read_byte_pairs
 
 _WORDS, _OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 _FIRST = "decoder.layers.0.fc1.weight"
@@ -26,7 +32,7 @@ _SPARE = ("decoder.version", "decoder.embed_positions._float_tensor")  # no weig
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MegatronSizes:
     """The whole model's sizes, all parts together."""
 
     vocab: int
@@ -77,14 +83,14 @@ def import_megatron(
     return Imported(out, sizes, *size, notes=tuple(_notes(sizes, has_tokenizer=bool(pairs))))
 
 
-def targets(sizes: Sizes) -> list[Target]:
+def targets(sizes: MegatronSizes) -> list[Target]:
     """Return all tensors of the model, under the names of `XGLMForCausalLM`."""
     words = _target("embed_tokens.weight", (sizes.vocab, sizes.width), 0)
     layers = (target for i in range(sizes.layers) for target in _layer(f"layers.{i}", sizes))
     return [words, *layers, *(_norm("layer_norm", sizes) if sizes.final_norm else ())]
 
 
-def model_config(sizes: Sizes, dtype: str, saved: dict[str, Any]) -> dict[str, Any]:
+def model_config(sizes: MegatronSizes, dtype: str, saved: dict[str, Any]) -> dict[str, Any]:
     """Return the config.json of `MegatronLM`; `saved` are the settings of the checkpoint."""
     return {
         "architectures": ["MegatronLM"],
@@ -103,7 +109,7 @@ def model_config(sizes: Sizes, dtype: str, saved: dict[str, Any]) -> dict[str, A
     }
 
 
-def _layer(name: str, s: Sizes) -> Iterator[Target]:
+def _layer(name: str, s: MegatronSizes) -> Iterator[Target]:
     for letter in "qkv":
         yield from _linear(f"{name}.self_attn.{letter}_proj", s.width, s.width, axis=0)
     yield from _linear(f"{name}.self_attn.out_proj", s.width, s.width, axis=1)
@@ -119,7 +125,7 @@ def _linear(name: str, rows: int, columns: int, *, axis: int) -> Iterator[Target
     yield _target(f"{name}.bias", (rows,), 0 if axis == 0 else None)
 
 
-def _norm(name: str, s: Sizes) -> Iterator[Target]:
+def _norm(name: str, s: MegatronSizes) -> Iterator[Target]:
     for leaf in ("weight", "bias"):
         yield _target(f"{name}.{leaf}", (s.width,), None)
 
@@ -128,7 +134,7 @@ def _target(name: str, shape: tuple[int, ...], axis: int | None) -> Target:
     return Target(f"model.{name}", f"decoder.{name}", shape, axis)
 
 
-def _sizes(shards: Shards) -> Sizes:
+def _sizes(shards: Shards) -> MegatronSizes:
     check_matrices(
         shards.shapes,
         (_WORDS, _FIRST),
@@ -136,7 +142,7 @@ def _sizes(shards: Shards) -> Sizes:
         "only a decoder: decoder.embed_tokens, decoder.layers.*.{self_attn.q_proj, fc1, ...}",
     )
     rows, width = shards.shapes[_WORDS]
-    return Sizes(
+    return MegatronSizes(
         vocab=rows * shards.count,
         width=width,
         inner=shards.shapes[_FIRST][0] * shards.count,
@@ -145,7 +151,7 @@ def _sizes(shards: Shards) -> Sizes:
     )
 
 
-def _settings(files: PartFiles, sizes: Sizes) -> dict[str, Any]:
+def _settings(files: PartFiles, sizes: MegatronSizes) -> dict[str, Any]:
     """Return the settings of the parts' args, which must be equal."""
     first, *others = (settings(args, sizes.width) for args in files.args)
     if any(other != first for other in others):
@@ -155,7 +161,194 @@ def _settings(files: PartFiles, sizes: Sizes) -> dict[str, Any]:
     return first
 
 
-def _notes(sizes: Sizes, *, has_tokenizer: bool) -> Iterator[str]:
+def _notes(sizes: MegatronSizes, *, has_tokenizer: bool) -> Iterator[str]:
     yield "with a final norm" if sizes.final_norm else "no final norm in the file"
     if not has_tokenizer:
         yield "no tokenizer (import with --tokenizer FOLDER, GPT-2's or RoBERTa's tokenizer files)"
+
+
+# The settings saved with a fairseq checkpoint, as keys of config.json.
+#
+# They are those of models/transformer_lm.py in fairseq at the release of Megatron-11B (April 2020).
+# A missing setting has the value of the architecture `transformer_lm_megatron_11b`.
+
+_SUPPORTED = {  # setting: its only supported value
+    "decoder_normalize_before": True,
+    "decoder_learned_pos": False,
+    "no_token_positional_embeddings": False,
+    "share_decoder_input_output_embed": True,
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "character_embeddings": False,
+    "layernorm_embedding": False,
+    "decoder_layerdrop": 0,
+}
+_ACTIVATIONS = {  # two of fairseq's names are GPT-2's approximation with a tanh
+    "gelu": "gelu",
+    "relu": "relu",
+    "gelu_accurate": "gelu_new",
+    "gelu_fast": "gelu_new",
+}
+_KNOWN_WIDTH, _KNOWN_HEADS = 3072, 32  # Megatron-11B's
+
+
+def settings(args: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Return the part of config.json that the shapes of the tensors do not give.
+
+    Raises:
+        UserError: a setting is not supported, or the number of heads is missing.
+    """
+    for name, supported in _SUPPORTED.items():
+        if args.get(name, supported) != supported:
+            raise UserError(
+                f"args.{name} is {args[name]!r}; only {supported!r} is supported.\nptrun imports "
+                "fairseq decoders with sinusoidal positions, pre-layer norms and tied embeddings."
+            )
+    return {
+        "attention_heads": _heads(args, width),
+        "activation_function": _activation(args),
+        "max_position_embeddings": _positions(args),
+        "scale_embedding": not args.get("no_scale_embedding", False),
+        "dropout": _number(args, "dropout", 0.1),
+        "attention_dropout": _number(args, "attention_dropout", 0.1),
+        "activation_dropout": _number(args, "activation_dropout", 0)
+        or _number(args, "relu_dropout", 0),
+    }
+
+
+def check_sizes(args: Mapping[str, Any], found: Mapping[str, int]) -> None:
+    """Raise a UserError if a size of the tensors differs from the setting of the same name."""
+    for name, size in found.items():
+        if args.get(name, size) != size:
+            raise UserError(f"the tensors have {name} {size}, but args.{name} is {args[name]}.")
+
+
+def _heads(args: Mapping[str, Any], width: int) -> int:
+    heads = args.get("decoder_attention_heads", _KNOWN_HEADS if width == _KNOWN_WIDTH else None)
+    if heads is None:
+        raise UserError(
+            f"args.decoder_attention_heads is missing; its default of {_KNOWN_HEADS} is for "
+            f"{_KNOWN_WIDTH} columns, here: {width}.\n"
+            "Save it with {'args': argparse.Namespace(decoder_attention_heads=N), 'model': ...}."
+        )
+    if not isinstance(heads, int) or heads < 1 or width % heads:
+        raise UserError(f"args.decoder_attention_heads: {heads} does not divide {width} columns.")
+    return heads
+
+
+def _activation(args: Mapping[str, Any]) -> str:
+    name = args.get("activation_fn", "gelu")
+    if name not in _ACTIVATIONS:
+        raise UserError(f"args.activation_fn is {name!r}; allowed: {', '.join(_ACTIVATIONS)}.")
+    return _ACTIVATIONS[name]
+
+
+def _positions(args: Mapping[str, Any]) -> int:
+    names = ("max_target_positions", "tokens_per_sample")
+    return int(next((n for name in names if (n := _number(args, name, 0))), 1024))
+
+
+def _number(args: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a setting that is a number, or the default if it is missing."""
+    value = args.get(name)
+    if value is None:
+        return float(default)
+    if not isinstance(value, int | float):
+        raise UserError(f"args.{name} is {value!r}; expected a number.")
+    return float(value)
+
+
+# Megatron-11B's tokenizer: GPT-2's BPE with fairseq's ids; it adds no special tokens to a text.
+#
+# fairseq's dictionary (dict.txt) has lines `SYMBOL COUNT`. A symbol is GPT-2's id of a token, or a
+# filler such as madeupword0000. Line n has the id 4 + n, after <s>, <pad>, </s> and <unk>.
+# RoBERTa's files already have such ids.
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+DICTIONARY = "dict.txt"
+_NEVER = "<mask>"  # RoBERTa's; Megatron-11B was trained without
+_FILLER = "madeupword"
+_SETTINGS = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+
+
+def read_tokenizer(folder: Path, source: Path, rows: int) -> BytePairs:
+    """Return the BPE with fairseq's ids.
+
+    Args:
+        folder: GPT-2's files, or RoBERTa's.
+        source: the checkpoint, whose dict.txt gives the ids.
+        rows: number of rows of the model's embeddings.
+
+    Raises:
+        UserError: the files are of another kind, or do not fit the dictionary or the model.
+    """
+    pairs, file = read_byte_pairs(folder), source / DICTIONARY
+    ids = _from_dictionary(pairs, file) if file.is_file() else None
+    if all(pairs.vocabulary.get(token) == i for i, token in enumerate(SPECIAL)):
+        ids = _checked(pairs.vocabulary, ids, folder)
+    elif ids is None:
+        raise UserError(f"--tokenizer {folder}: GPT-2's files need {file}, which is missing.")
+    elif pairs.vocabulary != {token: i for i, token in enumerate(pairs.gpt2_tokens())}:
+        raise UserError(f"--tokenizer {folder}: neither GPT-2's vocabulary nor RoBERTa's.")
+    if max(ids.values()) >= rows:
+        raise UserError(
+            f"--tokenizer {folder}: ids up to {max(ids.values())}, but the model has {rows} rows."
+        )
+    return BytePairs(ids, pairs.merges)
+
+
+def write_tokenizer(pairs: BytePairs, folder: Path) -> None:
+    """Write the files from which transformers loads the tokenizer."""
+    tokenizer = pairs.tokenizer()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    text = json.dumps(_SETTINGS, indent=2) + "\n"
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+
+def _checked(
+    vocabulary: dict[str, int], ids: dict[str, int] | None, folder: Path
+) -> dict[str, int]:
+    """Return RoBERTa's ids, or those of a dictionary that agrees with them."""
+    if ids is None:
+        return {token: i for token, i in vocabulary.items() if token != _NEVER}
+    for token, i in ids.items():
+        if vocabulary.get(token) != i and not token.startswith(_FILLER):
+            raise UserError(
+                f"--tokenizer {folder}: {token!r} is {vocabulary.get(token)}, but {i} by the "
+                f"checkpoint's {DICTIONARY}."
+            )
+    return ids
+
+
+def _from_dictionary(pairs: BytePairs, file: Path) -> dict[str, int]:
+    tokens = pairs.gpt2_tokens()
+    ids = {token: i for i, token in enumerate(SPECIAL)}
+    try:
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: not text; expected fairseq's dictionary.") from error
+    for number, line in enumerate(lines, 1):
+        token = _token(line, tokens, f"{file}, line {number}")
+        if token in ids:
+            raise UserError(f"{file}, line {number}: {line!r} occurs twice.")
+        ids[token] = len(ids)
+    if absent := [token for token in tokens if token not in ids and token != END]:
+        raise UserError(f"{file}: {len(absent)} of GPT-2's tokens missing, e.g. {absent[0]!r}.")
+    return ids
+
+
+def _token(line: str, tokens: list[str], place: str) -> str:
+    symbol, _, count = line.rstrip().partition(" ")
+    if count.isdecimal() and symbol.startswith(_FILLER):
+        return symbol
+    if count.isdecimal() and symbol.isdecimal() and int(symbol) < len(tokens):
+        return tokens[int(symbol)]
+    raise UserError(
+        f"{place}: {line[:40]!r}; expected an id of GPT-2 below {len(tokens)}, or {_FILLER}0000, "
+        "and a count."
+    )

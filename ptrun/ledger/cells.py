@@ -1,12 +1,14 @@
 """The cells of a table of results: runs that differ only in their seed, or in one more key."""
 
+import math
+import statistics
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from ptrun.config.flat import flat
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.config.identity import flat
+from ptrun.errors import UserError, unknown
 from ptrun.types import RunResult
 
 NAMES = ("task", "method", "backbone", "setting", "protocol")
@@ -15,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Cell:
+class SeedGroup:
     """Runs that differ only in their seed.
 
     `differs` lists the settings that distinguish this cell from others of the same names.
@@ -42,14 +44,14 @@ class Merged:
 
     names: tuple[str, ...]
     differs: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, SeedGroup]
 
 
-def cells(results: Sequence[RunResult]) -> list[Cell]:
+def cells(results: Sequence[RunResult]) -> list[SeedGroup]:
     """Group results by everything except their seed."""
     groups = list(grouped(results, lambda run: run.group).values())
     told = zip(groups, _differences(groups, "seed"), strict=True)
-    found = [Cell(_names(runs[0]), differs, runs) for runs, differs in told]
+    found = [SeedGroup(_names(runs[0]), differs, runs) for runs, differs in told]
     return sorted(found, key=lambda cell: (cell.names, cell.differs))
 
 
@@ -79,9 +81,11 @@ def merged(results: Sequence[RunResult], key: str) -> list[Merged]:
     return sorted(found, key=lambda row: (row.names, row.differs))
 
 
-def _by_value(key: str, runs: Sequence[RunResult]) -> dict[str, Cell]:
+def _by_value(key: str, runs: Sequence[RunResult]) -> dict[str, SeedGroup]:
     groups = grouped(runs, lambda run: str(flat(run.config).get(key)))
-    return {value: Cell(_names(own[0]), f"{key}={value}", own) for value, own in groups.items()}
+    return {
+        value: SeedGroup(_names(own[0]), f"{key}={value}", own) for value, own in groups.items()
+    }
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -117,3 +121,102 @@ def _varied(flats: Sequence[Mapping[str, object]]) -> set[str]:
     """Return the keys in which configurations differ."""
     keys = {key for config in flats for key in config}
     return {key for key in keys if len({str(config.get(key)) for config in flats}) > 1}
+
+
+# Rules that combine the runs of several seeds into one number or one prediction per example.
+
+L = TypeVar("L", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation of `n` scores; the deviation divides by `n - ddof`."""
+
+    mean: float
+    std: float | None
+    """None unless `n` is above `ddof`."""
+    n: int
+    ddof: int
+
+
+def mean_std(scores: Sequence[float], *, ddof: Literal[0, 1] = 1) -> Spread:
+    """Return mean and deviation. `ddof=1` is the rule of our own tables, `ddof=0` that of IDPG's.
+
+    Raises:
+        ValueError: `scores` is empty.
+    """
+    _refuse_empty(scores)
+    deviation = statistics.stdev if ddof else statistics.pstdev
+    std = deviation(scores) if len(scores) > ddof and all(map(math.isfinite, scores)) else None
+    return Spread(statistics.fmean(scores), std, len(scores), ddof)
+
+
+def mean_of_best(scores: Sequence[float], *, keep: int) -> float:
+    """Return the mean of the `keep` highest scores: DPT keeps 3 of 10 seeds by their test score.
+
+    This is optimistic and hides collapsed seeds. Report `mean_std` and the minimum beside it.
+
+    Raises:
+        ValueError: `keep` is below 1 or above the number of scores.
+    """
+    if not 1 <= keep <= len(scores):
+        raise ValueError(f"keep is {keep}; there are {len(scores)} scores: use 1 to that number.")
+    return statistics.fmean(sorted(scores, reverse=True)[:keep])
+
+
+def near_best(scores: Sequence[float], *, points: float = 2.0) -> int:
+    """Return how many scores are at most `points` below the highest.
+
+    Raises:
+        ValueError: `scores` is empty.
+    """
+    _refuse_empty(scores)
+    return sum(max(scores) - score <= points for score in scores)
+
+
+def best_on_dev(dev: Sequence[float], test: Sequence[float]) -> float:
+    """Return the test score of the run with the best dev score.
+
+    Ties on dev are common with 32 examples. Tied runs count equally: the result is the mean of
+    their test scores and does not depend on the order of seeds.
+
+    Raises:
+        ValueError: there is no run, or dev and test differ in number.
+    """
+    _refuse_empty(dev)
+    if len(dev) != len(test):
+        raise ValueError(f"{len(dev)} dev scores for {len(test)} test scores.")
+    return statistics.fmean(t for d, t in zip(dev, test, strict=True) if d == max(dev))
+
+
+def majority_vote(predictions: Sequence[Sequence[L]]) -> list[L]:
+    """Return the most common label of each example; each row of `predictions` is one seed.
+
+    The earliest seed breaks a tie. IDPG calls this bagging: 5 seeds and two classes cannot tie.
+
+    Raises:
+        ValueError: there is no seed, or the seeds have different numbers of examples.
+    """
+    return [Counter(labels).most_common(1)[0][0] for labels in _by_example(predictions)]
+
+
+def mean_vote(predictions: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean number of each example: IDPG's bagging of STS-B, a regression.
+
+    Raises:
+        ValueError: as `majority_vote`.
+    """
+    return [statistics.fmean(numbers) for numbers in _by_example(predictions)]
+
+
+def _by_example(predictions: Sequence[Sequence[L]]) -> list[tuple[L, ...]]:
+    _refuse_empty(predictions)
+    counts = sorted({len(row) for row in predictions})
+    if len(counts) > 1:
+        raise ValueError(f"The seeds predict {counts} examples; all need the same examples.")
+    return list(zip(*predictions, strict=True))
+
+
+def _refuse_empty(runs: Sequence[object]) -> None:
+    if not runs:
+        raise ValueError("nothing to aggregate: give at least one run.")

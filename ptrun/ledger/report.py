@@ -6,23 +6,221 @@ ptrun report outputs --best 3                 # DPT's rule: the mean of the best
 ptrun report outputs --vote                   # and the score of the seeds' majority
 """
 
+import csv
+import html
+import io
+import json
 import logging
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from ptrun.drawing.results import Results
 from ptrun.errors import UserError
+from ptrun.files import safe
 from ptrun.folder import result
+from ptrun.folder.digest import is_number
+from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import runs
-from ptrun.ledger.aggregate import best_on_dev, mean_of_best, mean_std, near_best
-from ptrun.ledger.cells import NAMES, Cell, Merged, cells, grouped, merged
-from ptrun.ledger.vote import vote as vote_of
+from ptrun.ledger.cells import (
+    NAMES,
+    Merged,
+    SeedGroup,
+    best_on_dev,
+    cells,
+    grouped,
+    majority_vote,
+    mean_of_best,
+    mean_std,
+    mean_vote,
+    merged,
+    near_best,
+)
+from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.types import RunResult
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
 _LOG = logging.getLogger(__name__)
+
+
+# A table of results: `ptrun report` prints it, `ptrun.report` returns it.
+
+_FIRST = ("task", "method", "differs in")
+"""The columns that name a row; the others of the left are said once if they are equal."""
+_LEFT = ("task", "method", "backbone", "setting", "protocol", "differs in", "metric")
+_UNLIMITED = 10_000  # columns of a terminal
+_FOLDED = ("best on dev", "tests by seed")
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of results; iterating yields its rows as dicts.
+
+    It prints in the width of the terminal, and a notebook shows it as HTML.
+
+    Args:
+        title: the folder of the results.
+        rows: a dict of plain values for each cell. `dev` and `test` are means over seeds, `dev_std`
+            and `test_std` sample standard deviations (None for one seed), `n` the number of seeds.
+        texts: the same rows as printed text, by column.
+        notes: lines below the table.
+    """
+
+    title: str
+    rows: list[dict[str, Any]]
+    texts: list[dict[str, str]]
+    notes: list[str]
+
+    @property
+    def columns(self) -> list[str]:
+        """The keys of a row."""
+        return list(self.rows[0]) if self.rows else []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        """Return the printed table, without colours."""
+        from rich.console import Console
+
+        width, out = shutil.get_terminal_size((100, 24)).columns, io.StringIO()
+        Console(file=out, width=width, color_system=None).print(self)
+        return out.getvalue().rstrip("\n")
+
+    __repr__ = __str__
+
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> "Iterator[RenderableType]":
+        """Yield the table in a form that fits the width: whole, without equal columns, or stacked.
+
+        Task and method are never cut.
+        """
+        from rich.measure import Measurement
+
+        names = list(self.texts[0]) if self.texts else []
+        equal = {name: self.texts[0][name] for name in names if self._is_equal(name)}
+        unlimited = options.update(max_width=_UNLIMITED)
+        for said in ({}, equal):
+            found = self._table([name for name in names if name not in said], said)
+            if Measurement.get(console, unlimited, found).minimum <= options.max_width:
+                yield found
+                return
+        yield from self._stacked(equal)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a `pandas.DataFrame`.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("to_pandas needs pandas: type pip install pandas.") from error
+        return pandas.DataFrame(self.rows, columns=self.columns)
+
+    def csv(self, *, raw: bool = False) -> str:
+        """Return the rows as CSV, with a header; an empty cell is an unknown value.
+
+        A text that a spreadsheet would run as a formula begins with an apostrophe, unless `raw`.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        every = [self.columns, *([_cell(row[name]) for name in self.columns] for row in self.rows)]
+        writer.writerows(every if raw else (map(safe, cells) for cells in every))
+        return text.getvalue()
+
+    def markdown(self) -> str:
+        """Return the printed columns and the notes as Markdown."""
+        names = list(self.texts[0]) if self.texts else []
+        lines = [_line(names), _line(["---" if name in _LEFT else "---:" for name in names])]
+        lines += [_line([own[name] for name in names]) for own in self.texts]
+        return "\n".join([*lines, "", *self.notes, ""])
+
+    def _repr_html_(self) -> str:
+        names = list(self.texts[0]) if self.texts else []
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{_html_cells(own)}</tr>" for own in self.texts)
+        notes = "<br>".join(html.escape(note) for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
+
+    def _is_equal(self, name: str) -> bool:
+        """Return whether a column of names has one value."""
+        return (name in _LEFT and name not in _FIRST and len(self._values(name)) == 1) or (
+            name in ("differs in", "failed") and self._values(name) == {""}
+        )
+
+    def _values(self, name: str) -> set[str]:
+        return {own[name] for own in self.texts}
+
+    def _table(self, names: Sequence[str], said: Mapping[str, str]) -> "RenderableType":
+        from rich.markup import escape
+        from rich.table import Table
+
+        title = "\n".join([self.title, *_said(said)])
+        shown = Table(title=escape(title), title_justify="left", caption_justify="left")
+        shown.caption = escape("\n".join(self.notes))
+        for name in names:
+            right = name not in _LEFT
+            fixed = right and name not in _FOLDED
+            justify = "right" if right else "left"
+            shown.add_column(name, justify=justify, no_wrap=fixed, overflow="fold")  # type: ignore[arg-type]
+        for own in self.texts:
+            shown.add_row(*(escape(own[name]) for name in names))
+        return shown
+
+    def _stacked(self, said: Mapping[str, str]) -> "Iterator[RenderableType]":
+        """Yield two lines for each row: its names, then its numbers."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        yield Text("\n".join([self.title, *_said(said)]), style="italic", overflow="fold")
+        for own in self.texts:
+            left = [own[n] for n in _LEFT if n in own and n not in said and own[n]]
+            yield Text(" · ".join(left), style="bold", overflow="fold")
+            numbers = [f"{n} {v}" for n, v in own.items() if n not in _LEFT and v]
+            yield Padding(Text(" · ".join(numbers), overflow="fold"), (0, 0, 0, 4))
+        yield Text("\n".join(self.notes), style="dim", overflow="fold")
+
+
+def _said(equal: Mapping[str, str]) -> list[str]:
+    """Return a line with what all rows have in common."""
+    parts = [f"{name} {value}" for name, value in equal.items() if value]
+    return [" · ".join(parts)] if parts else []
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    """Return text that is no markup in Markdown, on one line."""
+    for mark in "&<>|[`":
+        text = text.replace(mark, f"&#{ord(mark)};")
+    return " ".join(text.split())
+
+
+def _html_cells(own: Mapping[str, str]) -> str:
+    return "".join(
+        f'<td style="text-align:{"left" if name in _LEFT else "right"}">{html.escape(value)}</td>'
+        for name, value in own.items()
+    )
+
+
 _Row = tuple[dict[str, Any], dict[str, str]]
 """A row as plain values and as text."""
 _SEEDS = "mean ± standard deviation over seeds (n - 1), without failed runs"
@@ -118,7 +316,7 @@ def _unfinished(root: Path) -> list[str]:
     return [f"not in the table: {', '.join(left)} (ptrun status {root})"] if left else []
 
 
-def _missing_seeds(found: Sequence[Cell]) -> Iterator[str]:
+def _missing_seeds(found: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield a line for each cell that lacks seeds which another one of its task has."""
     seeds = {
         where: sorted({run.seed for cell in alike for run in cell.runs})
@@ -131,7 +329,7 @@ def _missing_seeds(found: Sequence[Cell]) -> Iterator[str]:
             yield f"missing seeds: {', '.join(lacking)} of {name}"
 
 
-def _where(cell: Cell) -> tuple[str, ...]:
+def _where(cell: SeedGroup) -> tuple[str, ...]:
     """Return task, setting and protocol of a cell."""
     names = dict(zip(NAMES, cell.names, strict=True))
     return names["task"], names["setting"], names["protocol"]
@@ -145,9 +343,9 @@ def spread(values: Sequence[float]) -> str:
     return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
 
 
-def _voted(title: str, found: Sequence[Cell], folders: Mapping[str, Path]) -> Results:
+def _voted(title: str, found: Sequence[SeedGroup], folders: Mapping[str, Path]) -> Results:
     """Return the table with votes; its notes say why some cells have none."""
-    votes = [vote_of(cell.runs, folders) for cell in found]
+    votes = [vote(cell.runs, folders) for cell in found]
     scores = ["-" if vote.score is None else f"{vote.score:.2f}" for vote in votes]
     rows = [
         _joined(_row(cell), ({"vote": vote.score}, {"vote": text}))
@@ -165,7 +363,7 @@ def _joined(row: _Row, more: _Row) -> _Row:
     return {**row[0], **more[0]}, {**row[1], **more[1]}
 
 
-def _row(cell: Cell) -> _Row:
+def _row(cell: SeedGroup) -> _Row:
     return _columns(cell, [cell], cell.values("dev"), cell.values("test"))
 
 
@@ -175,7 +373,10 @@ def _merged_row(row: Merged) -> _Row:
 
 
 def _columns(
-    row: Cell | Merged, found: Sequence[Cell], devs: Sequence[float], tests: Sequence[float]
+    row: SeedGroup | Merged,
+    found: Sequence[SeedGroup],
+    devs: Sequence[float],
+    tests: Sequence[float],
 ) -> _Row:
     learned = {run.learned_parameters["total"] for cell in found for run in cell.runs}
     names, metric = dict(zip(NAMES, row.names, strict=True)), found[0].runs[0].metric
@@ -197,12 +398,12 @@ def _mean(name: str, scores: Sequence[float]) -> dict[str, float | None]:
     return {name: found.mean, f"{name}_std": found.std}
 
 
-def _means(found: Sequence[Cell], split: str) -> list[float]:
+def _means(found: Sequence[SeedGroup], split: str) -> list[float]:
     """Return the mean of each cell that has scores on a split."""
     return [mean_std(values).mean for cell in found if (values := cell.values(split))]
 
 
-def _seeds(cell: Cell, best: int) -> _Row:
+def _seeds(cell: SeedGroup, best: int) -> _Row:
     """Return the columns of `best=`; the scores stand in the order of seeds.
 
     The mean of the best is unknown if there are fewer scores.
@@ -233,3 +434,79 @@ def _best(row: Merged) -> _Row:
     score = best_on_dev(devs, tests)
     text = f"{score:.2f} ({', '.join(best)})"
     return {"best_on_dev": score, "best_values": best}, {"best on dev": text}
+
+
+# The test score of a vote of the seeds of a cell.
+#
+# Labels are combined by majority as in IDPG's bagging, numbers (STS-B) by their mean as in its
+# released code. A vote needs `predictions.jsonl` of the same test set from every seed.
+
+FILE = "predictions.jsonl"
+_NUMBERS = "pearson_spearman"
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The score of a vote; without a score, `reason` says why."""
+
+    score: float | None = None
+    reason: str = ""
+
+
+class _NoVoteError(Exception):
+    """A vote is not possible, for this reason."""
+
+
+def vote(runs: Sequence[RunResult], folders: Mapping[str, Path]) -> Vote:
+    """Return the vote's test score of finished runs, in the metric that selected them.
+
+    Args:
+        runs: the seeds of one cell, in any order; the lowest seed breaks a tie.
+        folders: run folders by run id.
+    """
+    done = {run.run_id: run for run in runs if run.status == "finished"}
+    seeds = sorted(done.values(), key=lambda run: run.seed)
+    if len(seeds) < 2:
+        return Vote(reason="fewer than two seeds finished")
+    try:
+        rows = [_rows(RunFolder(folders[run.run_id], run)) for run in seeds]
+        _check_same(rows, seeds)
+        return Vote(_score(seeds[0], rows))
+    except _NoVoteError as error:
+        return Vote(reason=str(error))
+
+
+def _rows(run: RunFolder) -> list[dict[str, Any]]:
+    try:
+        rows = run.rows(FILE)
+    except UserError as error:
+        raise _NoVoteError(str(error)) from error
+    if rows is None:
+        raise _NoVoteError(f"{run.folder.name} has no {FILE}")
+    if not all({"id", "target", "prediction"} <= row.keys() for row in rows):
+        raise _NoVoteError(f"{run.folder.name}: {FILE} is damaged")
+    return rows
+
+
+def _check_same(rows: Sequence[Sequence[Mapping[str, Any]]], seeds: Sequence[RunResult]) -> None:
+    """Refuse seeds whose test sets differ in an example or a target."""
+    targets = [[(row["id"], row["target"]) for row in own] for own in rows]
+    for own, run in zip(targets, seeds, strict=True):
+        if own != targets[0]:
+            raise _NoVoteError(f"seeds {seeds[0].seed} and {run.seed} have different test sets")
+
+
+def _score(run: RunResult, rows: Sequence[Sequence[Mapping[str, Any]]]) -> float:
+    golds = [row["target"] for row in rows[0]]
+    predictions = [[row["prediction"] for row in own] for own in rows]
+    numbers = all(is_number(value) for values in (golds, *predictions) for value in values)
+    if run.metric == _NUMBERS and numbers:
+        return pearson_and_spearman(mean_vote(predictions), golds)
+    positive = run.config.get("task", {}).get("positive")
+    labels = all(isinstance(v, str | int) for values in (golds, *predictions) for v in values)
+    # Labels alone decide these metrics; MultiRC's metrics group labels by question.
+    known = get_args(Metric) if positive is not None else ("accuracy", "macro_f1")
+    if not labels or run.metric not in known:
+        name = f"{run.metric} of {run.names['task']}"
+        raise _NoVoteError(f"{name} is not computed from one label per example")
+    return score(run.metric, majority_vote(predictions), golds, positive=positive)  # type: ignore[arg-type]

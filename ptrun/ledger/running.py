@@ -14,9 +14,8 @@ from functools import cache
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
 from ptrun.errors import UserError
-from ptrun.ledger.experiment import Experiment, load
-from ptrun.ledger.jobs import Job, Options, jobs, parse
-from ptrun.ledger.requested import Requests
+from ptrun.ledger.experiment import Experiment, Options, TableJob, jobs, load, parse
+from ptrun.ledger.rows import Requests
 from ptrun.sweeps import job as sweep_job
 from ptrun.sweeps import sweep
 
@@ -83,9 +82,9 @@ def _pattern(backbones: Mapping[str, str]) -> str:
     return f"{prefix}*" if len(names) == 1 else key
 
 
-def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
+def with_weights(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
     """Return the runs with an available backbone, and a message for each other backbone."""
-    kept: list[Job] = []
+    kept: list[TableJob] = []
     absent: dict[str, dict[str, str]] = {}
     for job in todo:
         composed = _backbone_of(job)
@@ -101,9 +100,9 @@ def with_weights(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     ]
 
 
-def with_data(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
+def with_data(todo: Sequence[TableJob]) -> tuple[list[TableJob], list[str]]:
     """Return the runs whose task has its data, and a message for each other task."""
-    kept: list[Job] = []
+    kept: list[TableJob] = []
     absent: dict[str, set[str]] = {}
     for job in todo:
         task = _composed(job, "task=", "task.source", "data_dir=")
@@ -118,11 +117,11 @@ def with_data(todo: Sequence[Job]) -> tuple[list[Job], list[str]]:
     ]
 
 
-def _backbone_of(job: Job) -> Composed:
+def _backbone_of(job: TableJob) -> Composed:
     return _composed(job, "backbone")
 
 
-def _composed(job: Job, *keys: str) -> Composed:
+def _composed(job: TableJob, *keys: str) -> Composed:
     """Return the configuration of those overrides of a job that start with some keys."""
     return _of(tuple(o for o in job.overrides if o.startswith(keys)))
 
@@ -139,7 +138,7 @@ def _next_step(experiment: Experiment, options: Options) -> str:
     return f"to compare with the paper, type: ptrun report --paper {experiment.paper}"
 
 
-def _keep_requests(experiment: Experiment, todo: Sequence[Job]) -> None:
+def _keep_requests(experiment: Experiment, todo: Sequence[TableJob]) -> None:
     """Compose what the cells request, so that the report need not."""
     requests, keys = Requests(composed(todo[0].overrides).outputs), {job.key for job in todo}
     for cell in experiment.cells:
@@ -148,7 +147,7 @@ def _keep_requests(experiment: Experiment, todo: Sequence[Job]) -> None:
     requests.save()
 
 
-def _check(todo: Sequence[Job]) -> None:
+def _check(todo: Sequence[TableJob]) -> None:
     """Plan one run of each cell and report all problems together."""
     from ptrun.runs.plan import plan
 
@@ -166,7 +165,7 @@ def _check(todo: Sequence[Job]) -> None:
         raise UserError(f"{len(wrong)} cells cannot be run; see above.")
 
 
-def _run(todo: Sequence[Job], overrides: Sequence[str], next_step: str) -> None:
+def _run(todo: Sequence[TableJob], overrides: Sequence[str], next_step: str) -> None:
     """Do the runs that are left.
 
     Raises:

@@ -2,16 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from string import ascii_lowercase
 from typing import get_args
 
 from ptrun.ledger.experiment import AXES, Experiment
-from ptrun.ledger.ours import Ours
-from ptrun.ledger.rows import Row, Variant
-from ptrun.ledger.statistics import Interval, Verdict
+from ptrun.ledger.ours import Interval, Ours, Verdict
+from ptrun.ledger.rows import LedgerRow, Variant
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
@@ -33,7 +32,7 @@ _MOST = 4  # decimals; more are written as 5e-05
 
 
 @dataclass(frozen=True)
-class Line:
+class ShownRow:
     """A row as text.
 
     Args:
@@ -44,7 +43,7 @@ class Line:
         runs: whether `why` is a command.
     """
 
-    row: Row
+    row: LedgerRow
     place: tuple[str, ...]
     digits: int
     paper: str
@@ -74,7 +73,7 @@ class Shown:
     experiment: Experiment
     axes: tuple[str, ...]
     fixed: str
-    lines: Sequence[Line]
+    lines: Sequence[ShownRow]
     notes: Mapping[str, str]
 
     @property
@@ -113,7 +112,7 @@ class Shown:
         return {why: number for number, why in enumerate(dict.fromkeys(reasons), start=1)}
 
 
-def shown(experiment: Experiment, rows: Sequence[Row]) -> Shown:
+def shown(experiment: Experiment, rows: Sequence[LedgerRow]) -> Shown:
     """Return a table as text."""
     places = {axis: dict.fromkeys(row.cell.at[axis] for row in rows) for axis in AXES}
     places["metric"] = dict.fromkeys(row.cell.metric for row in rows)
@@ -186,13 +185,13 @@ def total(tables: Sequence[Shown]) -> dict[str, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
-def _line(row: Row, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> Line:
+def _line(row: LedgerRow, axes: tuple[str, ...], digits: int, marks: Mapping[str, str]) -> ShownRow:
     cell, experiment = row.cell, row.experiment
     mark = marks.get(experiment.note(cell) or "")
     ours_digits = max(digits, 1)
     runs = [ours for ours in (row.paper, row.honest) if ours]
     reason, mean = experiment.reason(cell), experiment.mean_over(cell) is not None
-    return Line(
+    return ShownRow(
         row=row,
         place=tuple(cell.metric if axis == "metric" else cell.at[axis] for axis in axes),
         digits=digits,
@@ -251,3 +250,29 @@ def _variant(variant: Variant, digits: int) -> str:
     runs = "1 run" if len(variant.scores) == 1 else f"{len(variant.scores) or 'failed'} runs"
     scores = ", ".join(number(score, digits) for _, score in sorted(variant.scores.items()))
     return f"{runs} with {variant.differs}, not compared" + (f": {scores}" if scores else "")
+
+
+# The columns of a printed table; a column without any value is left out.
+
+Column = tuple[str, Callable[[ShownRow], str]]
+
+
+def columns(table: Shown) -> list[Column]:
+    """Return all columns except the verdict, which each rendering formats itself."""
+    places = [(axis.capitalize(), _place(index)) for index, axis in enumerate(table.axes)]
+    released: list[Column] = [("Released", lambda line: line.released)] if table.released else []
+    return [
+        *places,
+        ("Paper", lambda line: line.paper),
+        *released,
+        ("Ours (paper)", lambda line: line.ours),
+        ("Ours (honest)", lambda line: line.honest),
+        ("Difference", lambda line: line.difference),
+        ("Seeds", lambda line: line.seeds),
+        ("Learned", lambda line: line.learned),
+        ("Cost", lambda line: line.cost),
+    ]
+
+
+def _place(index: int) -> Callable[[ShownRow], str]:
+    return lambda line: line.place[index]

@@ -8,22 +8,22 @@ A by default. The Pfeiffer layout omits the frozen norm that Mahabadi et al. put
 Dropout acts after the up-projection; the layer's own dropout then acts on the sum.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
-from ptrun.prompt.bottleneck import dense, hypercomplex
-from ptrun.prompt.phm import mixing
+from ptrun.prompt import PHM, drawn, mixing
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 Layout = Literal["houlsby", "pfeiffer"]
 Maps = Literal["dense", "phm"]
@@ -123,3 +123,45 @@ def _sites(
 
 def _name(half: Half, site: Site) -> str:
     return f"{half}_{site[0]}_{site[1]}"
+
+
+# Adapters: h + drop(up(gelu(down h))), with dense or hypercomplex maps.
+
+_STD = 1e-6  # of dense maps: training starts from the bare backbone
+
+
+class Bottleneck(nn.Module):
+    """A residual map of each token through a small hidden layer.
+
+    Args:
+        down: `[..., H] -> [..., m]`; `up`: back.
+    """
+
+    def __init__(self, down: nn.Module, up: nn.Module):
+        super().__init__()
+        self.down, self.up = down, up
+
+    def forward(self, hidden: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return `[B, T, H]` in the input's precision; `drop` applies dropout to the added part."""
+        added = self.up(functional.gelu(self.down(hidden.float())))
+        return hidden + drop(added).to(hidden.dtype)
+
+
+def dense(width: int, hidden: int) -> Bottleneck:
+    """Return an adapter of 2 H m + m + H parameters (Houlsby et al. 2019, §2.1)."""
+    down, up = nn.Linear(width, hidden), nn.Linear(hidden, width)
+    return Bottleneck(drawn(down, _STD), drawn(up, _STD))
+
+
+def hypercomplex(
+    width: int, hidden: int, order: int, shared: nn.Parameter | None = None
+) -> Bottleneck:
+    """Return an adapter of n³ + 3 H + 3 m parameters (Mahabadi et al. 2021, §4).
+
+    Each B_i has rank 1. Both maps have the same A: their own, or `shared` with other adapters.
+    """
+    down = PHM(width, hidden, order, rank=1, bias=True, shared=shared)
+    up = PHM(hidden, width, order, rank=1, bias=True, shared=down.mixing)
+    assert up.bias is not None
+    nn.init.uniform_(up.bias, -0.5, 0.5)
+    return Bottleneck(down, up)

@@ -11,11 +11,11 @@ from torch import Tensor
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.prompt.slots import Field
+from ptrun.pattern.slots import Field
 from ptrun.readout.base import Readout
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 
 class DPT(FineTuning):

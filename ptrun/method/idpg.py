@@ -12,13 +12,14 @@ frozen pass has no dropout in training, so M(x) is computed once for each exampl
 `instance_dropout=true` draws it anew in every step, as released.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Edit, Site
 from ptrun.backbone.dropout import drop
@@ -26,12 +27,217 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
 from ptrun.method.instance import FrozenPass, MeanOfWords
-from ptrun.prompt.generator import Form, Generators, Kind, Sharing
-from ptrun.prompt.glove import glove as glove_file
-from ptrun.prompt.insertion import Insertion, Place, insert, place
+from ptrun.method.instance import glove as glove_file
+from ptrun.prompt import PHM, drawn
 from ptrun.readout.base import Batch, Features
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
+
+# Generates prompts from instances: G(z) = W2 drop(gelu(W1 z + b1)), plus a bias for each site.
+#
+# IDPG, Wu et al. 2022, §3. A site is a place where prompt vectors are added: the input, or after a
+# layer. The paper's versions S, M and L differ in what sites share. In its appendix A.5 the prompt
+# P of the input also becomes LN(P), z + LN'(P), or both: LN(z + LN'(P)).
+
+Kind = Literal["phm", "dense", "none"]
+Sharing = Literal["S", "M", "L"]
+"""Sites share everything (S), all but their biases (M), or nothing (L)."""
+
+Drop = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class GeneratorForm:
+    """The architecture of a generator.
+
+    Args:
+        kind: `phm` or `dense` maps; `none` has biases only, so that all instances have the same
+            prompt.
+        hidden: m, the width between the maps; 0 means one map, G(z) = W z.
+        order: n of `phm`, a divisor of the widths of its maps.
+        shared_mixing: whether both maps of `phm` share A, as in the paper's text and its count for
+            S-IDPG-PHM; the released code has two.
+        layer_norm: normalize the input's prompt vectors, by a norm that is learned.
+        residual: add the instance to each of the input's prompt vectors, which a learned norm
+            normalizes first. Instances are then as wide as these vectors.
+
+    Raises:
+        UserError: `hidden` is below 0, or `none` has a norm or residual.
+    """
+
+    kind: Kind = "phm"
+    hidden: int = 16
+    order: int = 16
+    shared_mixing: bool = False
+    layer_norm: bool = False
+    residual: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hidden < 0:
+            raise UserError(f"method.hidden is {self.hidden}; use 1 or more, or 0 for one map.")
+        if self.kind == "none" and (self.layer_norm or self.residual):
+            key = "layer_norm" if self.layer_norm else "residual"
+            raise UserError(
+                f"method.{key}=true: method.generator=none generates no prompt; leave it out, or "
+                "use method.generator=phm or dense."
+            )
+
+
+class Generator(nn.Module):
+    """Maps instances `[B, in]` to vectors `[B, t, width]`, without the site's bias."""
+
+    def __init__(self, inputs: int, length: int, width: int, form: GeneratorForm):
+        super().__init__()
+        self.shape = (length, width)
+        self.down: nn.Module | None = None
+        self.up: nn.Module
+        if form.kind == "phm":
+            self.down = PHM(inputs, form.hidden, form.order, bias=True) if form.hidden else None
+            both = self.down.mixing if self.down is not None and form.shared_mixing else None
+            self.up = PHM(form.hidden or inputs, length * width, form.order, shared=both)
+        else:
+            self.down = drawn(nn.Linear(inputs, form.hidden)) if form.hidden else None
+            self.up = drawn(nn.Linear(form.hidden or inputs, length * width, bias=False))
+
+    def forward(self, instance: Tensor, drop: Drop) -> Tensor:
+        """Return the vectors; `drop` applies dropout to the hidden units."""
+        if self.down is not None:
+            instance = drop(functional.gelu(self.down(instance)))
+        vectors: Tensor = self.up(instance)
+        return vectors.view(-1, *self.shape)
+
+
+class Generators(nn.Module):
+    """The prompts of all sites: the output of each site's generator, plus its bias.
+
+    Sites of different widths share nothing (word embeddings may be narrower than hidden states).
+
+    Args:
+        widths: of each site's vectors.
+        inputs: width of an instance.
+        length: t, in vectors, of each site.
+        sharing: S, M or L.
+        form: of every generator.
+
+    Raises:
+        UserError: there is a residual, and instances are not as wide as the input's vectors.
+    """
+
+    def __init__(
+        self, widths: Sequence[int], inputs: int, length: int, sharing: Sharing, form: GeneratorForm
+    ):
+        super().__init__()
+        sites = list(range(len(widths)))
+        by_width = [widths.index(width) for width in widths]  # the first site that is as wide
+        makes = sites if sharing == "L" else by_width
+        begins = by_width if sharing == "S" else sites
+        self._makes, self._begins = [str(s) for s in makes], [str(s) for s in begins]
+        first = dict.fromkeys(makes) if form.kind != "none" else ()
+        self.generators = nn.ModuleDict(
+            {str(s): Generator(inputs, length, widths[s], form) for s in first}
+        )
+        own = form.kind == "dense" and len(widths) == 1  # S-IDPG-DNN's is that of its last map: 0
+        bound = 0.0 if own else 0.5
+        self.biases = nn.ParameterDict(
+            {str(s): torch.empty(length, widths[s]).uniform_(-bound, bound) for s in set(begins)}
+        )
+        if form.residual and inputs != widths[0]:
+            raise UserError(
+                f"method.residual=true adds an instance of {inputs} numbers to prompt vectors of "
+                f"{widths[0]}; leave it out."
+            )
+        self.norm = nn.LayerNorm(widths[0]) if form.layer_norm else None
+        self.added_norm = nn.LayerNorm(widths[0]) if form.residual else None
+
+    @property
+    def reads_instances(self) -> bool:
+        """Whether prompts depend on the instance."""
+        return bool(self.generators)
+
+    def forward(self, site: int, instance: Tensor, drop: Drop) -> Tensor:
+        """Return a site's prompts `[B, t, width]` for instances `[B, in]`."""
+        bias: Tensor = self.biases[self._begins[site]]
+        if not self.reads_instances:
+            return bias.expand(len(instance), -1, -1)
+        vectors: Tensor = self.generators[self._makes[site]](instance, drop)
+        return vectors + bias if site else self._finished(vectors + bias, instance)
+
+    def _finished(self, prompts: Tensor, instance: Tensor) -> Tensor:
+        """Return the input's prompts `[B, t, width]` with residual and norm, as released."""
+        if self.added_norm is not None:
+            prompts = instance[:, None] + self.added_norm(prompts)
+        return prompts if self.norm is None else self.norm(prompts)
+
+
+# Inserts prompt vectors into rows of tokens: after [CLS], or beside the separators.
+#
+# IDPG, appendix A.5. Letters: B rows, T tokens, G inserted vectors.
+
+Place = Literal[0, 1, 2, 3, 4]
+"""0 after [CLS]; 1 before the first separator; 2 after it and those that follow directly; 3 before
+the last separator; 4 after the end, between two added separators."""
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """The places of G vectors in rows of T tokens, one place for each row.
+
+    Args:
+        at: `[B]` the number of tokens before the vectors.
+        order: `[B, T + G]` the index of the token at each position, or T + the index of the vector.
+        added: G.
+    """
+
+    at: Tensor
+    order: Tensor
+    added: int
+
+    def weave(self, tokens: Tensor, vectors: Tensor) -> Tensor:
+        """Insert `[B, G, ...]` into `[B, T, ...]`: `[B, T + G, ...]`."""
+        both = torch.cat([tokens, vectors.to(tokens.dtype)], dim=1)
+        rows = torch.arange(len(both), device=both.device)[:, None]
+        return both[rows, self.order]
+
+    def moved(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the new columns `[K]` of tokens, from their rows and columns `[K]`."""
+        return columns + self.added * (columns >= self.at[rows])
+
+
+def insert(at: Tensor, tokens: int, added: int) -> Insertion:
+    """Return the insertion of `added` vectors into rows of `tokens` tokens."""
+    column = torch.arange(tokens + added, device=at.device)
+    start, end = at[:, None], at[:, None] + added
+    behind = torch.where(column < end, column - start + tokens, column - added)
+    return Insertion(at, torch.where(column < start, column, behind), added)
+
+
+def place(position: Place, mask: Tensor, separators: Tensor) -> Tensor:
+    """Return the number of tokens before each row's prompt, `[B]`.
+
+    Args:
+        position: as in `Place`; a row without separators has its prompt at the end.
+        mask: `[B, T]`, True at real tokens.
+        separators: `[B, T]`, True at separators.
+    """
+    length = mask.sum(dim=1)
+    if position == 0:
+        return torch.ones_like(length)
+    if position == 4:
+        return length
+    first = _first(separators, length)
+    if position == 1:
+        return first
+    if position == 2:
+        column = torch.arange(mask.shape[1], device=mask.device)
+        return _first((column >= first[:, None]) & ~separators, length)
+    last = mask.shape[1] - 1 - separators.flip(1).long().argmax(dim=1)
+    return torch.where(separators.any(dim=1), last, length)
+
+
+def _first(flags: Tensor, default: Tensor) -> Tensor:
+    """Return the column of the first True of each row, `[B, T] -> [B]`."""
+    return torch.where(flags.any(dim=1), flags.long().argmax(dim=1), default)
+
 
 Source = Literal["previous", "first"]
 
@@ -49,12 +255,12 @@ class IDPG(Method):
         hidden: m, the generator's width; 0 is one map, E = W z + b.
         order: n of `phm`; it must divide the widths of its maps.
         shared_mixing: for `phm`, share one A between both maps of a generator.
-        layer_norm, residual: of the input's prompt (`ptrun.prompt.generator.Form`).
+        layer_norm, residual: of the input's prompt (`ptrun.method.idpg.GeneratorForm`).
         source: input of the layers' generators: the [CLS] state there (`previous`), or M(x).
         glove: a local file of word vectors. M(x) is then their average over the text's words.
             Null uses the frozen pass.
         instance_dropout: use dropout in the frozen pass in training.
-        position: where the prompt is inserted, `ptrun.prompt.insertion.Place`.
+        position: where the prompt is inserted, `ptrun.method.idpg.Place`.
         dropout: of M(x) and of hidden units, in training.
 
     Raises:
@@ -95,7 +301,7 @@ class IDPG(Method):
         shape = backbone.shape
         self.layers = shape.layers - 1 if deep else 0
         widths = [shape.embedding_size, *[shape.hidden_size] * self.layers]
-        form = Form(generator, hidden, order, shared_mixing, layer_norm, residual)
+        form = GeneratorForm(generator, hidden, order, shared_mixing, layer_norm, residual)
         self.encoder: FrozenPass | MeanOfWords = (
             MeanOfWords(backbone, glove)
             if glove is not None

@@ -4,8 +4,12 @@ Wu et al. 2022, §3.
 """
 
 import hashlib
+import os
+import string
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +17,8 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Positions, moved
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.prompt.glove import glove
-from ptrun.readout.base import Batch, Features, Row
+from ptrun.errors import UserError
+from ptrun.readout.base import Batch, Features, TokenRow
 
 _OTHER_PASS = 3202034522624059733  # gives the two passes over a text different dropout
 
@@ -89,7 +93,7 @@ class MeanOfWords:
         """Return the vectors of a batch."""
         return moved(torch.stack([self._of(row) for row in batch.rows]), batch.ids.device)
 
-    def _of(self, row: Row) -> Tensor:
+    def _of(self, row: TokenRow) -> Tensor:
         key = _key(row)
         if key not in self._kept:
             self._kept[key] = self.words.mean(text_of(self.backbone.tokenizer(), row.ids))
@@ -103,5 +107,115 @@ def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
     return " ".join(tokenizer.decode(run) for run in runs)
 
 
-def _key(row: Row) -> bytes:
+def _key(row: TokenRow) -> bytes:
     return hashlib.blake2b(repr((row.ids, row.types)).encode(), digest_size=16).digest()
+
+
+# Word vectors from a local text file of `word v1 v2 ...` lines, and a text as their average.
+#
+# IDPG, Wu et al. 2022, uses glove.6B.300d.txt: split at blanks, remove ASCII punctuation, lower the
+# case, take the mean over known words. A text without known words gets a vector from N(0, 0.6²).
+# The authors draw it anew each time; here it depends on the text alone.
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NUMERIC = b"0123456789+-.eE \r\n"
+_STD = 0.6
+
+
+def glove(file: str) -> "Glove":
+    """Return a file's vectors; callers that name the same file share them.
+
+    Raises:
+        UserError: there is no such file, or its first line has no vector.
+    """
+    path = Path(os.path.expanduser(file))
+    if not os.path.isfile(path):
+        raise UserError(
+            f"method.glove={file}: no such file; give a text file of `word v1 v2 ...` lines, such "
+            "as glove.6B.300d.txt."
+        )
+    found = path.stat()
+    return _opened(path.resolve(), found.st_size, found.st_mtime_ns)
+
+
+@cache
+def _opened(path: Path, _size: int, _changed: int) -> "Glove":
+    return Glove(path)
+
+
+class Glove:
+    """Vectors by word; memory holds the offset of each word, and the vectors looked up so far."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        with path.open("rb") as opened:
+            self.width = len(opened.readline().split()) - 1
+        if self.width < 1:
+            raise UserError(f"method.glove={path}: line 1 has no numbers after its word.")
+        self._starts: dict[bytes, int] = {}
+        self._known: dict[str, Tensor | None] = {}
+
+    def digest(self) -> str:
+        """Return a fingerprint of the content."""
+        with self.path.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+
+    def read(self) -> None:
+        """Index the file, once.
+
+        Raises:
+            UserError: a line has more or fewer numbers than the first, or no numbers.
+        """
+        if self._starts:
+            return
+        starts: dict[bytes, int] = {}
+        start = 0
+        with self.path.open("rb") as opened:
+            for number, line in enumerate(opened, start=1):
+                word, _, rest = line.partition(b" ")
+                self._check(number, rest)
+                starts.setdefault(word, start)
+                start += len(line)
+        self._starts = starts
+
+    def _check(self, number: int, rest: bytes) -> None:
+        where = f"method.glove={self.path}: line {number}"
+        count = (b" " + rest).rstrip().count(b" ")
+        if count != self.width:
+            raise UserError(f"{where} has {count} numbers after its word, line 1 has {self.width}.")
+        if rest.translate(None, _NUMERIC):
+            raise UserError(f"{where} has text among the numbers after its word.")
+
+    def mean(self, text: str) -> Tensor:
+        """Return the average `[width]` over the words that have a vector."""
+        words = [word.translate(_NO_PUNCTUATION).lower() for word in text.split()]
+        known = [vector for word in words if (vector := self.vector(word)) is not None]
+        return torch.stack(known).mean(dim=0) if known else self._drawn(text)
+
+    def vector(self, word: str) -> Tensor | None:
+        """Return a word's vector `[width]`, or None.
+
+        Raises:
+            UserError: its line has something that is not a number.
+        """
+        if word not in self._known:
+            self.read()
+            start = self._starts.get(word.encode("utf-8", "surrogatepass"))
+            self._known[word] = None if start is None else self._at(start)
+        return self._known[word]
+
+    def _at(self, start: int) -> Tensor:
+        with self.path.open("rb") as opened:
+            opened.seek(start)
+            line = opened.readline().decode("utf-8", "replace")
+        word, _, rest = line.partition(" ")
+        try:
+            return torch.tensor([float(number) for number in rest.split()])
+        except ValueError as error:
+            where = f"method.glove={self.path}: the vector of {word!r}"
+            raise UserError(f"{where}: {error}.") from error
+
+    def _drawn(self, text: str) -> Tensor:
+        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+        source = torch.Generator().manual_seed(int.from_bytes(hashed, "little"))
+        return torch.randn(self.width, generator=source) * _STD

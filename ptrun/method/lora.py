@@ -4,22 +4,23 @@ Hu et al. 2022, §4: W x + alpha / r B A x. A starts random and B at zero, so tr
 the bare backbone. A baseline for prompts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from ptrun.backbone.base import BackboneInput, Update, Updates
-from ptrun.backbone.maps.linear import linear_maps, sizes
-from ptrun.backbone.maps.low_rank import wire_maps
-from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.injection import Injection, dropped
+from ptrun.backbone.packing import Packing
+from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, sizes
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
-from ptrun.prompt.low_rank import LowRank
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 _SITE = 3_000_000  # first dropout site, beyond those of attention
 
@@ -130,3 +131,73 @@ def _check(rank: int, alpha: float) -> None:
         raise UserError(f"method.rank is {rank}; use 1 or more.")
     if alpha <= 0:
         raise UserError(f"method.alpha is {alpha}; use more than 0.")
+
+
+# The low-rank update of a linear map (Hu et al. 2022, §4.1).
+
+
+class LowRank(nn.Module):
+    """The maps `down [r, in]` and then `up [out, r]`, which starts at zero."""
+
+    def __init__(self, rank: int, inputs: int, outputs: int):
+        super().__init__()
+        self.down = nn.Linear(inputs, rank, bias=False)
+        self.up = nn.Linear(rank, outputs, bias=False)
+        nn.init.kaiming_uniform_(self.down.weight, a=5**0.5)  # as in PEFT
+        nn.init.zeros_(self.up.weight)
+
+
+# Adds low-rank updates to the outputs of linear maps: to each row those of its own member.
+#
+# The backbone's modules and weights stay as they are, so several members can share them.
+
+
+def wire_maps(backbone: PretrainedBackbone, paths: Iterable[str]) -> None:
+    """Make linear maps of a loaded backbone, by their paths, add the updates of each pass."""
+    for path in paths:
+        module = backbone.model.get_submodule(path)
+        if not hasattr(module, "ptrun_updated"):
+            updated = _Updated(backbone.injection, path)
+            object.__setattr__(module, "ptrun_updated", updated)  # no submodule
+            module.register_forward_hook(updated)
+
+
+class _Updated:
+    """The forward hook of a linear map."""
+
+    def __init__(self, injection: Injection, path: str):
+        self.injection, self.path = injection, path
+
+    def __call__(
+        self, _module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor | None:
+        """Return the output with the updates of the current pass; None if it has none."""
+        given = self.injection.given
+        members = given.updates if given else ()
+        own = [member.maps[self.path] for member in members if self.path in member.maps]
+        if not own:
+            return None
+        assert len(own) == len(members), "members differ in the maps that they update"
+        added = self._added(own, members, inputs[0])
+        return (output + added).to(output.dtype)
+
+    def _added(self, updates: Sequence[Update], given: Sequence[Updates], x: Tensor) -> Tensor:
+        """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`."""
+        keys, tokens = self.injection.keys, self.injection.tokens
+        if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
+            return _of_one(updates[0], x, keys, tokens)
+        if tokens is not None:
+            members = self.injection.members(given)
+            own = zip(updates, members.split(x), members.tokens, strict=True)
+            return members.joined([_of_one(u, part, keys, where) for u, part, where in own])
+        rows = [own.rows for own in given]
+        parts = torch.split(x, rows)
+        each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
+        zipped = zip(updates, parts, each, strict=True)
+        return torch.cat([_of_one(u, part, key, None) for u, part, key in zipped])
+
+
+def _of_one(update: Update, x: Tensor, keys: Tensor | None, tokens: Packing | None) -> Tensor:
+    """Return the update of one member's rows or tokens."""
+    wide = dropped(x.to(update.down.dtype), keys, tokens, update.site, update.dropout)
+    return functional.linear(functional.linear(wide, update.down), update.up) * update.scale

@@ -9,7 +9,7 @@ and GPT-2 read. Left to right, it cuts a template before the object and leaves a
 most of these backbones tokenize as a word of its own; Megatron-11B answers there after an end mark,
 `</s>`. ptrun adds none of these, which changes the manual figures of Table 2 (GPT-2 20.3, 22.8;
 Megatron-11B 23.1). `readout.released_query=true` does as the code does
-(`ptrun.prompt.released_query`).
+(`ptrun.readout.label_words`).
 """
 
 from ptrun.method.base import Method

@@ -21,10 +21,10 @@ from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.prompt.soft import SoftPrompt
+from ptrun.prompt import SoftPrompt
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 
 class PromptTuning(Method):

@@ -17,7 +17,7 @@ Departs from the released code, by default:
 `method=ptuning_fewglue` does as the code in the last two.
 As in the code, the frozen backbone has dropout while the prompt is trained (its loop calls
 `model.train()`); `method.lm_eval_mode=true` switches that off.
-COPA, WSC: see `ptrun.readout.candidates`, `ptrun.readout.one_row` and `ptrun.readout.fill`.
+COPA, WSC: see `ptrun.readout.verbalizer`.
 """
 
 from collections.abc import Mapping
@@ -30,19 +30,19 @@ from torch import nn
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.method.folded import Folded
-from ptrun.prompt.encoder import Kind, PromptEncoder, Width
+from ptrun.method.base import Folded
+from ptrun.prompt import Kind, PromptEncoder, Width
 from ptrun.readout.base import Batch
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 
 class PTuning(Folded):
     """Vectors `[m, E]` at the `{soft}` slots of a pattern, m their number.
 
     Args:
-        encoder, hidden: `kind` and `hidden` of `ptrun.prompt.encoder.PromptEncoder`.
+        encoder, hidden: `kind` and `hidden` of `ptrun.prompt.PromptEncoder`.
         tune_backbone: learn the backbone too.
         per_relation: on fact probing, train a separate prompt for each relation.
         lm_eval_mode: switch the frozen backbone's dropout off while the prompt is trained.

@@ -19,7 +19,7 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method, built, check_pair
 from ptrun.readout.choose import AUTO
 from ptrun.runs.parts import usable
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 from ptrun.training.member import Member
 from ptrun.types import Example, Split
 
@@ -41,7 +41,7 @@ _FEW, _SOME = 4, 100  # examples that are learned from, and of which they are ch
 
 
 @dataclass(frozen=True)
-class Cell:
+class Combination:
     """One combination: `refused` says why it is not allowed, `outcome` what became of it."""
 
     method: str
@@ -74,7 +74,7 @@ def cells(
     backbones: Sequence[str] = BACKBONES,
     tasks: Mapping[str, str] = TASKS,
     overrides: Sequence[str] = (),
-) -> Iterator[Cell]:
+) -> Iterator[Combination]:
     """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
     own = {kind: _task([f"task={task}", *overrides]) for kind, task in tasks.items()}
@@ -89,7 +89,9 @@ def cells(
                         tried = _tried(composed, task, examples[kind], steps)
                     except Unsuitable as error:  # known once the method is built
                         refused = str(error).splitlines()[0]
-                yield Cell(title, backbone, kind, refused, tried or ("-" if refused else "yes"))
+                yield Combination(
+                    title, backbone, kind, refused, tried or ("-" if refused else "yes")
+                )
 
 
 def methods() -> dict[str, Mapping[str, Any]]:

@@ -13,15 +13,12 @@ from typing import Any
 
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
-from ptrun.hardware import parent_watch, rank_files
-from ptrun.planning.arithmetic import seconds
-from ptrun.planning.costs import costs
-from ptrun.planning.jobs import planned_on
-from ptrun.planning.layout import Layout, layout_of
-from ptrun.planning.memory import per_member
-from ptrun.planning.texts import texts
+from ptrun.hardware import processes
+from ptrun.planning.costs import costs, seconds, texts
+from ptrun.planning.memory import HardwareLayout, layout_of, per_member
+from ptrun.planning.table import planned_on
+from ptrun.runs.parts import shape
 from ptrun.runs.plan import Plan
-from ptrun.runs.shape import shape
 
 _GIB = 2**30
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance
@@ -83,7 +80,7 @@ def _key(planned: Plan) -> str:
     return repr({**kept, "train": train})
 
 
-def _needs(planned: Plan, layout: Layout, tflops: float | None) -> Needs:
+def _needs(planned: Plan, layout: HardwareLayout, tflops: float | None) -> Needs:
     found = texts(planned, None)
     own = costs(planned, found.length)
     peak, weights = own.memory(layout).peak, own.counts.held * layout.width
@@ -99,14 +96,14 @@ def _needs(planned: Plan, layout: Layout, tflops: float | None) -> Needs:
 
 def _answer(planner: Planner, configurations: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
-        planner.facts(int(index), rank_files.read_text(text))
+        planner.facts(int(index), processes.read_text(text))
         for index, text in configurations.items()
     ]
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    parent_watch.exit_with_parent(os.environ)
+    processes.exit_with_parent(os.environ)
     os.environ["HF_HUB_OFFLINE"] = "1"
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -12,12 +12,11 @@ from rich import markup
 from rich.console import Group
 from rich.table import Table
 
-from ptrun.config.readable import visible
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pvp import PVP, read_pvps
-from ptrun.readout.base import Features, Readout, Row
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import PVP, read_pvps
+from ptrun.readout.base import Features, Readout, TokenRow
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
 from ptrun.training.member import check_select
@@ -32,7 +31,7 @@ def escape(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class PreviewPart:
     """Train, dev or test, as examples and as tokens.
 
     `lengths` are of all rows, `cut` counts truncated examples, `features` are the first.
@@ -72,7 +71,7 @@ def preview(planned: Plan) -> Group:
 
 def _part(
     name: str, origin: str, examples: Sequence[Example], method: Method, unlimited: Readout
-) -> Part:
+) -> PreviewPart:
     """Return a part; `unlimited` reads without a limit on length. Few examples are held at once."""
     lengths, cut, first = array("i"), 0, method.encode(examples[:_SHOWN]) if examples else []
     for start in range(0, len(examples), _TOGETHER):
@@ -80,10 +79,10 @@ def _part(
         features, whole = method.encode(some), unlimited.encode(some, 10**6)
         lengths.extend(len(row.ids) for f in features for row in f.rows)
         cut += sum(own.tokens < all_.tokens for own, all_ in zip(features, whole, strict=True))
-    return Part(name, origin, examples, lengths, cut, first)
+    return PreviewPart(name, origin, examples, lengths, cut, first)
 
 
-def _counts(parts: Sequence[Part]) -> Table:
+def _counts(parts: Sequence[PreviewPart]) -> Table:
     table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
     for part in parts:
         lengths = part.lengths or [0]
@@ -111,7 +110,7 @@ def _labels(examples: Sequence[Example]) -> str:
     return escape(", ".join(shown)) + (" …" if len(counts) > _CLASSES else "")
 
 
-def _rendered(method: Method, part: Part) -> list[str]:
+def _rendered(method: Method, part: PreviewPart) -> list[str]:
     """Return a few examples as the model reads them; read positions are reversed."""
     tokenizer, lines = method.backbone.tokenizer(), []
     for example, features in zip(part.examples[:_SHOWN], part.features, strict=False):
@@ -120,7 +119,7 @@ def _rendered(method: Method, part: Part) -> list[str]:
     return lines
 
 
-def _marked(tokenizer: Any, row: Row) -> str:
+def _marked(tokenizer: Any, row: TokenRow) -> str:
     """Return the tokens of a row: read positions are reversed, and `<soft>` is a learned vector.
 
     The tokens of a decoder follow an arrow. If every token is read, none is reversed.
@@ -138,7 +137,7 @@ def _reversed(tokens: list[str], reads: Sequence[int]) -> str:
     return " ".join(f"[reverse]{t}[/reverse]" if i in reads else t for i, t in enumerate(tokens))
 
 
-def _patterns(method: Method, part: Part) -> list[str]:
+def _patterns(method: Method, part: PreviewPart) -> list[str]:
     """Return the first example under each pattern of the task."""
     task, backbone = method.task, method.backbone
     if not task.pvps or not part.examples:
@@ -154,5 +153,5 @@ def _pattern(method: Method, encoder: Encoder, pvp: PVP, fields: Mapping[str, An
     except UserError as error:
         return f"\npvp {escape(pvp.name)}: {markup.escape(str(error))}"
     cut = f", {row.cut} tokens cut" if row.cut else ""
-    marked = _marked(method.backbone.tokenizer(), Row(row.ids, None, row.masks, row.softs))
+    marked = _marked(method.backbone.tokenizer(), TokenRow(row.ids, None, row.masks, row.softs))
     return f"\npvp {escape(pvp.name)}{cut}\n{marked}"

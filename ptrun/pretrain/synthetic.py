@@ -23,18 +23,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 
-from ptrun.backbone import files
-from ptrun.backbone.family import Family, family_of
-from ptrun.backbone.library import library_config, model_class
+from ptrun.backbone import files, tokenizers
+from ptrun.backbone.family import Family, family_of, library_config, model_class
 from ptrun.config import build, user_files
 from ptrun.config.paths import options
-from ptrun.config.suggest import did_you_mean, unknown
-from ptrun.converting.convert import write_config
-from ptrun.converting.staging import check_new, progress, staging
-from ptrun.converting.writing import Entry, write_model
-from ptrun.errors import UserError
+from ptrun.errors import UserError, did_you_mean, unknown
+from ptrun.hub.convert import Entry, write_config, write_model
+from ptrun.hub.staging import check_new, progress, staging
 from ptrun.pretrain.recipe import Synthetic
-from ptrun.tokenizer import tokenizers
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, moved, on_device
-from ptrun.prompt.pattern import Pattern
+from ptrun.pattern.pattern import Pattern
 from ptrun.types import Example, Prediction
 
 _NEXT_ROW = 2862933555777941757  # keys of neighbouring examples are consecutive: rows must not meet
 
 
 @dataclass(frozen=True)
-class Row:
+class TokenRow:
     """One sequence of tokens.
 
     Args:
@@ -33,7 +33,7 @@ class Row:
     softs: list[int] = field(default_factory=list)
     decoder: list[int] | None = None
 
-    def filled(self, read: int, token: int) -> "Row":
+    def filled(self, read: int, token: int) -> "TokenRow":
         """Return the row with a token at one of its reads, which is then no longer read."""
         at = self.reads[read]
         ids = [token if place == at else id_ for place, id_ in enumerate(self.ids)]
@@ -52,7 +52,7 @@ class Features:
     """
 
     id: str
-    rows: list[Row]
+    rows: list[TokenRow]
     targets: list[Any]
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Batch:
         return len(self.ids)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TokenRow]:
         """The rows of all examples, in order."""
         return [row for f in self.features for row in f.rows]
 

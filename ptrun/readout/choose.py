@@ -11,7 +11,7 @@ from ptrun.readout.heads import EntailmentReading, HeadReading
 from ptrun.readout.original import ClassWordsReading
 from ptrun.readout.reading import Reading, known
 from ptrun.readout.verbalizer import VerbalizerReading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 AUTO = "auto"
 READINGS: dict[str, type[Reading]] = {

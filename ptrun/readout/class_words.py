@@ -22,14 +22,14 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.prompt.encoding import TooLong
-from ptrun.prompt.pvp import PVP
-from ptrun.prompt.rendering import Piece
-from ptrun.prompt.verbalizer import LabelTokens, Verbalizer
-from ptrun.readout.base import Batch, Features, Row, word_logits
+from ptrun.pattern.encoding import TooLong
+from ptrun.pattern.pattern import PVP
+from ptrun.pattern.rendering import Piece
+from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
+from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import row_limit
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
 Direction = Literal["one_minus_sigma", "sigma"]
@@ -172,17 +172,17 @@ class ClassWords(nn.Module, Cloze):
         """The pieces of a row without text."""
         return self.pvp.render(dict.fromkeys(self.pvp.pattern.fields, ""))
 
-    def _row(self, pieces: Sequence[Piece], room: int) -> Row:
+    def _row(self, pieces: Sequence[Piece], room: int) -> TokenRow:
         """Return the row of pieces, read where each class begins."""
         markers = self.markers if self.marker else []
         row = self.encoder.encode(pieces, room - len(markers))
         if not markers:
-            return Row(row.ids, None, row.items, row.softs)
+            return TokenRow(row.ids, None, row.items, row.softs)
         ids = list(row.ids)
         for token, at in [*zip(markers, row.items, strict=True)][::-1]:
             ids.insert(at, token)
         softs = [at + sum(item <= at for item in row.items) for at in row.softs]
-        return Row(ids, None, [at + i for i, at in enumerate(row.items)], softs)
+        return TokenRow(ids, None, [at + i for i, at in enumerate(row.items)], softs)
 
     def _features(self, example: Example, room: int) -> Features:
         row = self._row(self.pieces(example), room)

@@ -15,15 +15,13 @@ from functools import cached_property
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pattern import Pattern
-from ptrun.prompt.pvp import PVP
-from ptrun.prompt.rendering import Piece
-from ptrun.prompt.segments import one_segment, separated
-from ptrun.prompt.spelling import answer_end, mask_ids
-from ptrun.readout.base import Features, Row, WordReader
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import PVP, Pattern
+from ptrun.pattern.rendering import Piece, one_segment, separated
+from ptrun.pattern.spelling import answer_end, mask_ids
+from ptrun.readout.base import Features, TokenRow, WordReader
 from ptrun.readout.head import decoder_start, row_limit
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 from ptrun.types import Example
 
 
@@ -114,7 +112,7 @@ class Cloze(WordReader):
             return [piece for piece in pieces if piece.kind not in ("mask", "masks")]
         return pieces
 
-    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> Row:
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
         """Return the row of an example, read where its answer starts.
 
         An encoder-decoder is read in the decoder: at the token before the sentinel, which predicts
@@ -124,11 +122,11 @@ class Cloze(WordReader):
         limit, rule = row_limit(self.task, room), self.pvp.shorten
         encoded = self.encoder.encode(pieces, limit, masks, rule)
         if not self.decodes:
-            return Row(encoded.ids, encoded.types, encoded.masks, encoded.softs)
+            return TokenRow(encoded.ids, encoded.types, encoded.masks, encoded.softs)
         begin = [decoder_start(self.backbone)]
         if self.marked:
             begin.append(encoded.ids[encoded.masks[0]])
         types = (
             [int(i == encoded.masks[-1]) for i in range(len(encoded.ids))] if self.infills else None
         )
-        return Row(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)
+        return TokenRow(encoded.ids, types, list(range(len(begin))), encoded.softs, begin)

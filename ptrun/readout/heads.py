@@ -1,23 +1,187 @@
 """`readout=head` and `readout=entailment`: linear maps of hidden states, learned by the method."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from string import Formatter
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from ptrun.backbone.base import BackboneInput, BackboneOutput, Positions, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.weights import classifier_of
 from ptrun.errors import UserError
-from ptrun.readout.base import Readout
-from ptrun.readout.choice_head import ChoiceHead, EntityHead
-from ptrun.readout.entailment_head import EntailmentHead, described
-from ptrun.readout.head import Head
-from ptrun.readout.multi_head import MultiHead
-from ptrun.readout.multispan.tags import TagHead
-from ptrun.readout.pooled_head import LabelHead, NumberHead, PooledHead, Pooler
+from ptrun.pattern.spelling import SEPARATOR
+from ptrun.readout.base import Batch, Features, Readout, TokenRow
+from ptrun.readout.head import (
+    Head,
+    LabelHead,
+    NumberHead,
+    PooledHead,
+    Pooler,
+    labelled,
+    likeliest,
+    row_limit,
+    tokens,
+)
 from ptrun.readout.reading import Reading
-from ptrun.readout.span_head import SpanHead
-from ptrun.readout.token_head import TokenHead
-from ptrun.task.base import Task
-from ptrun.task.multi import Multi
+from ptrun.readout.spans import SpanHead, TagHead
+from ptrun.task.choice import GAP
+from ptrun.task.dataset import Task
+from ptrun.task.multi import Multi, member_of
 from ptrun.task.tagging import Tagging
+from ptrun.types import Example, Prediction
+
+# A head that compares the options of a question, each read in its own row.
+
+
+class ChoiceHead(PooledHead):
+    """Linear(H, 1) for each option, softmax over options (P-tuning v2, multiple choice).
+
+    A row pairs the first field with a second text: the other fields, then the option.
+    """
+
+    outputs = 1
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one row for each option; the longer text of the pair is shortened first."""
+        options = [self.options(e) for e in examples]
+        firsts = [e.fields[self.task.fields[0]] for e in examples]
+        before = [text for text, own in zip(firsts, options, strict=True) for _ in own]
+        rows = iter(self.rows([before, [option for own in options for option in own]], room))
+        return [
+            Features(
+                e.id, list(islice(rows, len(own))), self.targets(e), {"values": self.values(e)}
+            )
+            for e, own in zip(examples, options, strict=True)
+        ]
+
+    def options(self, example: Example) -> list[str]:
+        """Return the second text of each row."""
+        before = [example.fields[field] for field in self.task.fields[1:]]
+        return [" ".join([*before, option]) for option in example.fields["options"]]
+
+    def targets(self, example: Example) -> list[int]:
+        """Return the index of the right option."""
+        return [example.target]
+
+    def values(self, example: Example) -> list[Any]:
+        """Return the prediction of each option: its index."""
+        return list(range(len(example.fields["options"])))
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy over each example's options, summed, `[]`."""
+        scores = batch.rows_by_example(self.scores(output, batch)[:, 0])
+        padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
+        return functional.cross_entropy(padded, batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest option of each example."""
+        scores = batch.rows_by_example(self.scores(output, batch)[:, -1].cpu())
+        return [self._chosen(f, own) for f, own in zip(batch.features, scores, strict=True)]
+
+    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
+        (best,), (shares,) = likeliest(scores[None])
+        return labelled(features.id, best, shares, features.facts["values"])
+
+
+class EntityHead(ChoiceHead):
+    """Linear(H, 2) for each entity in the gap of a query: wrong or right.
+
+    The prediction is the entity with the highest score for right. P-tuning v2 reads ReCoRD this
+    way: each entity is its own binary example.
+    """
+
+    outputs = 2
+    loss = PooledHead.loss  # cross-entropy summed over entities
+
+    def _chosen(self, features: Features, scores: Tensor) -> Prediction:
+        return Prediction(features.id, features.facts["values"][int(scores.argmax())])
+
+    def options(self, example: Example) -> list[str]:
+        """Return the query with each entity in its gap."""
+        return [example.fields["query"].replace(GAP, e) for e in example.fields["entities"]]
+
+    def targets(self, example: Example) -> list[int]:
+        """Return 1 for each right entity, 0 for the others."""
+        return [int(entity in example.target) for entity in example.fields["entities"]]
+
+    def values(self, example: Example) -> list[Any]:
+        """Return the entities."""
+        return list(example.fields["entities"])
+
+
+# A head that tags every word of a sentence.
+
+
+class TokenHead(Head):
+    """One label for each word, read at its first sub-token; truncated words get `O`.
+
+    So do words without a sub-token, such as a joiner of emoji, unless an entity goes on after them.
+
+    There is no pooler. An encoder-decoder is read in its encoder.
+
+    Args:
+        backbone, task: as in `Head`.
+        literal_sep: write the word "[SEP]" between a sentence and its predicate, as P-tuning v2's
+            code does for all backbones: RoBERTa reads it as plain text. By default it is the
+            tokenizer's own separator.
+    """
+
+    everywhere = True
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task, *, literal_sep: bool = False):
+        super().__init__(backbone, task, len(task.labels))
+        self.literal_sep = literal_sep
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize pre-split words."""
+        tokenizer = self.backbone.tokenizer(words=True)
+        words = [self._words(e, tokenizer) for e in examples]
+        limit = row_limit(self.task, room)
+        rows = tokenizer(words, is_split_into_words=True, truncation=True, max_length=limit)
+        return [self._features(example, rows, i) for i, example in enumerate(examples)]
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return a tag for each word of each example."""
+        pairs = batch.pairs(self.scores(output, batch).argmax(dim=-1).cpu())
+        return [Prediction(f.id, self._tags(f, best.tolist())) for f, best in pairs]
+
+    def _tags(self, features: Features, best: list[int]) -> list[str]:
+        tags = [self.task.labels[0]] * features.facts["size"]
+        for word, label in zip(features.facts["words"], best, strict=True):
+            tags[word] = self.task.labels[label]
+        for word in features.facts.get("unseen", ()):
+            if word + 1 < len(tags) and tags[word + 1].startswith("I-"):
+                tags[word] = tags[word + 1]  # the entity goes on around it
+        return tags
+
+    def _words(self, example: Example, tokenizer: Any) -> list[str]:
+        """Return the words of a sentence, then a separator and the predicate if there is one."""
+        words: list[str] = example.fields[self.task.fields[0]]
+        if "predicate" not in example.fields:
+            return words
+        own = tokenizer.sep_token or tokenizer.eos_token or "|"
+        border = SEPARATOR if self.literal_sep else own
+        return [*words, border, example.fields["predicate"]]
+
+    def _features(self, example: Example, rows: Any, i: int) -> Features:
+        first: dict[int, int] = {}
+        for position, word in enumerate(rows.word_ids(i)):
+            if word is not None and word < len(example.target):  # not the predicate's copy
+                first.setdefault(word, position)
+        row = TokenRow(*tokens(rows, i), list(first.values()))
+        targets = [self.task.labels.index(example.target[word]) for word in first]
+        last = max(first, default=-1)
+        unseen = [word for word in range(last) if word not in first]
+        facts = {"size": len(example.target), "words": list(first)}
+        facts |= {"unseen": unseen} if unseen else {}
+        return Features(example.id, [row], targets, facts)
+
 
 HEADS: dict[str, Callable[..., Head]] = {
     "label": LabelHead,
@@ -36,9 +200,9 @@ class HeadReading(Reading):
     """A linear map of hidden states.
 
     Args:
-        pooler: the vector of a text: see `ptrun.readout.pooled_head`. Only where one is read.
+        pooler: the vector of a text: see `ptrun.readout.head`. Only where one is read.
         dropout: before the map; null is the backbone's.
-        literal_sep: of a sentence with a predicate (task=conll05): see `ptrun.readout.token_head`.
+        literal_sep: of a sentence with a predicate (task=conll05): see `ptrun.readout.heads`.
     """
 
     name = "head"
@@ -146,3 +310,181 @@ def _is_pooled(task: Task) -> bool:
 def _check_dropout(dropout: float | None) -> None:
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"readout.dropout is {dropout}; use 0 or more, and less than 1.")
+
+
+# A head that decides whether a text entails the description of a label (EFL).
+
+
+class EntailmentHead(PooledHead):
+    """Linear(H, C) for each description, entailed or not; the most entailed label is predicted.
+
+    Wang et al. 2021, Entailment as Few-Shot Learner: each row (text, description) is its own binary
+    example. A binary task may describe one label alone, as in EFL; the other label is predicted if
+    that description is not entailed. If the text is a pair, a description quotes one of its fields
+    (`{hypothesis}`), and the other fields are the first text. STS-B, which IDPG's row has, is not
+    supported: its targets are numbers. IDPG's descriptions are not published; ours may differ.
+
+    If the backbone was tuned with a head that has a row for entailment (an MNLI model, or a run
+    that `start=run:` names), this head starts from its rows and dense layer. The other rows
+    together mean "not entailed". With another `pooler` or backbone, C is 2 and the start is random.
+    """
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task, pooler: Pooler = "auto"):
+        known = classifier_of(backbone)
+        if known is None or known.entailed is None or pooler not in ("auto", known.pooler):
+            known = None
+        size = len(known.labels) if known else 2
+        super().__init__(backbone, task, known.pooler if known else pooler, size)  # type: ignore[arg-type]
+        self.classifier = known
+        self.entailed = known.entailed if known and known.entailed is not None else 1
+        self.forms = described(task)
+
+    def scores(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return `[R, 2]`, not entailed and entailed; the classes of "not entailed" are added."""
+        scores = super().scores(output, batch)
+        columns = list(scores.unbind(dim=1))
+        entailed = columns.pop(self.entailed)
+        return torch.stack([torch.stack(columns, dim=1).logsumexp(dim=1), entailed], dim=1)
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one row for each description; the longer text of a pair is shortened first."""
+        return [self._features(e, room) for e in examples]
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the label that is entailed with the greatest odds."""
+        scores = self.scores(output, batch).cpu()
+        odds = batch.rows_by_example(scores[:, 1] - scores[:, 0])
+        pairs = zip(batch.features, odds, strict=True)
+        return [Prediction(f.id, self._label(own)) for f, own in pairs]
+
+    def _label(self, odds: Tensor) -> str:
+        labels = list(self.forms)
+        if len(labels) > 1 or odds[0] > 0:
+            return labels[int(odds.argmax())]
+        return next(label for label in self.task.labels if label != labels[0])
+
+    def _features(self, example: Example, room: int) -> Features:
+        pairs = [_pair(form, example, self.task.fields) for form in self.forms.values()]
+        rows = self.rows([[pair[i] for pair in pairs] for i in (0, 1)], room)
+        return Features(example.id, rows, [int(label == example.target) for label in self.forms])
+
+
+def described(task: Task) -> dict[str, str]:
+    """Return a task's descriptions, in the order of its labels.
+
+    Raises:
+        UserError: there are none, a label has none, or one quotes an unknown field.
+    """
+    forms: Mapping[str, str] = task.descriptions
+    if not forms:
+        raise UserError(
+            f"task={task.name} has no descriptions of its labels, and readout=entailment "
+            "needs them;\nwrite into the task's YAML: descriptions: {LABEL: TEXT, ...} "
+            "(task=csv has none: type readout=head)."
+        )
+    if unknown := sorted(set(forms) - set(task.labels)):
+        raise UserError(
+            f"task {task.name}: descriptions has {unknown[0]}; its labels are "
+            f"{', '.join(task.labels)}."
+        )
+    missing = [label for label in task.labels if label not in forms]
+    if missing and len(task.labels) > 2:
+        raise UserError(
+            f"task {task.name}: descriptions lacks {', '.join(missing)}; "
+            "only a task of two labels may describe one alone."
+        )
+    for label, form in forms.items():
+        _check_form(task, label, form)
+    return {label: forms[label] for label in task.labels if label in forms}
+
+
+def _check_form(task: Task, label: str, form: str) -> None:
+    """Refuse a description that quotes an unknown field, or all fields of the task."""
+    try:
+        quoted = _quoted(form)
+    except ValueError as error:
+        raise UserError(f"task {task.name}: description of {label}, {form!r}: {error}.") from error
+    if quoted - set(task.fields) or quoted == set(task.fields):
+        raise UserError(
+            f"task {task.name}: the description of {label}, {form!r}, may quote "
+            f"{', '.join(task.fields)}, and must leave one of them out."
+        )
+
+
+def _quoted(form: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(form) if name is not None}
+
+
+def _pair(form: str, example: Example, fields: Sequence[str]) -> tuple[str, str]:
+    """Return the fields that a description does not quote as one text, and the description."""
+    left = [example.fields[field] for field in fields if field not in _quoted(form)]
+    return " ".join(left), form.format_map(example.fields)
+
+
+# One head for each of several data sets that share a prompt (MPT-2).
+
+
+class MultiHead(nn.Module, Readout):
+    """Dispatches examples to the head of their data set, which `facts["set"]` names.
+
+    Args:
+        heads: read-outs by name of data set, all of hidden states.
+    """
+
+    def __init__(self, heads: Mapping[str, Readout]):
+        super().__init__()
+        self.heads = nn.ModuleDict(heads)  # type: ignore[arg-type]
+        self.reads_decoder = any(head.reads_decoder for head in heads.values())
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Return the features of each example, from the head of its data set."""
+        owners = [member_of(example) for example in examples]
+        encoded: dict[int, Features] = {}
+        for name, head in self._heads(owners).items():
+            places = [i for i, owner in enumerate(owners) if owner == name]
+            rows = head.encode([examples[i] for i in places], room)
+            for place, features in zip(places, rows, strict=True):
+                encoded[place] = replace(features, facts={**features.facts, "set": name})
+        return [encoded[i] for i in range(len(examples))]
+
+    def request(self, inputs: BackboneInput, at: Positions) -> BackboneInput:
+        """Request hidden states."""
+        return replace(inputs, hidden_at=at)
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the sum of the heads' losses, `[]`."""
+        heads = self._heads(_sets(batch)).items()
+        return torch.stack([head.loss(*_of(name, output, batch)) for name, head in heads]).sum()
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the predictions, each from the head of its data set."""
+        heads = self._heads(_sets(batch)).items()
+        parts = {name: iter(head.decode(*_of(name, output, batch))) for name, head in heads}
+        return [next(parts[name]) for name in _sets(batch)]
+
+    def _heads(self, names: Sequence[str]) -> dict[str, Readout]:
+        """Return the heads of these data sets, in the order of `heads`."""
+        return {name: head for name, head in self.heads.items() if name in names}  # type: ignore[misc]
+
+
+def _sets(batch: Batch) -> list[str]:
+    return [f.facts["set"] for f in batch.features]
+
+
+def _of(name: str, output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]:
+    """Return the features of one data set with their reads, targets and states; rows stay."""
+    features = [f for f in batch.features if f.facts["set"] == name]
+    flags = [(f, f.facts["set"] == name) for f in batch.features]
+    reads = _places([own for f, own in flags for row in f.rows for _ in row.reads], batch)
+    targets = batch.targets[_places([own for f, own in flags for _ in f.targets], batch)]
+    if not any(isinstance(target, float) for f in features for target in f.targets):
+        targets = targets.long()  # another data set of the batch may have numbers
+    assert output.hidden is not None
+    positions = Positions(batch.reads.rows[reads], batch.reads.columns[reads])
+    part = replace(batch, features=features, reads=positions, targets=targets)
+    return BackboneOutput(hidden=output.hidden[reads]), part
+
+
+def _places(flags: list[bool], batch: Batch) -> Tensor:
+    """Return where flags are true; an index by a mask would make the host wait for its size."""
+    return on_device([place for place, flag in enumerate(flags) if flag], batch.ids.device)

@@ -1,5 +1,6 @@
-"""A verbalizer: label words, or the letters of options, read through the language-model head."""
+"""One word in a gap, through the language-model head: label words, letters, and facts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -8,16 +9,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput, on_device
+from ptrun.backbone.base import BackboneOutput, moved, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import PVP
-from ptrun.prompt.spelling import mask_ids
-from ptrun.prompt.verbalizer import LabelTokens
-from ptrun.readout.base import Batch, Features, Row, word_logits
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import PVP
+from ptrun.pattern.rendering import Piece
+from ptrun.pattern.spelling import mask_ids
+from ptrun.pattern.verbalizer import LabelTokens
+from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.task.base import Task
+from ptrun.readout.head import row_limit
+from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
+
+# A verbalizer: label words, or the letters of options, read through the language-model head.
 
 Among = Literal["labels", "vocabulary"]
 _MOST_OPTIONS = 16
@@ -114,7 +120,7 @@ class LabelWords(Cloze):
         options = len(example.fields.get("options", ())) if self.pvp.words is None else 0
         return Features(example.id, [row], targets, {"options": options})
 
-    def _close(self, row: Row, targets: list[int]) -> tuple[Row, list[int]]:
+    def _close(self, row: TokenRow, targets: list[int]) -> tuple[TokenRow, list[int]]:
         """Append the answer to the decoder's input, unseen by earlier positions, and its end."""
         assert row.decoder is not None
         decoder, reads = [*row.decoder, targets[-1]], [*row.reads, row.reads[-1] + 1]
@@ -153,3 +159,160 @@ class LabelWords(Cloze):
     def _owners(self) -> dict[int, int]:
         """The label of each label word's token."""
         return {word[0]: i for i, words in enumerate(self.tokens.ids) for word in words}
+
+
+# Fact probing: the object of a fact, one word, through the language-model head (LAMA).
+
+_STARTS = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies write a word's start
+
+
+class FactWords(Cloze):
+    """The likeliest allowed word; the loss is cross-entropy over the whole vocabulary.
+
+    Args:
+        backbone, task, pvp, sentinel, literal_sep: as in `Cloze`. The task's `vocabulary` lists
+            allowed words; those of one token count (P-tuning, LAMA). Without a list every token is
+            allowed, and P@1 is lower than the papers'.
+        shifted_label: with a left-to-right backbone, train at the position before the one that is
+            read in evaluation. P-tuning's released code does so by mistake, and its last prompt
+            vector learns nothing.
+        released_query: lay out written templates as that code does
+            (`ptrun.readout.label_words`): with a space before the first word, and left to right
+            with one before the object. By default there is neither.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        sentinel: bool = True,
+        literal_sep: bool = False,
+        shifted_label: bool = False,
+        released_query: bool = False,
+    ):
+        super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
+        self.shifted = shifted_label and backbone.architecture.left_to_right
+        self.released = released_query
+
+    def can_answer(self, example: Example) -> bool:
+        """Return whether the object is one known and allowed token."""
+        token = self._token(str(example.target))
+        return token is not None and (self.allowed is None or token in self._allowed_ids)
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        """The token ids of allowed words, in order; None allows all."""
+        words = getattr(self.task, "vocabulary", None)
+        if words is None:
+            return None
+        tokens = {token for word in words if (token := self._token(word)) is not None}
+        if not tokens:
+            raise UserError(
+                f"task.vocabulary: none of its {len(words)} words is one token of backbone="
+                f"{self.backbone.name};\nname another file, or type task.vocabulary=objects."
+            )
+        return torch.tensor(sorted(tokens))
+
+    @cached_property
+    def _allowed_ids(self) -> set[int]:
+        return set() if self.allowed is None else set(self.allowed.tolist())
+
+    def row(self, pieces: Sequence[Piece], room: int, masks: int = 1) -> TokenRow:
+        """Return the row of an example, laid out as the released code does if requested."""
+        if not self.released:
+            return super().row(pieces, room, masks)
+        if self.backbone.architecture.fills_masks:
+            return super().row(led(pieces), room, masks)
+        limit = row_limit(self.task, room)
+        ids = cut_query(self.encoder, self.backbone.tokenizer(), pieces, limit)
+        return TokenRow(ids, reads=[len(ids) - 1])
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over targets, `[]`."""
+        learned = self._reads(output, batch, 0)
+        return functional.cross_entropy(learned, batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest allowed word of each example."""
+        scores = self._reads(output, batch, -1)
+        best = scores.argmax(dim=-1)
+        if self.allowed is not None:
+            allowed = moved(self.allowed, scores.device)
+            best = allowed[scores[:, allowed].argmax(dim=-1)]
+        pairs = zip(batch.features, best.tolist(), strict=True)
+        return [Prediction(f.id, self._word(f, token)) for f, token in pairs]
+
+    def _reads(self, output: BackboneOutput, batch: Batch, which: int) -> Tensor:
+        """Return logits `[B, V]` of a row's first read (training) or last (evaluation)."""
+        logits = word_logits(output)
+        return logits.view(len(batch), -1, logits.shape[-1])[:, which]
+
+    def _features(self, example: Example, room: int) -> Features:
+        row = self.row(self.pieces(example), room)
+        at = row.reads[-1]
+        row = replace(row, reads=[at - 1, at] if self.shifted else [at])
+        token = self._token(str(example.target))
+        target = -1 if token is None else token  # never trained on: see `can_answer`
+        return Features(example.id, [row], [target], {"word": example.target})
+
+    def _word(self, features: Features, token: int) -> str:
+        """Return the word of a token, with `##` before a token that starts no word."""
+        if token == features.targets[0]:
+            return str(features.facts["word"])
+        spelling = self.encoder.spelling
+        written = spelling.tokens([token])[0]
+        inside = spelling.style != "plain" and not written.startswith(_STARTS)
+        return f"##{written}" if inside else written.lstrip("".join(_STARTS))
+
+    def _token(self, word: str) -> int | None:
+        """Return the token of a word, or None if it has several or a special one."""
+        ids = self.encoder.spelling.answer(word)
+        return ids[0] if len(ids) == 1 and ids[0] not in self._special else None
+
+    @cached_property
+    def _special(self) -> set[int]:
+        return set(self.backbone.tokenizer().all_special_ids)
+
+
+# The query about a fact as P-tuning's released code writes it with a manual template.
+#
+# THUDM/P-tuning 9857868, LAMA/p_tuning/modeling.py, `get_query` with `use_original_template`: the
+# template begins with a space, which RoBERTa's and GPT-2's tokens show. A masked backbone reads it
+# whole. For a left-to-right one it is cut at `[Y]`, tokenized with special tokens, and read at its
+# last token. Differences there to the text before the object:
+#
+# - The space before the object stays, as its own token (GPT-2: 220). The object follows with
+# another   space before it, in training and evaluation. - Megatron-11B has RoBERTa's tokenizer
+# there, which adds `<s>` and `</s>`: the answer is read after   `</s>`. Here, any tokenizer without
+# special tokens around a text, but with different ones for its   beginning and end, gets them.
+
+
+def cut_query(encoder: Encoder, tokenizer: Any, pieces: Sequence[Piece], room: int) -> list[int]:
+    """Return at most `room` tokens, of which the last is read; the pattern ends in the mask."""
+    first, last = _marks(encoder, tokenizer)
+    encoded = encoder.encode(_spaced(pieces), room - len(first) - len(last))
+    return [*first, *encoded.ids, *last]
+
+
+def led(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces with a space before the first."""
+    return [replace(pieces[0], spaced=True), *pieces[1:]]
+
+
+def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces with a space before them, and the space before the object as text."""
+    if len(pieces) == 1:  # a template that starts with its object; the encoder refuses it
+        return list(pieces)
+    *text, hole = led(pieces)
+    end = [replace(hole, kind="literal", text=" ", spaced=False)] if hole.spaced else []
+    return [*text, *end, hole]
+
+
+def _marks(encoder: Encoder, tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the tokens to put before and after a text."""
+    first, last = tokenizer.bos_token_id, tokenizer.eos_token_id
+    if encoder.framed or first is None or last is None or first == last:
+        return [], []
+    return [first], [last]

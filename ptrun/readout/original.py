@@ -5,15 +5,13 @@ from typing import Any
 
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import PVP
+from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Readout
-from ptrun.readout.class_tree import ClassTree
+from ptrun.readout.class_tree import ClassTree, Tree, made_tree, read_tree
 from ptrun.readout.class_words import ClassWords, Direction, Order, Share, ordered
-from ptrun.readout.multispan.words import PassageWords
-from ptrun.readout.patterns import choose
-from ptrun.readout.reading import Reading
-from ptrun.readout.tree import Tree, made_tree, read_tree
-from ptrun.task.base import Task
+from ptrun.readout.reading import Reading, choose
+from ptrun.readout.spans import PassageWords
+from ptrun.task.dataset import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +21,10 @@ class ClassWordsReading(Reading):
     Args:
         pattern: a name in the task's `pvps`; null is the first that lists its classes.
         direction, bias, loss, order, marker: see `ptrun.readout.class_words`.
-        tree: for too many classes for one row: @FILE or the tree (`ptrun.readout.tree`).
+        tree: for too many classes for one row: @FILE or the tree (`ptrun.readout.class_tree`).
         fan_out: build the tree instead, from the classes in `order`.
         beam: see `ptrun.readout.class_tree`.
-        threshold, threshold_on: of a passage (`ptrun.readout.multispan.words`).
+        threshold, threshold_on: of a passage (`ptrun.readout.spans`).
     """
 
     name = "class_words"

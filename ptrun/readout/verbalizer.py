@@ -1,21 +1,181 @@
 """`readout=verbalizer`: words of a pattern through the frozen language-model head."""
 
-from dataclasses import dataclass
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import PVP
-from ptrun.readout.base import Readout
-from ptrun.readout.candidates import Candidates, Objective, Scored
-from ptrun.readout.fact_words import FactWords
-from ptrun.readout.fill import Fill
-from ptrun.readout.label_words import Among, LabelWords
-from ptrun.readout.one_row import OneRow
-from ptrun.readout.patterns import can_fill, choose
-from ptrun.readout.reading import Reading
-from ptrun.readout.written import Written
-from ptrun.task.base import Task
+from ptrun.pattern.pattern import PVP
+from ptrun.readout.base import Batch, Features, Readout, TokenRow, word_logits
+from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import row_limit
+from ptrun.readout.label_words import Among, FactWords, LabelWords
+from ptrun.readout.reading import Reading, can_fill, choose
+from ptrun.task.dataset import Task
+from ptrun.types import Example, Prediction
+
+# Scores written candidates by the probability of their words in the pattern's gap.
+#
+# Each candidate has one row, with as many masks as the candidate has tokens. Where the pattern
+# lists options, a candidate is spelled as in that list.
+
+Objective = Literal["margin", "batch_margin", "softmax", "as_scored"]
+Scored = Literal["sum", "mean"]
+
+
+class Candidates(Cloze):
+    """The candidate with the likeliest words: an option of a question, an entity of a passage.
+
+    In training, a masked backbone predicts all tokens at once; in evaluation it fills one mask at a
+    time, the likeliest right token first (PET). Other families read each token after those before.
+    Each option is trained in its own row.
+
+    Args:
+        backbone, task, pvp, literal_sep: as in `Cloze`.
+        objective: `margin` is P-tuning's for COPA: the mean over wrong candidates of
+            max(0, 1 + CE(right) - CE(wrong)), CE the mean over tokens, for each example.
+            `batch_margin` is that of its released code (`ptrun.readout.verbalizer`). `softmax` is
+            cross-entropy over candidates, each scored by its mean. `as_scored` uses `scored`
+            instead (GLM: the sum).
+        scored: the `sum` of a candidate's log-probabilities (PET, P-tuning), which favours short
+            ones, or their `mean`. A blank infiller's final <|endofpiece|> counts as a token.
+        swapped: also train on each example with its options in reverse order (P-tuning and PET
+            on COPA, whose pattern writes both out).
+    """
+
+    teaches = True
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        objective: Objective = "margin",
+        scored: Scored = "sum",
+        swapped: bool = False,
+        literal_sep: bool = False,
+    ):
+        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
+        self.objective, self.scored, self.swapped = objective, scored, swapped
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the training examples, followed by the swapped ones."""
+        more = examples if self.swapped and self.task.answer == "option" else []
+        return [*examples, *map(_reversed, more)]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the objective summed over examples, `[]`."""
+        score = _sums if (self.objective, self.scored) == ("as_scored", "sum") else _means
+        pairs = batch.pairs(self._log_probabilities(output, batch))
+        return torch.stack([self._term(f, score(f, logs)) for f, logs in pairs]).sum()
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the likeliest candidate of each example, or rows with one more mask filled."""
+        pairs = batch.pairs(self._log_probabilities(output, batch).cpu())
+        if self.backbone.architecture.fills_masks:
+            return [self._fill(f, logs) for f, logs in pairs]
+        return [self._best(f, _sums(f, logs)) for f, logs in pairs]
+
+    def _term(self, features: Features, scores: Tensor) -> Tensor:
+        """Return one example's loss: the mean over right candidates, each against all wrong ones.
+
+        It is 0 if no candidate is right or none is wrong.
+        """
+        right = features.facts["right"]
+        rows = list(enumerate(scores.unbind()))
+        if not 0 < sum(i in right for i, _ in rows) < len(rows):
+            return 0 * scores.sum()
+        good = torch.stack([score for i, score in rows if i in right])
+        bad = torch.stack([score for i, score in rows if i not in right])
+        if self.objective != "margin":
+            rivals = torch.cat([good[:, None], bad.expand(len(good), -1)], dim=1)
+            return -rivals.log_softmax(dim=1)[:, 0].mean()
+        return (1 - good[:, None] + bad[None, :]).clamp(min=0).mean()
+
+    def _log_probabilities(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-probability of each candidate token, `[K]`."""
+        logits = word_logits(output)
+        words = [word for f in batch.features for own in f.facts["words"] for word in own]
+        index = on_device(words, logits.device)
+        return -functional.cross_entropy(logits, index, reduction="none")
+
+    def _fill(self, features: Features, logs: Tensor) -> Prediction | Features:
+        """Fill each row's likeliest mask; return the prediction when no mask is left."""
+        words, totals = features.facts["words"], list(features.facts["totals"])
+        rows, left = [], []
+        split = torch.split(logs, [len(tokens) for tokens in words])
+        for i, (row, tokens, log) in enumerate(zip(features.rows, words, split, strict=True)):
+            if tokens:
+                best = int(log.argmax())
+                totals[i] += float(log[best])
+                row = row.filled(best, tokens[best])
+                tokens = tokens[:best] + tokens[best + 1 :]
+            rows.append(row)
+            left.append(tokens)
+        if any(left):
+            facts = {**features.facts, "words": left, "totals": totals}
+            return replace(features, rows=rows, facts=facts)
+        return self._best(features, torch.tensor(totals))
+
+    def _best(self, features: Features, sums: Tensor) -> Prediction:
+        """Return the candidate with the best score, from sums of log-probabilities."""
+        sizes = torch.tensor(features.facts["sizes"], device=sums.device)
+        scores = sums / sizes if self.scored == "mean" else sums
+        return Prediction(features.id, features.facts["answers"][int(scores.argmax())])
+
+    def _features(self, example: Example, room: int) -> Features:
+        texts, right = _candidates(example)
+        spelled = [self.pvp.pattern.filtered("options", text) for text in texts]
+        end = [] if self.end is None else [self.end]  # a target like all others
+        words = [[*self.encoder.spelling.answer(text), *end] for text in spelled]
+        rows = [self._row(example, tokens, room) for tokens in words]
+        keys = list(range(len(texts))) if "options" in example.fields else texts
+        facts = {"words": words, "right": right, "answers": keys}
+        facts |= {"totals": [0.0] * len(texts), "sizes": [len(tokens) for tokens in words]}
+        return Features(example.id, rows, [0], facts)
+
+    def _row(self, example: Example, words: list[int], room: int) -> TokenRow:
+        if self.backbone.architecture.fills_masks:
+            return self.row(self.pieces(example), room, len(words))
+        row = self.row(self.pieces(example), row_limit(self.task, room) - len(words))
+        at = row.reads[-1]
+        reads = list(range(at, at + len(words)))
+        if row.decoder is not None:
+            return replace(row, reads=reads, decoder=[*row.decoder, *words[:-1]])
+        return TokenRow([*row.ids[: at + 1], *words[:-1]], None, reads, row.softs)
+
+
+def _candidates(example: Example) -> tuple[list[str], list[int]]:
+    """Return the candidates of an example as texts, and the indices of the right ones."""
+    if "entities" in example.fields:
+        entities = list(dict.fromkeys(example.fields["entities"]))
+        return entities, [i for i, entity in enumerate(entities) if entity in example.target]
+    return list(example.fields["options"]), [example.target]
+
+
+def _reversed(example: Example) -> Example:
+    options = list(example.fields["options"])
+    fields = {**example.fields, "options": options[::-1]}
+    return Example(f"{example.id}-swapped", fields, len(options) - 1 - example.target)
+
+
+def _sums(features: Features, logs: Tensor) -> Tensor:
+    """Return the summed log-probabilities of each candidate's tokens."""
+    sizes = [len(tokens) for tokens in features.facts["words"]]
+    return torch.stack([part.sum() for part in torch.split(logs, sizes)])
+
+
+def _means(features: Features, logs: Tensor) -> Tensor:
+    return _sums(features, logs) / on_device(features.facts["sizes"], logs.device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +186,10 @@ class VerbalizerReading(Reading):
         pattern: a name in the task's `pvps`; null is the first that suits.
         among, closed: of label words (`ptrun.readout.label_words`). `auto` is the vocabulary for
             an encoder-decoder, else the labels; and for `closed`, whether there are sentinels.
-        objective, scored, swapped: of texts of the example (`ptrun.readout.candidates`).
-        random_masks: of a gap (`ptrun.readout.fill`).
+        objective, scored, swapped: of texts of the example (`ptrun.readout.verbalizer`).
+        random_masks: of a gap (`ptrun.readout.verbalizer`).
         literal_sep, sentinel: of a pattern (`ptrun.readout.cloze`).
-        shifted_label, released_query: of facts (`ptrun.readout.fact_words`).
+        shifted_label, released_query: of facts (`ptrun.readout.label_words`).
     """
 
     name = "verbalizer"
@@ -153,3 +313,183 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
             f"pattern {pvp.name} of task={task.name} has no label words; write into its YAML "
             f"(task=csv: task.pattern=@FILE)\nwords: {{{words}}}."
         )
+
+
+# COPA as P-tuning's released code trains it: both options in one row, one margin a batch.
+
+_TAUGHT = "one_row"
+
+
+class OneRow(Candidates):
+    """Predicts as `Candidates` does; an example is trained in one row, that of its longest option.
+
+    The tokens of the right option and of the wrong one are compared at the first masks of that row.
+    The loss is max(0, 1 + CE(right) - CE(wrong)), each CE the mean over all tokens of the batch
+    (P-tuning §2b, which has it from PET).
+    """
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the training examples, marked, followed by the swapped ones."""
+        taught = super().teaching(examples, room)
+        return [replace(e, fields={**e.fields, _TAUGHT: True}) for e in taught]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the margin of the batch times its number of examples, `[]`."""
+        right: list[Tensor] = []
+        wrong: list[Tensor] = []
+        for features, logits in batch.pairs(word_logits(output)):
+            for option, tokens in enumerate(features.facts["words"]):
+                index = on_device(tokens, logits.device)
+                own = functional.cross_entropy(logits[: len(tokens)], index, reduction="none")
+                (right if option in features.facts["right"] else wrong).append(own)
+        margin = 1 + torch.cat(right).mean() - torch.cat(wrong).mean()
+        return margin.clamp(min=0) * len(batch.features)
+
+    def _features(self, example: Example, room: int) -> Features:
+        features = super()._features(example, room)
+        if _TAUGHT not in example.fields:
+            return features
+        return replace(features, rows=[max(features.rows, key=lambda row: len(row.reads))])
+
+
+# Span verification by filling masks: the words predicted in the pronoun's place (WSC).
+
+_EXTRA = 1  # masks beyond the noun phrase's tokens
+_DRAWN = "extra_masks"
+_SEED = 42  # the released code's, in all its repetitions
+RIGHT, WRONG = "same", "different"
+
+
+class Fill(Cloze):
+    """Learns the noun phrase's tokens at the masks; compares the words predicted there with it.
+
+    Only examples with the right noun phrase are trained on. In evaluation, the mask with the most
+    probable token is filled first, then the next. The prediction is `same` if all predicted words
+    are in the noun phrase, or all its words among them (P-tuning §2b); so no words are `same` too.
+    There is one mask more than tokens, with the padding token as its target.
+
+    Args:
+        backbone, task, pvp, literal_sep: as in `Cloze`.
+        random_masks: train with 0 to 3 more masks instead, drawn once for each example as the
+            released code draws them.
+    """
+
+    teaches = True
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        literal_sep: bool = False,
+        random_masks: bool = False,
+    ):
+        super().__init__(backbone, task, pvp, literal_sep=literal_sep)
+        self.random_masks = random_masks
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the examples to train on, with their number of masks if it is random."""
+        right = [example for example in examples if example.target == RIGHT]
+        if not self.random_masks:
+            return right
+        pairs = zip(right, _drawn(len(right)), strict=True)
+        return [replace(e, fields={**e.fields, _DRAWN: count}) for e, count in pairs]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over the tokens of right noun phrases, `[]`."""
+        logits = word_logits(output)
+        kept = [bool(f.targets) for f in batch.features for row in f.rows for _ in row.reads]
+        if not len(batch.targets):
+            return 0 * logits.sum()
+        places = on_device([place for place, keep in enumerate(kept) if keep], logits.device)
+        return functional.cross_entropy(logits[places], batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Fill the surest mask of each row; return the prediction when no mask is left."""
+        found = word_logits(output).softmax(dim=-1).max(dim=-1)
+        own = (batch.by_example(values.cpu()) for values in (found.values, found.indices))
+        return [self._fill(*each) for each in zip(batch.features, *own, strict=True)]
+
+    def _fill(
+        self, features: Features, probabilities: Tensor, words: Tensor
+    ) -> Prediction | Features:
+        best = int(probabilities.argmax())
+        at, word = features.rows[0].reads[best], int(words[best])
+        row = features.rows[0].filled(best, word)
+        found = {**features.facts["found"], str(at): word}
+        if row.reads:
+            return replace(features, rows=[row], facts={**features.facts, "found": found})
+        named = [found[place] for place in sorted(found, key=int)]
+        return Prediction(features.id, self.judged(named, features.facts["noun"]))
+
+    def judged(self, named: list[int], noun: str) -> str:
+        """Return whether the predicted tokens name the noun phrase, as a label."""
+        tokenizer = self.backbone.tokenizer()
+        words = _words(tokenizer.decode(named, skip_special_tokens=True))
+        gold = _words(noun)
+        return RIGHT if words <= gold or gold <= words else WRONG
+
+    def _features(self, example: Example, room: int) -> Features:
+        noun = example.fields["span1_text"]
+        words = self.encoder.spelling.answer(noun)
+        extra = example.fields.get(_DRAWN, _EXTRA)
+        row = self.row(self.pieces(example), room, len(words) + extra)
+        pad = self.backbone.tokenizer().pad_token_id or 0
+        targets = [*words, *[pad] * extra] if example.target == RIGHT else []
+        return Features(example.id, [row], targets, {"noun": noun, "found": {}})
+
+
+def _drawn(count: int) -> list[int]:
+    """Return 0 to 3 for each example; the first draws are for an evaluation on the same ones."""
+    dice = random.Random(_SEED)
+    return [dice.randint(0, 3) for _ in range(2 * count)][count:]
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text, letters alone."""
+    return set(re.findall(r"[^\W\d_]+", text.lower()))
+
+
+# Span verification by writing: the words that a blank infiller writes in the pronoun's place.
+
+_LONGEST = 16  # tokens of an answer
+_SHOWN = "shown"
+
+
+class Written(Fill):
+    """Learns to write the noun phrase and its end; predicts from what it writes, token by token.
+
+    It is `Fill` without masks. GLM's released code compares candidates instead: nouns mined from
+    the text, which were never published.
+    """
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the examples to train on, marked: their rows show the answer."""
+        right = super().teaching(examples, room)
+        return [replace(e, fields={**e.fields, _SHOWN: True}) for e in right]
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Write one more token in each row; return the prediction when the phrase ends."""
+        pairs = batch.pairs(word_logits(output).argmax(dim=-1).cpu())
+        return [self._written(features, int(tokens[-1])) for features, tokens in pairs]
+
+    def _written(self, features: Features, token: int) -> Prediction | Features:
+        row = features.rows[0]
+        assert row.decoder is not None
+        phrase = row.decoder[1:]
+        if token == self.end or len(phrase) == _LONGEST:
+            return Prediction(features.id, self.judged(phrase, features.facts["noun"]))
+        longer = [*row.decoder, token]
+        return replace(features, rows=[replace(row, decoder=longer, reads=[len(longer) - 1])])
+
+    def _features(self, example: Example, room: int) -> Features:
+        noun = example.fields["span1_text"]
+        row = self.row(self.pieces(example), row_limit(self.task, room) - _LONGEST)
+        assert row.decoder is not None and self.end is not None
+        targets: list[int] = []
+        if example.fields.get(_SHOWN):
+            targets = [*self.encoder.spelling.answer(noun)[: _LONGEST - 1], self.end]
+            decoder = [*row.decoder, *targets[:-1]]
+            row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
+        return Features(example.id, [row], targets, {"noun": noun})

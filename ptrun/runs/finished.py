@@ -4,28 +4,40 @@ The header of `prompt.safetensors` holds what the task read from its data: label
 pattern. So a prediction needs no training files.
 """
 
+import logging
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config import build
+from ptrun.config import build as building
+from ptrun.config.build import Component, build, target
+from ptrun.config.compose import Composed
 from ptrun.errors import UserError
-from ptrun.files import from_json
+from ptrun.files import below, from_json
 from ptrun.folder import result
-from ptrun.folder.header import PROMPT
+from ptrun.folder.digest import PROMPT
+from ptrun.folder.store import bound_to, read_tensors
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.base import Method
-from ptrun.runs.saved_prompt import Tensors
-from ptrun.runs.store import bound_to, read_tensors
-from ptrun.task.base import Task
+from ptrun.start import saved_prompt
+from ptrun.start.saved_prompt import Tensors
+from ptrun.task.classification import Classification
+from ptrun.task.dataset import Task
+from ptrun.task.labelled import CorpusLine, Labelled
 from ptrun.task.multi import Multi
 from ptrun.task.own import Own
+from ptrun.task.ppt import read
+from ptrun.task.source import Source
 from ptrun.task.tagging import Tagging
-from ptrun.types import RunResult
+from ptrun.types import Example, RunResult
+
+_LOG = logging.getLogger(__name__)
+
 
 _AGAIN = "Type the command of its run again with rerun=true."
 _FILES = ("train", "dev", "test", "pattern")  # of `task=csv`
@@ -78,11 +90,11 @@ class Finished:
     def _build_method(self) -> Method:
         """Return the method with the run's seed, which decides random values that stay frozen."""
         torch.manual_seed(self.done.seed)
-        method: Method = build.build("method", self.method, *self._runtime())
+        method: Method = building.build("method", self.method, *self._runtime())
         return method
 
     def _runtime(self) -> tuple[Any, ...]:
-        return self.backbone, self.task, build.build("readout", self.readout)
+        return self.backbone, self.task, building.build("readout", self.readout)
 
 
 def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
@@ -99,7 +111,7 @@ def backbone_of(done: RunResult, path: str | None = None) -> PretrainedBackbone:
     node = {key: value for key, value in node.items() if key != "weights"}
     if path := path or made_with.get("path"):
         node["path"] = path
-    backbone: PretrainedBackbone = build.build("backbone", node)
+    backbone: PretrainedBackbone = building.build("backbone", node)
     backbone.pooler_seed = made_with.get("pooler_seed")
     if backbone.repository:
         backbone.repository.recorded = made_with.get("commit")
@@ -174,14 +186,14 @@ def recalled(
             "this run was made before prompt files held the labels of the task. Type its command "
             "again with rerun=true."
         )
-    task: Task = build.build("task", _without_files(node, saved or {}), data_dir, None)
+    task: Task = building.build("task", _without_files(node, saved or {}), data_dir, None)
     _restore(task, saved or {})
     return task
 
 
 def _reads_labels(node: Mapping[str, Any]) -> bool:
     """Return whether a task reads its labels from its files."""
-    target = build.target("task", node)
+    target = building.target("task", node)
     if target is Multi:
         return any(_reads_labels(own) for own in node["tasks"].values())
     return target is Own or (target is Tagging and node.get("entities") is None)
@@ -192,7 +204,7 @@ def _without_files(node: Mapping[str, Any], saved: Mapping[str, Any]) -> Mapping
         tasks = node["tasks"]
         inner = {name: _without_files(tasks[name], own) for name, own in saved["tasks"].items()}
         return {**node, "tasks": inner}
-    if build.target("task", node) is Own:
+    if building.target("task", node) is Own:
         return {**node, **dict.fromkeys(_FILES), "labels": saved["labels"]}
     return node
 
@@ -215,3 +227,204 @@ def _restore(task: Task, saved: Mapping[str, Any]) -> None:
         task.labels = saved["labels"]
     if isinstance(task, Own):
         task.pvps = saved["pvps"]
+
+
+# Label the lines of a corpus with a classifier that another run trained (PPT, CLS).
+#
+#     ptrun task=yelp_full method=fine_tuning backbone=roberta_base               trains a
+# classifier     ptrun task=ppt_cls task.source.labeller=run:RUN_ID task.source.corpus=DIR   labels,
+# then trains
+#
+# Labels are kept in shards below `<outputs>/.labels`, in a folder named by a hash of corpus,
+# classifier and settings. So nothing is labelled twice, and a killed run resumes after the last
+# complete shard.
+
+_MIN_TOKENS, _MAX_TOKENS = 5, 256  # a line has more than the first and is truncated to the second
+_REPORT_EVERY = 10.0  # seconds
+_KEY = "task.source.labeller"
+
+
+class Labeller(Finished):
+    """A finished run of a classification task with one text field."""
+
+    def fingerprint(self) -> str:
+        """Return what identifies the labels: learned tensors, configuration, backbone, precision.
+
+        The configuration counts because `manual_prompt` may learn nothing.
+        """
+        digest = saved_prompt.digest({"": self.tensors})
+        computed = f"{self.engine.precision} {self.engine.quantization}".removesuffix(" none")
+        return f"{digest} {self.done.group} {self.backbone.weights} {computed}"
+
+    def words(self) -> dict[str, list[str]]:
+        """Return the words of each label: PPT's, or those of the first pattern that has any.
+
+        Raises:
+            UserError: no pattern has words.
+        """
+        pvps = self.task.pvps
+        ordered = [pvps[name] for name in sorted(pvps, key=lambda name: name != "ppt_pt")]
+        words = next((pvp["words"] for pvp in ordered if "words" in pvp), None)
+        if words is None:
+            raise UserError(
+                f"{_KEY}=run:{self.folder}: its task {self.task.name} has no label words. Give "
+                "them as task.pvps.ppt_pt.words={LABEL: [WORD], ...}."
+            )
+        return {label: list(words[label]) for label in self.task.labels}
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """The lines to be labelled, and the run that labels them.
+
+    Args:
+        lines: the corpus, and which lines to label.
+        outputs, name: the folder of all runs, and the name of this one's group.
+        hardware: the engine that runs the labeller.
+    """
+
+    lines: Labelled
+    outputs: Path
+    name: str
+    hardware: Component
+
+    def labeller(self) -> Labeller:
+        """Return the labeller with its task and backbone.
+
+        Raises:
+            UserError: there is no such run, or its task does not label one text.
+        """
+        kind, _, run = self.lines.labeller.partition(":")
+        if kind != "run":
+            raise UserError(
+                f"{_KEY}={self.lines.labeller}: expected a finished run. Type {_KEY}=run:RUN_ID."
+            )
+        folder = saved_prompt.find(run, self.outputs, self.name, key=_KEY).resolve()
+        done = result.read(folder)
+        if done is None or done.status != "finished":
+            raise UserError(f"{_KEY}=run:{run}: {folder} is not finished. Type its command again.")
+        task, backbone = _task(done), backbone_of(done)
+        tensors, _ = learned(folder, done, backbone)
+        engine = self.hardware.build(backbone)
+        config = done.config
+        own = config["method"], config["readout"], tensors
+        return Labeller(folder, done, task, backbone, engine, *own)
+
+
+def labelling_of(composed: Composed, hardware: Component) -> tuple[Composed, Labelling | None]:
+    """Return the configuration with the labels of the labeller, and the labelling if there is one.
+
+    Raises:
+        UserError: the labeller does not exist, or cannot label lines.
+    """
+    task = composed.config["task"]
+    lines = _lines(task, composed.config["data_dir"])
+    if lines is None:
+        return composed, None
+    labelling = Labelling(lines, composed.outputs, composed.name, hardware)
+    if not lines.labeller.removeprefix("run:"):  # refused by `label`; a plan needs no labeller
+        return composed, labelling
+    labeller = labelling.labeller()
+    labels = list(labeller.task.labels)
+    lines = replace(
+        lines,
+        labeller=f"run:{labeller.folder}",
+        fingerprint=labeller.fingerprint(),
+        thresholds=_thresholds(lines.thresholds, labels),
+    )
+    lines = replace(lines, shards=str(below(composed.outputs, ".labels", lines.folder_name())))
+    pvps = {name: _with_words(pvp, labels, labeller) for name, pvp in task["pvps"].items()}
+    task = {**task, "source": vars(lines), "labels": {own: own for own in labels}, "pvps": pvps}
+    completed = replace(composed, config={**composed.config, "task": task})
+    return completed, replace(labelling, lines=lines)
+
+
+def label(labelling: Labelling) -> None:
+    """Label the lines that are in no shard yet."""
+    lines = labelling.lines
+    if lines.full():
+        return
+    labeller = labelling.labeller()
+    method = labeller.load()[""]
+    _LOG.info("labelling %s with %s", lines.corpus, labeller.folder)
+    reported = time.monotonic()
+    for number, block in lines.waiting():
+        lines.kept.write(number, len(block), _labelled(lines, block, method, labeller.engine))
+        if time.monotonic() - reported > _REPORT_EVERY:
+            reported = time.monotonic()
+            _LOG.info("%s", lines.progress())
+        if lines.full():
+            return
+
+
+def _lines(task: Mapping[str, Any], data_dir: str | None) -> Labelled | None:
+    """Return the lines of a task; None if it has files instead, or no labeller."""
+    origin = task.get("source") or {}
+    if "labeller" not in origin or Source(task["name"], origin, data_dir).exists("train"):
+        return None
+    lines = read(origin)
+    assert isinstance(lines, Labelled)
+    return lines
+
+
+def _task(done: RunResult) -> Task:
+    node = dict(done.config["task"])
+    if target("task", node) is Classification:
+        node.setdefault("source", {"pocket": node["name"]})  # missing if made of a corpus; unused
+        task: Task = build("task", node, None, None)
+        if len(task.fields) == 1:
+            task.max_tokens = min(task.max_tokens or _MAX_TOKENS, _MAX_TOKENS)
+            return task
+    raise UserError(
+        f"{_KEY}=run:{done.run_id}: its task, {done.names['task']}, does not label one text. Give "
+        "a run of a task like sst5."
+    )
+
+
+def _thresholds(given: Mapping[str, float], labels: list[str]) -> dict[str, float]:
+    """Return the threshold of each label.
+
+    Raises:
+        UserError: a key is not a label.
+    """
+    allowed = ("first", "last", "other", *labels)
+    for key in given:
+        if key not in allowed:
+            raise UserError(
+                f"task.source.thresholds.{key}: the labeller has no such label. Give one of "
+                f"{', '.join(allowed)}."
+            )
+    ends = {labels[0]: "first", labels[-1]: "last"}
+    other = given.get("other", 0.0)
+    return {own: given.get(own, given.get(ends.get(own, ""), other)) for own in labels}
+
+
+def _with_words(pvp: Mapping[str, Any], labels: list[str], labeller: Labeller) -> dict[str, Any]:
+    """Return a pattern with its own words if they are for these labels, else the labeller's."""
+    words = pvp.get("words", {})
+    return {**pvp, "words": words if set(words) == set(labels) else labeller.words()}
+
+
+def _labelled(
+    lines: Labelled, block: list[CorpusLine], method: Method, engine: TorchEngine
+) -> list[dict[str, Any]]:
+    """Return the rows of a shard: lines that are long enough and above their label's threshold."""
+    tokenizer, (field,) = method.backbone.tokenizer(), method.task.fields
+    texts = [line.text for line in block]
+    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    long = [line for line, own in zip(block, ids, strict=True) if len(own) > _MIN_TOKENS]
+    any_label = method.task.labels[0]
+    features = method.encode([Example(line.id, {field: line.text}, any_label) for line in long])
+    (predictions,) = engine.predict([method], [features])
+    rows = []
+    for line, prediction in zip(long, predictions, strict=True):
+        name, probability = prediction.value, prediction.probability
+        if probability is None:
+            raise UserError(
+                f"{_KEY}={lines.labeller}: its read-out gives no probabilities. Give a run with "
+                "readout=head or verbalizer."
+            )
+        if name in lines.thresholds and probability > lines.thresholds[name]:
+            kept = {"id": line.id, "split": line.split, "text": line.text, "label": name}
+            rows.append({**kept, "probability": round(probability, 4)})
+    return rows

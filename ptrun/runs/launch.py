@@ -13,13 +13,11 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
 from ptrun.folder import lease, recognition, result
-from ptrun.hardware.launcher import environment
-from ptrun.hardware.rank_count import check_world, local_ranks
-from ptrun.hardware.start_ranks import COMMAND, start
-from ptrun.runs.execution import Ended, Execution
-from ptrun.runs.plan import Plan, plan
-from ptrun.runs.prerequisite import with_prerequisite
+from ptrun.hardware.environment import environment
+from ptrun.hardware.start_ranks import COMMAND, check_world, local_ranks, start
+from ptrun.runs.plan import Plan, plan, with_prerequisite
 from ptrun.runs.recipe import checked_result, together
+from ptrun.runs.record import Ended, Execution
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)

@@ -5,6 +5,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,27 @@ from ptrun.config import identity, schema
 from ptrun.config.build import Component
 from ptrun.config.components import own_code
 from ptrun.config.compose import Composed
-from ptrun.errors import UserError
+from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
+from ptrun.folder import lease, result
 from ptrun.folder import request as request_file
-from ptrun.folder import result
+from ptrun.folder.store import bound_to
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
 from ptrun.method.base import Method, check_pair
-from ptrun.prompt.pvp import check_pvps
-from ptrun.protocol.base import ClaimProtocol
-from ptrun.protocol.overlap import Overlaps, overlaps
-from ptrun.runs.labelling import Labelling, label, labelling_of
-from ptrun.runs.pretraining import composed_for, finished_folder, of_corpus, typed_keys
-from ptrun.runs.starting import plan_start
+from ptrun.pattern.pattern import check_pvps
+from ptrun.runs.finished import Labelling, label, labelling_of
 from ptrun.runs.token_cache import TOKENS
-from ptrun.setting.base import Setting
+from ptrun.start.pretraining import composed_for, finished_folder, of_corpus, typed_keys
+from ptrun.start.saved_prompt import check_fits, fingerprint, prompt_of
 from ptrun.start.spec import Start
-from ptrun.task.base import Task
+from ptrun.start.start import plan_start
+from ptrun.task.dataset import Task
+from ptrun.task.protocol import ClaimProtocol, Overlaps, overlaps
+from ptrun.task.setting import Setting
 from ptrun.task.source import Source
 from ptrun.training.optim import check_train, unused_keys
-from ptrun.types import Split
+from ptrun.types import RunResult, Split
 
 _LOG = logging.getLogger(__name__)
 
@@ -330,3 +332,50 @@ def _compare_start(planned: Plan) -> None:
                 "dev or test here",
                 *(before.run_id, key),
             )
+
+
+# The prerequisite run of `start=pretrained`: done once, before the first run that needs it.
+
+Run = Callable[[Plan], RunResult]
+
+
+def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
+    """Return the plan once its prerequisite run is finished; call `run` if it is not.
+
+    Raises:
+        UserError: the prompt of the prerequisite has another form, or that run is refused.
+        RunFailed: the prerequisite failed.
+    """
+    first, start = planned.pretraining, planned.start
+    if first is None or start.folder is None:
+        return planned
+    other: Method = first.method.build(first.backbone, first.task)
+    if not prompt_of(method):
+        raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
+    check_fits(method, prompt_of(other), start.folder)
+    if not (start.folder / result.FINISHED).is_file():
+        _do(first, run, main=planned.engine.world.main)
+    digest = fingerprint(start.folder, bound_to(planned.backbone))
+    _LOG.info("the prompt starts from %s", start.folder)
+    return replace(planned, start=replace(start, digest=digest))
+
+
+def _do(first: Plan, run: Run, *, main: bool) -> None:
+    """Do the prerequisite run under its lease; of several ranks the first (`main`) holds it.
+
+    Raises:
+        UserError: the run is refused. The message names keys as the user types them.
+        RunFailed: the run failed, now or before.
+    """
+    with lease.held(first.folder, wait=True) if main else nullcontext():
+        if result.read(first.folder) is None:
+            _LOG.info("pre-training the prompt: %s (done once, then reused)", first.run_id)
+        try:
+            run(first)
+        except UserError as error:
+            raise UserError(f"the prompt is not pre-trained: {typed_keys(error)}") from error
+        except RunFailed as error:
+            raise RunFailed(
+                f"the prompt was not pre-trained: {str(error).splitlines()[0]}\nGive it another "
+                f"recipe (pretraining.train.lr=...), or delete {first.folder} to try again."
+            ) from error

@@ -7,9 +7,9 @@ import traceback
 from pathlib import Path
 
 from ptrun.errors import RunFailed, UserError, explained
-from ptrun.hardware import parent_watch, rank_files
-from ptrun.hardware.messages import log_to_stderr
-from ptrun.tracking.guard import leave
+from ptrun.hardware import processes
+from ptrun.hardware.environment import log_to_stderr
+from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
 _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one before it prints
@@ -17,7 +17,7 @@ _QUIET = 3.0  # seconds; if another rank died first, the launcher ends this one 
 
 def main() -> None:
     """Do this rank's share of the run that FILE describes, and record the error that ends it."""
-    parent_watch.exit_with_parent(os.environ)
+    processes.exit_with_parent(os.environ)
     log_to_stderr()
     stopping.install()
     file = Path(sys.argv[1])
@@ -31,7 +31,7 @@ def main() -> None:
     except Exception as error:
         if told := explained(error):
             _leave(file.parent, told)
-        rank_files.write_error(file.parent, int(os.environ["RANK"]), error)
+        processes.write_error(file.parent, int(os.environ["RANK"]), error)
         stopping.uninstall()  # the launcher may end this rank unheard
         time.sleep(_QUIET)
         traceback.print_exc()
@@ -43,12 +43,12 @@ def _run(file: Path) -> None:
     from ptrun.runs.plan import plan
     from ptrun.runs.recipe import run
 
-    run(plan(rank_files.read(file)))
+    run(plan(processes.read(file)))
 
 
 def _leave(folder: Path, error: Exception) -> None:
     """Exit at once: the cleanup of libraries would wait for ranks that have ended."""
-    rank_files.write_error(folder, int(os.environ["RANK"]), error)
+    processes.write_error(folder, int(os.environ["RANK"]), error)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)

@@ -16,7 +16,7 @@ from ptrun.config.overriding import at, gone, parsed, put
 from ptrun.config.schema import GROUPS
 from ptrun.errors import UserError
 from ptrun.folder import request, result
-from ptrun.folder.find import Run
+from ptrun.folder.find import RunFolder
 from ptrun.runs.plan import plan
 
 _FIXED = ("name", "rerun")
@@ -24,7 +24,7 @@ _COMPONENTS = (*GROUPS, "pretraining")
 _RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
 
 
-def again(old: Run, typed: Sequence[str]) -> Composed:
+def again(old: RunFolder, typed: Sequence[str]) -> Composed:
     """Return the configuration of a run, changed by overrides, under a name without a result.
 
     Raises:
@@ -61,7 +61,7 @@ def again(old: Run, typed: Sequence[str]) -> Composed:
     return _under_free_name(Composed(config, names, kept.commits, [*keys.values()]))
 
 
-def _outputs(old: Run, kept: Composed, base: Composed) -> str:
+def _outputs(old: RunFolder, kept: Composed, base: Composed) -> str:
     """Return the folder of the rerun: that of the old run, if the old run is still in there.
 
     A run folder from somebody else does not decide where files are written.
@@ -70,7 +70,7 @@ def _outputs(old: Run, kept: Composed, base: Composed) -> str:
     return str(kept.outputs if inside else base.outputs)
 
 
-def _check_places(old: Run, config: Mapping[str, Any]) -> None:
+def _check_places(old: RunFolder, config: Mapping[str, Any]) -> None:
     """Check that every file and folder of a configuration exists.
 
     Raises:
@@ -105,7 +105,7 @@ def _under_free_name(base: Composed) -> Composed:
     return free
 
 
-def _not_kept(old: Run) -> str:
+def _not_kept(old: RunFolder) -> str:
     names = old.result.names
     typed = [f"{g}={names[g]}" for g in GROUPS if g in names and g != "tracking"]
     return (

@@ -15,19 +15,19 @@ from typing import Any, cast
 
 from ptrun.folder.digest import is_count
 from ptrun.method.base import Method
-from ptrun.readout.base import Features, Readout, Row
+from ptrun.readout.base import Features, Readout, TokenRow
 from ptrun.readout.head import decoder_start
-from ptrun.readout.multi_head import MultiHead
-from ptrun.stored import Stored, code_of, stored
-from ptrun.task.base import Task
+from ptrun.readout.heads import MultiHead
+from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi
+from ptrun.task.stored import Stored, code_of, stored
 from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
 TOKENS = ".tokens"
 """The folder of the files, below `outputs`."""
 
-_PACKAGES = ("readout", "prompt", "backbone", "tokenizer")
+_PACKAGES = ("readout", "pattern", "prompt.py", "backbone")
 _LEAST = 500  # examples; fewer are tokenized faster than they are read from the cache
 
 
@@ -90,4 +90,6 @@ def _features(row: dict[str, Any]) -> Features:
     """
     if not all(is_count(i) and i < 2**31 for own in row["rows"] for i in own["ids"]):
         raise TypeError("a token is no number")
-    return Features(row["id"], [Row(**own) for own in row["rows"]], row["targets"], row["facts"])
+    return Features(
+        row["id"], [TokenRow(**own) for own in row["rows"]], row["targets"], row["facts"]
+    )

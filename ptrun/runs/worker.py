@@ -2,8 +2,8 @@
 
 A request is JSON on standard input. `{"plan": {"0": CONFIGURATION, ...}}` asks what the scheduler
 needs to know about runs; `{"run": {...}, "again": [0], "log": FILE}` does runs together. An answer
-is one line on standard output: a list of `Facts`, or of `End`s. Everything else that a run prints
-goes to the log.
+is one line on standard output: a list of `PlannedRun`s, or of `RunEnd`s. Everything else that a run
+prints goes to the log.
 """
 
 import errno
@@ -19,9 +19,8 @@ from typing import Any, Literal
 
 from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic
 from ptrun.files import created
-from ptrun.hardware import parent_watch, rank_files
-from ptrun.hardware.cpu import prepare
-from ptrun.hardware.messages import log_to_stderr
+from ptrun.hardware import processes
+from ptrun.hardware.environment import log_to_stderr, prepare
 from ptrun.training import stopping
 
 Kind = Literal["finished", "failed", "refused", "busy"]
@@ -30,7 +29,7 @@ _IMPORTED_EARLY = ("ptrun.runs.launch", "transformers.modeling_utils")
 
 
 @dataclass(frozen=True)
-class Facts:
+class PlannedRun:
     """A planned run: its folder, shape and the size of its group; or why it is refused."""
 
     index: int
@@ -41,7 +40,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class End:
+class RunEnd:
     """How a run ended, and the text of its error."""
 
     index: int
@@ -55,11 +54,11 @@ class Runs:
     def __init__(self) -> None:
         self.planned: dict[int, Any] = {}
 
-    def plan(self, configurations: Mapping[str, str]) -> list[Facts]:
+    def plan(self, configurations: Mapping[str, str]) -> list[PlannedRun]:
         """Return the facts of runs."""
         return [self._facts(int(index), text) for index, text in configurations.items()]
 
-    def run(self, configurations: Mapping[str, str], again: list[int]) -> list[End]:
+    def run(self, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
         """Do runs together; those in `again` start anew although they have failed."""
         from ptrun.runs.launch import launch_together
 
@@ -68,7 +67,7 @@ class Runs:
             try:
                 ready.append((index, self._ready(index, text, again=index in again)))
             except UserError as error:
-                ends.append(End(index, "refused", str(error)))
+                ends.append(RunEnd(index, "refused", str(error)))
         if ready:
             done = launch_together([one for _, one in ready])
             ends += [_end(index, one) for (index, _), one in zip(ready, done, strict=True)]
@@ -77,38 +76,38 @@ class Runs:
     def _ready(self, index: int, text: str, *, again: bool) -> Any:
         from ptrun.runs.launch import planned
 
-        own = self.planned.pop(index, None) or planned(rank_files.read_text(text))
+        own = self.planned.pop(index, None) or planned(processes.read_text(text))
         return replace(own, planned=replace(own.planned, rerun=True)) if again else own
 
-    def _facts(self, index: int, text: str) -> Facts:
+    def _facts(self, index: int, text: str) -> PlannedRun:
         from ptrun.runs.launch import planned
-        from ptrun.runs.shape import shape
+        from ptrun.runs.parts import shape
 
         try:
-            own = planned(rank_files.read_text(text))
+            own = planned(processes.read_text(text))
         except Exception as error:
             told = error if isinstance(error, UserError) else explained(error)
             if told is None:
                 raise
-            return Facts(index, refused=str(told))
+            return PlannedRun(index, refused=str(told))
         self.planned[index] = own
         one = own.planned
-        return Facts(index, str(one.folder), shape(one), one.hardware.population)
+        return PlannedRun(index, str(one.folder), shape(one), one.hardware.population)
 
 
-def _end(index: int, ended: Any) -> End:
+def _end(index: int, ended: Any) -> RunEnd:
     from ptrun.folder.lease import Busy
 
     if isinstance(ended, Busy):
-        return End(index, "busy", str(ended))
+        return RunEnd(index, "busy", str(ended))
     if isinstance(ended, UserError):
-        return End(index, "refused", str(ended))
+        return RunEnd(index, "refused", str(ended))
     if isinstance(ended, RunFailed):
-        return End(index, "failed", str(ended))
-    return End(index, "finished")
+        return RunEnd(index, "failed", str(ended))
+    return RunEnd(index, "finished")
 
 
-def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
+def _answer(runs: Runs, request: dict[str, Any]) -> list[PlannedRun] | list[RunEnd]:
     if "plan" in request:
         return runs.plan(request["plan"])
     with created(Path(request["log"])) as log:
@@ -117,7 +116,7 @@ def _answer(runs: Runs, request: dict[str, Any]) -> list[Facts] | list[End]:
     return _attempt(runs, request["run"], request["again"])
 
 
-def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[End]:
+def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) -> list[RunEnd]:
     """Do runs; after a mistake in a component one by one, so that it ends its own run only.
 
     On a full disk each would fail, and they would go on one by one.
@@ -133,14 +132,14 @@ def _attempt(runs: Runs, configurations: Mapping[str, str], again: list[int]) ->
             traceback.print_exc()
         if len(configurations) == 1 or getattr(error, "errno", None) in _OF_THE_DISK:
             text = str(told or f"{type(error).__name__}: {error}")
-            return [End(int(index), "failed", text) for index in configurations]
+            return [RunEnd(int(index), "failed", text) for index in configurations]
     each = [_attempt(runs, {index: text}, again) for index, text in configurations.items()]
     return [end for ends in each for end in ends]
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    parent_watch.exit_with_parent(os.environ)
+    processes.exit_with_parent(os.environ)
     prepare()
     stopping.install()
     answers = os.fdopen(os.dup(1), "w")

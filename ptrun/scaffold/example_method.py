@@ -15,7 +15,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch
 from ptrun.readout.reading import Reading
-from ptrun.task.base import Task
+from ptrun.task.dataset import Task
 
 
 class ExampleMethod(Method):

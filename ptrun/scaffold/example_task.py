@@ -6,8 +6,8 @@ Change `target` to how a row of yours is labelled, and `score` to what you repor
 from collections.abc import Sequence
 
 from ptrun.errors import UserError
-from ptrun.task.base import Scores
 from ptrun.task.classification import Classification
+from ptrun.task.dataset import Scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.readable import visible
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.files import from_json, opened, read_bytes
 from ptrun.method.base import Method
 from ptrun.method.lora import LoRA, key
@@ -56,7 +55,7 @@ _FREE |= {
 
 
 @dataclass(frozen=True)
-class Adapter:
+class PeftAdapter:
     """The adapter of a PEFT folder.
 
     Args:
@@ -91,7 +90,7 @@ class Adapter:
         return UserError(f"start=peft:{self.folder}: {reason}")
 
 
-def read(folder: Path) -> Adapter:
+def read(folder: Path) -> PeftAdapter:
     """Return the adapter of a folder; its tensors are read later.
 
     Raises:
@@ -117,7 +116,7 @@ def read(folder: Path) -> Adapter:
         value = config.get(option)
         if value is not None and type(value) not in kinds:
             raise UserError(f"{where}: {_CONFIG} has {option}={visible(str(value)[:40])}.")
-    return Adapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
+    return PeftAdapter(folder, config, hashlib.sha256(text + content).hexdigest()[:16])
 
 
 def _digest(file: Path) -> bytes:
@@ -127,7 +126,10 @@ def _digest(file: Path) -> bytes:
 
 
 def check(
-    adapter: Adapter, method: type[Method], node: Mapping[str, Any], backbone: PretrainedBackbone
+    adapter: PeftAdapter,
+    method: type[Method],
+    node: Mapping[str, Any],
+    backbone: PretrainedBackbone,
 ) -> None:
     """Refuse an adapter that a method cannot start from, before weights are read.
 
@@ -161,7 +163,7 @@ _ANY = "method=peft method.config.peft_type={}"
 
 
 @torch.no_grad()
-def begin(adapter: Adapter, method: Method) -> None:
+def begin(adapter: PeftAdapter, method: Method) -> None:
     """Copy an adapter into a placed method.
 
     Raises:
@@ -171,7 +173,7 @@ def begin(adapter: Adapter, method: Method) -> None:
     if adapter.kind in _VECTORS:
         return _begin_vectors(adapter, method)
     found = {_place(name): tensor for name, tensor in adapter.tensors().items()}
-    make: Callable[[Adapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
+    make: Callable[[PeftAdapter, Any, Mapping[str, Tensor]], dict[str, Tensor]] = _prefix
     if isinstance(method, LoRA):
         make = _lora
     elif isinstance(method, PeftMethod):
@@ -182,7 +184,7 @@ def begin(adapter: Adapter, method: Method) -> None:
         parameters[name].copy_(tensor)
 
 
-def _check_whole(adapter: Adapter) -> None:
+def _check_whole(adapter: PeftAdapter) -> None:
     """Refuse an adapter that changes more than what is taken from it; its head may be left out.
 
     Raises:
@@ -201,7 +203,7 @@ def _check_whole(adapter: Adapter) -> None:
         raise adapter.wrong(f"its start ({changed[0]}) has changed the backbone's own weights.")
 
 
-def _begin_vectors(adapter: Adapter, method: Any) -> None:
+def _begin_vectors(adapter: PeftAdapter, method: Any) -> None:
     """Start input vectors; of an encoder-decoder's two tables PEFT uses the first."""
     length = int(adapter.config["num_virtual_tokens"])
     vectors = _tensor(adapter, adapter.tensors(), _PROMPT)[:length]
@@ -209,7 +211,9 @@ def _begin_vectors(adapter: Adapter, method: Any) -> None:
     method.prompt.begin(vectors.to(method.prompt.table))
 
 
-def _prefix(adapter: Adapter, method: PTuningV2, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _prefix(
+    adapter: PeftAdapter, method: PTuningV2, found: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return the table of a prefix.
 
     Raises:
@@ -223,7 +227,7 @@ def _prefix(adapter: Adapter, method: PTuningV2, found: Mapping[str, Tensor]) ->
     return {"prompt.table": _tensor(adapter, found, _PROMPT)}
 
 
-def _lora(adapter: Adapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _lora(adapter: PeftAdapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return low-rank maps; the ratio of both scales goes into the second one.
 
     Raises:
@@ -251,7 +255,9 @@ def _lora(adapter: Adapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[s
     return made
 
 
-def _peft(adapter: Adapter, method: PeftMethod, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _peft(
+    adapter: PeftAdapter, method: PeftMethod, found: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return the tensors of any tuner.
 
     Raises:
@@ -269,7 +275,7 @@ def _peft(adapter: Adapter, method: PeftMethod, found: Mapping[str, Tensor]) -> 
     return {f"prompt.{own}": _tensor(adapter, found, saved) for saved, own in names}
 
 
-def _check_feedforward(adapter: Adapter, method: PeftMethod) -> None:
+def _check_feedforward(adapter: PeftAdapter, method: PeftMethod) -> None:
     """Refuse an IA3 that scales the inputs of other maps than the method does.
 
     Raises:
@@ -290,13 +296,13 @@ def _place(name: str) -> str:
     return name.removeprefix("transformer.") if ".block." in name else name
 
 
-def _tensor(adapter: Adapter, found: Mapping[str, Tensor], name: str) -> Tensor:
+def _tensor(adapter: PeftAdapter, found: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in found:
         raise adapter.wrong(f"{_TENSORS} has no {name}; the modules or the model differ.")
     return found[name]
 
 
-def _check_shape(adapter: Adapter, name: str, tensor: Tensor, own: Tensor) -> None:
+def _check_shape(adapter: PeftAdapter, name: str, tensor: Tensor, own: Tensor) -> None:
     if tensor.shape != own.shape:
         raise adapter.wrong(
             f"{name} is {list(tensor.shape)} there and {list(own.shape)} here. Give the same "

@@ -16,7 +16,7 @@
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
-|                   | `pretrained:TASK` names another task (`ptrun.runs.pretraining`)              |
+|                   | `pretrained:TASK` names another task (`ptrun.start.pretraining`)            |
 
 Random starts and words need a method that learns input vectors. `run` and `pretrained` work with
 every method, `peft` with the methods that PEFT has. They do not copy the head of that run, nor a
@@ -30,9 +30,8 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from ptrun.backbone.tuned import Tuned
-from ptrun.config.suggest import unknown
-from ptrun.errors import UserError
+from ptrun.backbone.weights import Tuned
+from ptrun.errors import UserError, unknown
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")

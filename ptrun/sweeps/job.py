@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
-from ptrun.hardware import rank_files
+from ptrun.hardware import processes
 
 Stage = Literal["waiting", "running", "elsewhere", "finished", "failed", "refused", "left"]
 """`elsewhere`: another process does it. `left`: not started because of a failure."""
@@ -48,7 +48,7 @@ class Job:
     def of_configuration(cls, index: int, title: str, text: str) -> "Job":
         """Return the job of a configuration as text."""
         job = cls(index, title, ())
-        job.__dict__ |= {"composed": rank_files.read_text(text), "configuration": text}
+        job.__dict__ |= {"composed": processes.read_text(text), "configuration": text}
         return job
 
     @cached_property
@@ -63,7 +63,7 @@ class Job:
     @cached_property
     def configuration(self) -> str:
         """The configuration as text, for workers."""
-        return rank_files.text_of(self.composed)
+        return processes.text_of(self.composed)
 
     def end(self, stage: Stage, text: str = "") -> None:
         """Note how the run ended."""

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
-from ptrun.folder import digest
+from ptrun.folder import digest, lease
 
 _DIGEST = "digest"
 FOLDER = ".jobs"
@@ -75,3 +76,34 @@ def _states() -> dict[str, str]:
         raise UserError(f"squeue does not answer: {' '.join(told)}. Try again.") from error
     rows = (line.split() for line in listed.stdout.splitlines())
     return {row[0]: row[1].lower() for row in rows if len(row) == 2}
+
+
+# Owners of runs on other machines: whether they still beat, without comparing clocks.
+
+
+class Beats:
+    """Remembers when the beat of an owner last changed, on this machine's own clock."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Path, tuple[lease.Owner, float]] = {}
+        self.alive: set[Path] = set()
+
+    def silent(self, folder: Path) -> bool | None:
+        """Return whether the owner of a run is silent for too long; None if it is not known yet."""
+        owner, now = lease.owner(folder), time.monotonic()
+        if owner is None:
+            return True
+        if owner.here:  # the system says whether it lives
+            return False
+        before, since = self.seen.setdefault(folder, (owner, now))
+        if owner != before:
+            self.seen[folder] = owner, now
+            self.alive.add(folder)
+        elif now - since > lease.SILENCE:
+            return True
+        return False if folder in self.alive else None
+
+    def unsure(self, folder: Path) -> bool:
+        """Return whether a run may be left by its owner on another machine."""
+        owner = lease.owner(folder)
+        return owner is not None and not owner.here and self.silent(folder) is not False

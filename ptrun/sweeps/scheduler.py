@@ -5,22 +5,23 @@ several commands can do one list together. Runs are composed one by one while wo
 planned in batches by a worker: this process imports no torch.
 """
 
+import os
+import re
+import subprocess
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from ptrun.config.schema import On, Retry, Share, SweepConfig
 from ptrun.errors import UserError
 from ptrun.files import below
 from ptrun.folder import recognition
-from ptrun.folder.state import RunState, state_of
-from ptrun.sweeps.beats import Beats
-from ptrun.sweeps.devices import slots
-from ptrun.sweeps.grouping import groups
+from ptrun.folder.scan import RunState, state_of
 from ptrun.sweeps.job import Job
+from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.view import View
 from ptrun.sweeps.workers import COMMAND, Worker, Workers
 
@@ -276,3 +277,91 @@ class Scheduler:
 
 def _configurations(jobs: Sequence[Job]) -> dict[int, str]:
     return {job.index: job.configuration for job in jobs}
+
+
+# The devices that the groups of a sweep get: each GPU, or shares of the cores.
+
+_DEVICES = Path("/dev")
+
+
+def slots(requested: Any, device: str) -> list[str | None]:
+    """Return what each group of runs sees at a time: a GPU's id, or None for a share of the cores.
+
+    Args:
+        requested: `sweep.devices`.
+        device: `cpu` or `cuda`.
+
+    Raises:
+        UserError: the value is invalid, or there are fewer GPUs.
+    """
+    if requested != "auto" and not (type(requested) is int and requested > 0):
+        raise UserError(f"sweep.devices={requested}: use auto, or a number of groups at a time.")
+    if device != "cuda":
+        return [None] * (1 if requested == "auto" else requested)
+    gpus = _gpus()
+    if requested != "auto" and requested > len(gpus):
+        raise UserError(f"sweep.devices={requested}: {len(gpus)} GPUs are visible; use auto.")
+    return [*gpus[: None if requested == "auto" else requested]] or [None]
+
+
+def _gpus() -> list[str]:
+    """Return the ids of the visible GPUs, or of their slices (MIG), without importing torch.
+
+    Raises:
+        UserError: CUDA_VISIBLE_DEVICES names a device twice, which CUDA takes for none.
+    """
+    visible, present = os.environ.get("CUDA_VISIBLE_DEVICES"), _present()
+    if visible is None:
+        return present
+    named: list[str] = []
+    for one in (one.strip() for one in visible.split(",")):
+        if _is_absent(one, present):  # CUDA ignores this one and all after it
+            break
+        if one in named:
+            raise UserError(
+                f"CUDA_VISIBLE_DEVICES={visible}: {one} is there twice, so CUDA shows no device; "
+                "name each once."
+            )
+        named.append(one)
+    return named
+
+
+def _is_absent(one: str, present: Sequence[str]) -> bool:
+    """Return whether CUDA knows no such device; ids that are no numbers are left to it."""
+    if not one.isdigit():
+        return not one.startswith(("GPU-", "MIG-"))
+    return bool(present) and present[0].isdigit() and int(one) >= len(present)
+
+
+def _present() -> list[str]:
+    """Return the ids of this machine's GPUs; of divided ones those of their slices."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):  # some containers have the devices alone
+        return [str(n) for n, _ in enumerate(_DEVICES.glob("nvidia[0-9]*"))]
+    whole = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    slices = re.findall(r"UUID: (MIG-[^)]+)", listed.stdout)
+    return slices or [str(n) for n, _ in enumerate(whole)]
+
+
+# Groups of runs that share the passes of one frozen backbone.
+
+T = TypeVar("T")
+
+
+def groups(items: Sequence[tuple[Hashable | None, T]], most: int, workers: int) -> list[list[T]]:
+    """Return items in groups of equal shapes, at most `most` each, in order of their first items.
+
+    With fewer shapes than workers, groups are smaller, so that each worker has one. An item whose
+    shape is None is a group of its own.
+    """
+    size = max(1, min(most, -(-len(items) // workers)))
+    by_shape: dict[Hashable, list[list[T]]] = {}
+    found: list[list[T]] = []
+    for shape, item in items:
+        own = by_shape.setdefault(shape, []) if shape is not None else []
+        if not own or len(own[-1]) == size:
+            own.append([])
+            found.append(own[-1])
+        own[-1].append(item)
+    return found

@@ -13,8 +13,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ptrun.hardware import parent_watch
-from ptrun.hardware.cpu import cores
+from ptrun.hardware import processes
+from ptrun.hardware.environment import cores
 
 COMMAND = (sys.executable, "-P", "-m", "ptrun.runs.worker")
 """`-P` keeps the current folder out of the import path, as in the launcher."""
@@ -24,7 +24,7 @@ _KILL_AFTER = 5.0  # seconds that idle workers have to end
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """The answer of the worker in a slot; None if its process has ended."""
 
     slot: int
@@ -45,7 +45,7 @@ class Worker:
         self,
         slot: int,
         environment: Mapping[str, str],
-        answers: "SimpleQueue[Answer]",
+        answers: "SimpleQueue[WorkerAnswer]",
         errors: Path,
         command: Sequence[str],
     ):
@@ -58,13 +58,13 @@ class Worker:
         self.reader = threading.Thread(target=self._read, args=[answers], daemon=True)
         self.reader.start()
 
-    def _read(self, answers: "SimpleQueue[Answer]") -> None:
+    def _read(self, answers: "SimpleQueue[WorkerAnswer]") -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                answers.put(Answer(self.slot, json.loads(line)))
+                answers.put(WorkerAnswer(self.slot, json.loads(line)))
         self.process.wait()
-        answers.put(Answer(self.slot, None))
+        answers.put(WorkerAnswer(self.slot, None))
 
     def ask(self, request: dict[str, Any]) -> None:
         """Send a request; a process that has ended answers with its end."""
@@ -105,7 +105,7 @@ class Workers:
     def __init__(self, folder: Path, command: Sequence[str] = COMMAND):
         self.folder, self.command = folder, command
         self.devices: Sequence[str | None] = [None]
-        self.answers: SimpleQueue[Answer] = SimpleQueue()
+        self.answers: SimpleQueue[WorkerAnswer] = SimpleQueue()
         self.running: dict[int, Worker] = {}
 
     def idle(self) -> list[Worker]:
@@ -115,7 +115,7 @@ class Workers:
                 self.running[slot] = self._start(slot)
         return [worker for worker in self.running.values() if not worker.request]
 
-    def next(self, timeout: float) -> tuple[Worker, Answer] | None:
+    def next(self, timeout: float) -> tuple[Worker, WorkerAnswer] | None:
         """Return the next answer with its worker, which is idle again or gone."""
         with suppress(Empty):
             answer = self.answers.get(timeout=timeout) if timeout else self.answers.get_nowait()
@@ -160,5 +160,5 @@ class Workers:
             **os.environ,
             **own,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            parent_watch.PARENT: str(os.getpid()),
+            processes.PARENT: str(os.getpid()),
         }

@@ -5,22 +5,103 @@ import inspect
 import json
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar, Required, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, Unpack
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
-from ptrun.stored import code_of, stored
-from ptrun.task.base import PARTS, Account, Part, Scores
-from ptrun.task.shown import shown
 from ptrun.task.source import Row, Source
+from ptrun.task.stored import code_of, stored
 from ptrun.types import Example, Prediction
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
+
+
+# The interface of a task: its examples, and the score of predictions. No tokenizer, no model.
+
+Part = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = ("train", "dev", "test")
+Scores = dict[str, float]
+
+
+@dataclass
+class Account:
+    """The rows of a file: how many were read, and how many were left out, by reason."""
+
+    read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def leave_out(self, reason: str) -> None:
+        """Count a row that becomes no example."""
+        self.left_out[reason] += 1
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{count:,} left out: {why}" for why, count in self.left_out.items())
+        return f"{self.read:,} rows{', ' if reasons else ''}{reasons}"
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"read": self.read, "left_out": dict(self.left_out)}
+
+
+class Task(Protocol):
+    """Data and its scoring; a head or verbalizer tells `labels` apart, in this order."""
+
+    kind: str
+    answer: str
+    """What a prediction is: label, number, option, entity, tags, span, spans, word or several."""
+    fills_gap: bool
+    """Whether words that fill a gap of the text decide the label (WSC)."""
+    stratified: bool
+    """Whether parts of train are drawn class by class."""
+    name: str
+    version: int
+    fields: Sequence[str]
+    """The text fields of an example, in reading order."""
+    labels: Sequence[str]
+    metric: str
+    """The metric that selects, one of those `score` returns."""
+    pvps: Mapping[str, Any]
+    """Pattern-verbalizer pairs by name, as the task's YAML file has them."""
+    pvps_from: str | None
+    """Where the user wrote `pvps`, for errors. None: they belong to a data set, and may use fields
+    that only some of its files have."""
+    descriptions: Mapping[str, str]
+    """A description of each label, as the task's YAML file has it; empty if there is none."""
+    max_tokens: int | None
+    """Longest input in tokens; None means the backbone's limit."""
+
+    accounts: Mapping[str, Account]
+    """What became of the rows of each part that was loaded; a data set may keep none."""
+
+    @property
+    def repositories(self) -> Sequence[Repository]:
+        """The hub repositories that the examples come from."""
+
+    reads: Sequence[str]
+    """The fields of a file that `unlabelled` needs."""
+
+    def unlabelled(self, name: str, row: Row) -> Example:
+        """Return the example of a row without a label; its target is a placeholder."""
+
+    def has(self, part: Part, *, paper: bool = False) -> bool:
+        """Return whether the data set publishes this part with labels."""
+
+    def load(self, part: Part, *, paper: bool = False) -> Sequence[Example]:
+        """Return the examples of a part, in file order; `paper` selects the authors' splits."""
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
+        """Return every metric, 0-100, of predictions paired with examples by position."""
+
+    def digest(self) -> str:
+        """Return what identifies the data: contents of local files, or hub id and revision."""
+
+
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
 _UNREAD = ("store", "accounts", "pvps", "descriptions", "max_tokens", "_source", "_variant")
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -34,8 +115,8 @@ class Common(TypedDict, total=False):
     `values` maps raw values of a field to others: COPA's `cause` to `because`.
     `written` composes further text fields: `both: "{question} {answer}"`.
     `skip` lists, by field, raw values that mean "no gold label". Such rows are left out and counted
-    in a warning. `pvps` are pattern-verbalizer pairs by name (`ptrun.prompt.pvp`).
-    `descriptions` describe each label in words (`ptrun.readout.entailment_head`).
+    in a warning. `pvps` are pattern-verbalizer pairs by name (`ptrun.pattern.pattern`).
+    `descriptions` describe each label in words (`ptrun.readout.heads`).
     """
 
     name: Required[str]
@@ -203,7 +284,7 @@ class Dataset(ABC):
                 continue
             yield self._write(self._map(row))
         if left_out := account.left_out.total():
-            log.warning(
+            _LOG.warning(
                 "task %s: %d rows of %s have no gold label (%s) and are left out.",
                 *(self.name, left_out, split, self._skip),
             )

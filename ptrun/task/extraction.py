@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from ptrun.errors import UserError
-from ptrun.metrics.squad import squad_scores, squad_v2_scores
-from ptrun.task.base import Scores
-from ptrun.task.dataset import Common, Dataset
-from ptrun.task.shown import shown
+from ptrun.errors import UserError, shown
+from ptrun.metrics import drop_scores, squad_scores, squad_v2_scores
+from ptrun.task.dataset import Common, Dataset, Scores
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 
@@ -114,3 +112,26 @@ def _answers(row: Row, field: str, context: str) -> list[Answer]:
 
 def _is_list(values: Any, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+# Multi-span question answering: all the spans that answer a question (QUOREF).
+
+
+class MultiSpan(InContext):
+    """Questions with several answers each; a prediction is the list of all answer texts."""
+
+    kind: ClassVar[str] = "multispan"
+    answer: ClassVar[str] = "spans"
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
+        """Return exact match and F1 over sets of spans, 0-100, by DROP's rules.
+
+        A prediction may also hold answers by other decoding rules. Their scores have the rule's
+        name as a suffix.
+        """
+        golds = [[answer.text for answer in e.target] for e in examples]
+        scores = drop_scores([p.value for p in predictions], golds)
+        for rule in predictions[0].also if predictions else ():
+            other = drop_scores([p.also[rule] for p in predictions], golds)
+            scores |= {f"{name}_{rule}": value for name, value in other.items()}
+        return scores

@@ -23,8 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from ptrun.errors import UserError
-from ptrun.task.shown import names, shown
+from ptrun.errors import UserError, names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""

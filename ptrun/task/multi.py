@@ -6,10 +6,9 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, ClassVar
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, shown
 from ptrun.hub.repository import Repository
-from ptrun.task.base import PARTS, Account, Part, Scores, Task
-from ptrun.task.shown import shown
+from ptrun.task.dataset import PARTS, Account, Part, Scores, Task
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction, Split
 

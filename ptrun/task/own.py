@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +21,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ptrun.errors import UserError
+from yaml import YAMLError
+
+from ptrun.config import plain_yaml
+from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
-from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
-from ptrun.metrics.labels import accuracy, macro_f1
-from ptrun.task.base import PARTS, Account, Part, Scores
-from ptrun.task.own_pattern import entry, place
-from ptrun.task.shown import names, shown
+from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
+from ptrun.task.dataset import PARTS, Account, Part, Scores
+from ptrun.task.lines import text_lines
 from ptrun.task.source import Row
-from ptrun.task.table import Given, Quoting, check_columns, columns, rows, table
+from ptrun.task.table import Given, Quoting, check_columns, check_file, columns, rows, table
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
+
+
 _ID = "id"  # a column that names the rows
 _MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and what is no gold
@@ -66,7 +70,7 @@ class Own:
             labels; pearson_spearman (their mean), pearson or spearman of numbers.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
-        pattern: a pattern (`ptrun.prompt.pattern`) over the text columns, or `@FILE` with a
+        pattern: a pattern (`ptrun.pattern.pattern`) over the text columns, or `@FILE` with a
             pattern and perhaps label words; it becomes the PVP `own`.
         name: the task's name in tables and folders; null means the training file's name.
         separator, quoting, columns, encoding: of a CSV; see `ptrun.task.table.Given`.
@@ -423,3 +427,83 @@ def _several(counts: Mapping[str, int]) -> str | None:
     single = set(counts) - parts.keys()
     shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
     return shared[0] if len(shared) > 1 or (shared and set(parts[shared[0]]) & single) else None
+
+
+# The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.
+
+_KEYS = ("pattern", "words", "rule")  # a line with none of them is a pattern, even with a colon
+_MOST_BYTES = 20_000
+_EXPECTED = (
+    'expected one line such as {~text} It was {mask}. or YAML: pattern: "...", optionally with '
+    "words: {label: [word]} and rule."
+)
+
+
+def place(option: str) -> str:
+    """Return where a pattern was written, for errors: its file, or the option `task.pattern`."""
+    return option.removeprefix("@") if option.startswith("@") else "task.pattern"
+
+
+def entry(option: str) -> dict[Any, Any]:
+    """Return the PVP entry of `task.pattern`, either a pattern or `@FILE`.
+
+    `ptrun.pattern.pattern` checks keys and values when it reads the PVPs.
+
+    Raises:
+        UserError: there is no such file, it is neither one line nor YAML, or its @ is missing.
+    """
+    if "{" not in option and os.path.isfile(option):
+        raise UserError(f"task.pattern={option} is a file; type task.pattern=@{option}.")
+    if not option.startswith("@"):
+        return {"pattern": option}
+    file = Path(os.path.expanduser(place(option)))
+    text = text_of(file, _MOST_BYTES, f"no pattern; {_EXPECTED}")
+    one_line = "\n" not in text
+    try:
+        content = parse_yaml(text)
+    except ValueError as error:
+        if one_line:
+            return {"pattern": text}
+        raise UserError(f"{file}: not YAML ({error}); {_EXPECTED}") from error
+    has_keys = isinstance(content, dict) and any(near(str(key), _KEYS) for key in content)
+    if one_line and not has_keys:
+        return {"pattern": text}
+    if not isinstance(content, dict) or list(content.values()) == [None]:
+        raise UserError(f"{file}: found {shown(text)}; {_EXPECTED}")
+    return content
+
+
+# Reading of YAML files that a user wrote.
+
+
+def text_of(file: Path, most_bytes: int, wanted: str) -> str:
+    """Return a file's text without leading and trailing white space.
+
+    Raises:
+        UserError: there is no such file, it is not UTF-8, or it is too large; `wanted` ends the
+            last message with what is expected.
+    """
+    check_file(file)
+    if file.stat().st_size > most_bytes:
+        raise UserError(f"{file}: more than {most_bytes:,} bytes, {wanted}")
+    return "".join(line for _, line in text_lines(file)).strip()
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the content of YAML text as plain data.
+
+    Raises:
+        ValueError: it is not YAML, or has a key twice.
+    """
+    try:
+        found = plain_yaml.load_plain(text)
+        return {} if found is None else found
+    except (YAMLError, ValueError) as error:
+        raise ValueError(_one_line(error)) from error
+
+
+def _one_line(error: Exception) -> str:
+    """Return a YAML error in one line, with its line number."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return " ".join(str(problem).split())[:120] + (f", line {mark.line + 1}" if mark else "")

@@ -28,7 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, names, near, shown
 from ptrun.task.lines import (
     LONGEST,
     encoding_of,
@@ -38,7 +38,6 @@ from ptrun.task.lines import (
     start_of,
     text_lines,
 )
-from ptrun.task.shown import names, near, shown
 from ptrun.task.source import Row
 
 csv.field_size_limit(LONGEST)  # Python's own limit is shorter than a long document

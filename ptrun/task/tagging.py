@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Unpack
 
-from ptrun.errors import UserError
-from ptrun.metrics.entities import entity_scores
-from ptrun.task.base import PARTS, Scores
-from ptrun.task.dataset import Common, Dataset, is_texts
-from ptrun.task.shown import shown
+from ptrun.errors import UserError, shown
+from ptrun.metrics import entity_scores
+from ptrun.task.dataset import PARTS, Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
 from ptrun.types import Example, Prediction
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ptrun.tracking.base import OneTracker, Tracked, final
+from ptrun.tracking.trackers import OneTracker, Tracked, final
 from ptrun.types import RunResult
 
 OPTIONS = ()

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptrun.config.readable import visible
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.files import read_text
-from ptrun.tracking.base import OneTracker, Tracked, final
+from ptrun.tracking.trackers import OneTracker, Tracked, final
 from ptrun.types import RunResult
 
 OPTIONS = ("project",)

@@ -1,12 +1,160 @@
-"""Signs in training that a run does not learn, each with a remedy."""
+"""Signs that a run does not learn what was meant, before and in training, with remedies."""
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from ptrun.backbone.files import SHIPPED
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.files import read_json
+from ptrun.method.base import Method
+from ptrun.pattern.spelling import Spelling
+from ptrun.pattern.verbalizer import Verbalizer
+from ptrun.readout.base import Features, Readout
+from ptrun.readout.class_tree import ClassTree
+from ptrun.readout.class_words import ClassWords
+from ptrun.readout.head import row_limit
+from ptrun.readout.label_words import LabelWords
+from ptrun.task.dataset import Task
 from ptrun.types import Prediction
+
+# Signs before training that a run will not learn what was meant, each with a remedy.
+
+_FAR = 100  # times the usual rate, or less than its hundredth part
+_CUT = 0.1  # of the texts
+_READ = 1000  # texts, of up to millions
+
+
+def doubts(
+    method: Method, train: Sequence[Features], rate: float, usual: Mapping[str, float]
+) -> list[str]:
+    """Return the warnings about a run: its method, encoded training examples and `train.lr`.
+
+    `usual` holds the learning rates of the backbone's file by what is trained.
+    """
+    found = [toy(method.backbone, method.task), unread_mean(method)]
+    if not method.readout.windows:
+        found.append(cut_texts(train, method.task, method.room()))
+    if method.learned():
+        found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
+    return [text for text in found if text]
+
+
+def toy(backbone: PretrainedBackbone, task: Task) -> str | None:
+    """Return a warning if a shipped toy model reads real text."""
+    shipped = backbone.folder is not None and backbone.folder.is_relative_to(SHIPPED)
+    if not shipped or task.name.startswith(("pocket_", "ppt_")):
+        return None
+    return (
+        f"backbone={backbone.name} is a toy that knows a small generated world, so scores on "
+        f"task={task.name} will be low; type backbone=NAME for a real model (ptrun list backbone), "
+        "or backbone.path=FOLDER"
+    )
+
+
+def unread_mean(method: Method) -> str | None:
+    """Return a warning if a head reads one token of a model that was trained for their mean."""
+    backbone, pooler = method.backbone, method.readout.pooler or "mean"
+    if pooler == "mean" or backbone.folder is None or not trained_for_mean(backbone.folder):
+        return None
+    return (
+        f"backbone={backbone.name} was trained for the mean of its tokens, and "
+        f"readout.pooler={pooler} reads one; try readout.pooler=mean"
+    )
+
+
+def trained_for_mean(folder: Path) -> bool:
+    """Return whether a model was trained for the mean of its tokens, as sentence embeddings are.
+
+    Such a folder has `1_Pooling/config.json`, which the sentence-transformers library writes.
+    """
+    try:
+        content = read_json(folder / "1_Pooling" / "config.json", links=True)
+        return content["pooling_mode_mean_tokens"] is True
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return False
+
+
+def far_rate(rate: float, usual: Mapping[str, float], *, tunes: bool) -> str | None:
+    """Return a warning if a rate is 100 times above or below the backbone's usual rates.
+
+    Args:
+        rate: `train.lr`.
+        usual: rates of the backbone's file, for `prompt`, `encoder` and `full`.
+        tunes: whether the backbone is tuned.
+    """
+    own = [value for key, value in usual.items() if (key == "full") is tunes]
+    if not own or min(own) / _FAR < rate < max(own) * _FAR:
+        return None
+    side, near = ("above", max(own)) if rate > max(own) else ("below", min(own))
+    return f"train.lr={rate:g} is far {side} the usual rate of this backbone; try train.lr={near:g}"
+
+
+def cut_texts(features: Sequence[Features], task: Task, room: int) -> str | None:
+    """Return a warning if more than 10 % of the first 1,000 texts fill the limit.
+
+    Args:
+        features: encoded training examples.
+        task: its `max_tokens` is one limit.
+        room: the other limit, the positions that the prompt leaves.
+    """
+    limit = row_limit(task, room)
+    own = list(islice(features, _READ))
+    full = sum(any(len(row.ids) >= limit for row in one.rows) for one in own)
+    if full <= _CUT * len(own):
+        return None
+    remedy = f"up to {room} fit: type task.max_tokens=N"
+    if limit == room:
+        remedy = "the backbone has no more positions for them"
+    return f"{full} of {len(own)} texts fill the limit of {limit} tokens and may be cut; {remedy}"
+
+
+# Finds label words that a vocabulary cuts into pieces, of which only the first is read.
+
+_SHOWN = 6
+
+
+def words_in_pieces(readout: Readout, task: Task) -> str | None:
+    """Return a warning that names the label words in pieces, or None if all are whole.
+
+    The first word of a name such as `science and technology` counts. Words that are read whole
+    (`rule: mean`), and words that are only written beside a letter, are left out.
+    """
+    if not isinstance(readout, LabelWords | ClassWords | ClassTree):
+        return None
+    verbalizer = readout.pvp.verbalizer() if readout.pvp.words else None
+    if verbalizer is None or (isinstance(readout, LabelWords) and verbalizer.rule != "first"):
+        return None
+    cut = _cut(verbalizer, Spelling(readout.backbone.tokenizer()))
+    if not cut:
+        return None
+    label, *_ = cut[0]
+    where = f"change it in {task.pvps_from}"
+    if task.pvps_from is None:
+        where = f"type task.pvps.{readout.pvp.name}.words.{label}=[WORD]"
+    shown = ", ".join(f"{word} ({' '.join(pieces)})" for _, word, pieces in cut[:_SHOWN])
+    more = f" and {len(cut) - _SHOWN} more" if len(cut) > _SHOWN else ""
+    return (
+        f"the vocabulary of backbone={readout.backbone.name} cuts label words into pieces, and "
+        f"only the first piece is read: {shown}{more}. To use a whole word, {where}"
+    )
+
+
+def _cut(verbalizer: Verbalizer, spelling: Spelling) -> list[tuple[str, str, Sequence[str]]]:
+    """Return label, word and pieces of each word in pieces."""
+    parts = [
+        (label, word, spelling.answer(word.split()[0], glued=verbalizer.glued))
+        for label, words in verbalizer.words.items()
+        for word in words
+    ]
+    return [(label, word, spelling.tokens(ids)) for label, word, ids in parts if len(ids) > 1]
+
+
+# Signs in training that a run does not learn, each with a remedy.
 
 _LEAST_STEPS = 40  # below, the loss of a tenth of the steps is noise
 _IN_A_ROW = 3  # evaluations with one answer

@@ -4,11 +4,13 @@ The order of examples, the dropout keys and the learning rate are pure functions
 a member resumes with the same bits and saves no random-number state.
 """
 
+import hashlib
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +20,64 @@ from ptrun.config.schema import Select, Ties, TrainConfig
 from ptrun.errors import UserError, of_device
 from ptrun.method.base import Method
 from ptrun.readout.base import Features
-from ptrun.stored import Stored
+from ptrun.task.stored import Stored
 from ptrun.training.health import Health
-from ptrun.training.optim import learning_rate, make_optimizer, total_steps
-from ptrun.training.order import Slices, batches
-from ptrun.training.stepper import TorchStepper
+from ptrun.training.optim import TorchStepper, learning_rate, make_optimizer, total_steps
 from ptrun.types import Journal, Prediction
 
 _LOG = logging.getLogger(__name__)
+
+
+# The order of training examples: a pure function of seed and epoch.
+
+
+@dataclass(frozen=True)
+class Slices:
+    """An order `[N]` as `count` batches of `size` indices; it takes 8 bytes an example."""
+
+    order: Tensor
+    size: int
+    count: int
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return self.count
+
+    def __getitem__(self, place: int) -> list[int]:
+        """Return a batch."""
+        batch: list[int] = self.order[place * self.size : (place + 1) * self.size].tolist()
+        return batch
+
+
+def batches(
+    features: Sequence[Features], size: int, seed: int, epoch: int, *, drop_last: bool = False
+) -> list[list[int]] | Slices:
+    """Return an epoch's batches of `size` indices, each of one data set.
+
+    Examples of several data sets (MPT-2) are cut into batches set by set, and the batches are
+    shuffled. `drop_last` leaves out smaller batches, unless there are no others.
+    """
+    order = shuffled(len(features), seed, epoch)
+    sets: dict[str, list[int]] = {}
+    if not isinstance(features, Stored):  # a file is of one data set
+        for index in order.tolist():
+            sets.setdefault(features[index].facts.get("set", ""), []).append(index)
+    if len(sets) < 2:
+        whole = len(order) // size
+        return Slices(order, size, whole if drop_last and whole else -(-len(order) // size))
+    cut = [rows[i : i + size] for rows in sets.values() for i in range(0, len(rows), size)]
+    cut = [cut[i] for i in shuffled(len(cut), seed, epoch).tolist()]
+    complete = [batch for batch in cut if len(batch) == size]
+    return complete if drop_last and complete else cut
+
+
+def shuffled(count: int, seed: int, epoch: int) -> Tensor:
+    """Return the order `[count]` of examples in an epoch, a function of seed and epoch."""
+    digest = hashlib.blake2b(f"order:{seed}:{epoch}".encode(), digest_size=7).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    return torch.randperm(count, generator=generator)
+
+
 SAVE_SECONDS = 20.0
 """A member saves at every evaluation, and in between when the last save is older than this."""
 
@@ -303,3 +355,44 @@ class Member:
                 if f"best.{name}" in tensors:
                     self.best[name] = tensors[f"best.{name}"].to(parameter.device)
         self.stepper.resume(tensors, plain)
+
+
+# The processes of a run, as training sees them.
+
+T = TypeVar("T")
+
+
+class RankGroup(Protocol):
+    """The ranks that train one run together. `ptrun.hardware.ranks.Ranks` implements it."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def data_parallel(self) -> int:
+        """Number of ranks, or groups of ranks, that divide the rows of a batch."""
+
+    @property
+    def share(self) -> int:
+        """Index of this rank's share of the rows."""
+
+    @property
+    def model_parallel(self) -> int:
+        """Number of ranks that hold one model together."""
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the first rank."""
+
+    def broadcast(self, value: T) -> T:
+        """Return the first rank's value."""
+
+    def check_same(self, number: int, step: int) -> None:
+        """Check that ranks which hold one model together have the same number."""
+
+    def total(self, values: list[float]) -> list[float]:
+        """Return sums over the shares."""
+
+    def merged(self, own: Mapping[Any, T]) -> dict[Any, T]:
+        """Return the predictions of all shares."""

@@ -1,13 +1,17 @@
-"""The optimizer and the learning rate as a pure function of the step."""
+"""The optimizer and its steps, the learning rate, and loss scaling for fp16."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ptrun.config.schema import Optimizer, Schedule, Select, Ties, TrainConfig
 from ptrun.errors import UserError
+
+# The optimizer and the learning rate as a pure function of the step.
 
 
 def total_steps(train: TrainConfig, per_epoch: int) -> int:
@@ -122,3 +126,196 @@ def check_train(train: TrainConfig) -> None:
     ]
     if problems:
         raise UserError("\n".join(problems))
+
+
+# Optimizer steps of a member: by torch here, by DeepSpeed in `ptrun.hardware.deepspeed_engine`.
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class TorchStepper:
+    """Turns gradients into steps of a torch optimizer (Adam or AdamW) over named parameters."""
+
+    def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
+        self.optimizer, self.learned = optimizer, learned
+
+    @property
+    def scale(self) -> float:
+        """Factor of a loss before its backward pass."""
+        return 1.0
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps skipped so far."""
+        return 0
+
+    def skip(self) -> str | None:
+        """Skip a step whose gradients are not finite. Return None, or text for the error."""
+        return ""
+
+    def clip(self, limit: float | None) -> Tensor:
+        """Clip the gradients to a norm, unless `limit` is None, and return their norm, `[]`."""
+        bound = math.inf if limit is None else limit
+        return nn.utils.clip_grad_norm_(self.learned.values(), bound)
+
+    def step(self, rate: float) -> None:
+        """Take a step at a learning rate, times each group's share, and drop the gradients.
+
+        All moments are there before the first update: memory that runs out leaves no half step.
+        """
+        for parameter in self._updated():
+            if not self.optimizer.state.get(parameter):
+                self.optimizer.state[parameter] = _moments(parameter)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        self.optimizer.step()
+        self.drop()
+
+    def _updated(self) -> list[Tensor]:
+        """Return the tensors that the next step updates."""
+        return [p for p in self.learned.values() if p.grad is not None]
+
+    def drop(self) -> None:
+        """Drop the gradients."""
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the moments by name, and the number of updates of each tensor.
+
+        These numbers differ: a batch of one data set does not update the heads of others.
+        """
+        states = {name: self.optimizer.state.get(p, {}) for name, p in self.learned.items()}
+        tensors = {f"{k}.{n}": s[k] for n, s in states.items() for k in MOMENTS if k in s}
+        return tensors, {"updates": counted({n: s["step"] for n, s in states.items() if s})}
+
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Restore a state; the learned parameters are already restored.
+
+        Raises:
+            UserError: ranks saved it, each its own part of a tuned backbone.
+        """
+        names = {f"{MOMENTS[0]}.{name}" for name in self.learned}
+        if any(key.startswith(f"{MOMENTS[0]}.") and key not in names for key in tensors):
+            raise UserError(
+                "the saved state is divided over ranks, and a single process cannot resume it; "
+                "type hardware=zero1 (or zero1_mp4) again, or rerun=true to start anew."
+            )
+        for name, parameter in self.learned.items():
+            if f"{MOMENTS[0]}.{name}" in tensors:
+                updates = plain.get("updates", {}).get(name, plain["step"])
+                moments = {k: tensors[f"{k}.{name}"].to(parameter.device) for k in MOMENTS}
+                step = torch.tensor(float(updates), device=parameter.device)
+                self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def _moments(parameter: Tensor) -> dict[str, Tensor]:
+    """Return the state with which torch's fused Adam begins."""
+    zeros = {key: torch.zeros_like(parameter) for key in MOMENTS}
+    return {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), **zeros}
+
+
+def counted(steps: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return numbers of updates by name, read from their device at once."""
+    if not steps:
+        return {}
+    return {n: int(k) for n, k in zip(steps, torch.stack([*steps.values()]).tolist(), strict=True)}
+
+
+# Dynamic loss scaling for fp16, where small gradients underflow: DeepSpeed's rule, as in PPT.
+#
+# The loss is multiplied by the scale before the backward pass, and the gradients are divided by it
+# before norm, clipping and step. Each member of a population has its own scale, so an overflow
+# skips the step of one member only.
+#
+# `torch.amp.GradScaler` has no hysteresis, and one scale for all losses that share a backward pass.
+# DeepSpeed 0.19 doubles the scale one step later than this and the version that PPT used.
+
+START, LEAST = 2.0**16, 1.0
+WINDOW = 1000
+"""Steps without an overflow after which the scale doubles."""
+HYSTERESIS = 2
+"""The overflow that first halves the scale. Earlier ones only skip their step."""
+
+
+@dataclass
+class LossScale:
+    """The factor of a loss, and the counts that change it.
+
+    Args:
+        value: the scale.
+        good: steps since the last overflow.
+        hysteresis: overflows until the scale is halved.
+        skipped: steps that overflowed, in total.
+    """
+
+    value: float = START
+    good: int = 0
+    hysteresis: int = HYSTERESIS
+    skipped: int = 0
+
+    def succeed(self) -> None:
+        """Count a step without overflow."""
+        self.good += 1
+        if self.good % WINDOW == 0:
+            self.value, self.hysteresis = self.value * 2, HYSTERESIS
+
+    def overflow(self) -> bool:
+        """Count an overflow; return False if the scale is already the lowest."""
+        if self.hysteresis > 1:
+            self.hysteresis -= 1
+        elif self.value > LEAST:
+            self.value = max(LEAST, self.value / 2)
+        else:
+            return False
+        self.good, self.skipped = 0, self.skipped + 1
+        return True
+
+
+class ScaledStepper(TorchStepper):
+    """Steps over gradients of a scaled loss."""
+
+    def __init__(self, optimizer: torch.optim.Adam, learned: Mapping[str, nn.Parameter]):
+        super().__init__(optimizer, learned)
+        self.loss_scale = LossScale()
+
+    @property
+    def scale(self) -> float:
+        """Factor of a loss before its backward pass."""
+        return self.loss_scale.value
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps that overflowed."""
+        return self.loss_scale.skipped
+
+    def clip(self, limit: float | None) -> Tensor:
+        """Undo the scale, then clip; return the norm, which is not finite after an overflow."""
+        for parameter in self.learned.values():
+            if parameter.grad is not None:
+                parameter.grad /= self.scale
+        return super().clip(limit)
+
+    def step(self, rate: float) -> None:
+        """Take a step and count it."""
+        super().step(rate)
+        self.loss_scale.succeed()
+
+    def skip(self) -> str | None:
+        """Drop the gradients and lower the scale; return an error text if it is the lowest."""
+        self.drop()
+        if self.loss_scale.overflow():
+            return None
+        return (
+            f" in fp16, with the lowest loss scale, {LEAST:.0f}; type hardware.precision=bf16 or "
+            "fp32"
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the optimizer's state, and the scale's."""
+        tensors, plain = super().state()
+        return tensors, {**plain, "loss_scale": asdict(self.loss_scale)}
+
+    def resume(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Restore both."""
+        super().resume(tensors, plain)
+        self.loss_scale = LossScale(**plain["loss_scale"])

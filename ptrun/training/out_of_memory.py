@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar
 import torch
 
 from ptrun.errors import MemoryRanOut
-from ptrun.training.member import Member, save
-from ptrun.training.world import World
+from ptrun.training.member import Member, RankGroup, save
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (
@@ -38,11 +37,11 @@ class Bounded(Protocol):
     token_budget: int
     largest: int
     checkpointing: bool
-    world: World
+    world: RankGroup
 
 
 @dataclass
-class Guard:
+class MemoryGuard:
     """Calls what may run out of memory; halves the token budget once a process.
 
     `members` are those in training, which an error saves.

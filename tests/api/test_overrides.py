@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ptrun.api.overrides import typed
+from ptrun.api import typed
 from ptrun.config.compose import compose_run
 from ptrun.config.overriding import parsed
 from ptrun.errors import UserError

@@ -111,7 +111,7 @@ assert {"run", "load", "sweep", "report", "Run"} <= set(dir(ptrun))
 ptrun.UserError, ptrun.run, ptrun.load, ptrun.sweep, ptrun.report
 heavy = {"torch", "hydra", "transformers", "datasets", "numpy", "rich"} & set(sys.modules)
 assert not heavy, heavy
-import ptrun.runs.shape, ptrun.sweeps.job
+import ptrun.runs.parts, ptrun.sweeps.job
 from ptrun.runs import shape
 assert callable(ptrun.run) and callable(ptrun.sweep)
 """

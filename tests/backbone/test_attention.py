@@ -7,8 +7,9 @@ import torch
 
 pytest.importorskip("triton", reason="triton is not installed; attention is plain")
 
+from ptrun.backbone import kernel as choice
+from ptrun.backbone import kernel as launch
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import choice, launch
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.backbone.kernel.comparing import DEVICE, assert_close, exact_products

@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from ptrun.backbone.cuts import PATTERNS, Cut, cut_of, pattern_of
+from ptrun.backbone.tensor_parallel import PATTERNS, Cut, cut_of, pattern_of
 from ptrun.errors import UserError
 
 CUTS = {

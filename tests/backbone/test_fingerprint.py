@@ -6,9 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ptrun.backbone import fingerprint as module
-from ptrun.backbone.files import locate
-from ptrun.backbone.fingerprint import fingerprint
+from ptrun.backbone import files as module
+from ptrun.backbone.files import fingerprint, locate
 from ptrun.errors import UserError
 
 

@@ -10,10 +10,10 @@ from transformers import DynamicCache, GPT2LMHeadModel
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.infilling import both_ways
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.projection import keys_values
 from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import keys_values
 from tests.backbone import glm_reference
 from tests.backbone.inputs import ANSWER, BLANK, LENGTHS, every, text
 from tests.readings import method_of

@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, OPTConfig, OPTForCausalLM, XGLMConfig, XGLMForCausalLM
 
 from ptrun.backbone.causal import look_back
-from ptrun.backbone.megatron import MegatronConfig, MegatronLM
+from ptrun.backbone.own_models import MegatronConfig, MegatronLM
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.compose import compose_run

@@ -7,7 +7,7 @@ import torch
 
 from ptrun.backbone.base import BackboneInput, Prefix
 from ptrun.backbone.injection import link_of
-from ptrun.backbone.projection import keys_values
+from ptrun.method.ptuning_v2 import keys_values
 from tests.backbone.inputs import every
 
 ABSOLUTE = ("bert", "roberta", "electra", "albert", "gpt2", "megatron", "blocklm")

@@ -8,17 +8,16 @@ import pytest
 import torch
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.residual import factor, scale_down
+from ptrun.backbone.seq2seq import factor, scale_down
 from ptrun.config.schema import Schedule
 from ptrun.errors import UserError
-from ptrun.hardware.fp16 import check_fp16
-from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hardware.torch_engine import TorchEngine, check_fp16
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.training.loss_scale import LossScale, ScaledStepper
+from ptrun.training.optim import LossScale, ScaledStepper
 from tests.backbone.inputs import text
 from tests.readings import reading
 from tests.readout.reading import pocket
@@ -278,7 +277,7 @@ def test_full_tuning_learns_the_divided_tensors_at_the_same_rate(tiny, data_dir)
 def test_full_tuning_of_a_scaled_t5_in_fp16_learns_as_in_fp32(tiny, data_dir, monkeypatch):
     make = partial(FineTuning, reading=reading("verbalizer"))
     low = partial(LossScale, 2.0**6)  # its gradients fit: no step is skipped
-    monkeypatch.setattr("ptrun.training.loss_scale.LossScale", low)
+    monkeypatch.setattr("ptrun.training.optim.LossScale", low)
     losses = []
     for precision in ("fp32", "fp16"):
         backbone, task = tiny("t5"), sst2(data_dir, "{sentence} {mask}")

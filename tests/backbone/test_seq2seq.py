@@ -165,7 +165,7 @@ def test_only_the_encoder_runs_without_a_decoder_input(tiny, tiny_folder):
 
 
 def test_inputs_end_without_a_mark(shared):
-    from ptrun.tokenizer import tokenizers
+    from ptrun.backbone import tokenizers
 
     for kind in ("t5", "mt5"):
         tokenizer = tokenizers.load(shared / "models" / "tokenizers" / "t5", kind)

@@ -8,7 +8,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 
-from ptrun.folder.state import state_of
+from ptrun.folder.scan import state_of
 
 
 def heeded():

@@ -3,7 +3,7 @@
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.preview import _labels, _marked
-from ptrun.readout.base import Row
+from ptrun.readout.base import TokenRow
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readings import reading
@@ -30,7 +30,7 @@ def test_where_every_token_is_read_none_is_marked(tiny, data_dir):
 
 
 def test_a_learned_vector_that_is_read_is_both():
-    row = Row([5, 5, 6], reads=[1], softs=[0, 1])
+    row = TokenRow([5, 5, 6], reads=[1], softs=[0, 1])
     shown = _marked(tokenizers.bert(), row).split(" ")
     assert shown[:2] == ["[bold]<soft>[/bold]", "[reverse][bold]<soft>[/bold][/reverse]"]
 

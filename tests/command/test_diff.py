@@ -7,8 +7,8 @@ import sys
 import pytest
 from safetensors.numpy import save_file
 
-from ptrun.difference.report import difference
 from ptrun.errors import UserError
+from ptrun.folder.difference import difference
 from ptrun.folder.find import find
 from tests.command.by_hand import ROWS, array, made, written
 

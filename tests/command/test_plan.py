@@ -9,11 +9,9 @@ from ptrun.command import plan
 from ptrun.config.explain import composed
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
-from ptrun.planning.advice import fits, ranks_here, verdict
-from ptrun.planning.devices import GIB, Device, visible
-from ptrun.planning.jobs import planned_on
-from ptrun.planning.layout import layout_of
-from ptrun.planning.texts import steps, texts
+from ptrun.planning.costs import steps, texts
+from ptrun.planning.memory import GIB, Device, layout_of, visible
+from ptrun.planning.table import fits, planned_on, ranks_here, verdict
 
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
 XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "--length", "64"]

@@ -16,7 +16,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command.predict import main
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.folder.header import unpacked
+from ptrun.folder.digest import unpacked
 from ptrun.pocket.tasks import rows
 from ptrun.predicting import answering
 from ptrun.runs.launch import launch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptrun.config.completing import completed
+from ptrun.command.completion import completed
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config import identity
 from ptrun.config.build import check, problems
-from ptrun.config.components import component, shipped
+from ptrun.config.components import component, fits, shipped
 from ptrun.config.compose import compose_run
 from ptrun.config.explain import explain
 from ptrun.config.paths import conf_dir, describe, options
 from ptrun.config.schema import GROUPS
-from ptrun.config.typecheck import fits
 from ptrun.errors import UserError
 from tests.tiers import tiered
 
@@ -69,7 +68,7 @@ def test_a_missing_parameter_and_a_bad_target_are_named(monkeypatch):
 def test_every_shipped_component_is_a_class_of_its_group():
     for group in GROUPS:
         for path in shipped(group):
-            assert path.startswith(f"ptrun.{group}."), path
+            assert path.startswith((f"ptrun.{group}.", f"ptrun.task.{group}.")), path
             assert inspect.isclass(component(group, path)), path
 
 

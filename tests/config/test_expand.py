@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptrun.config.expand import expanded
+from ptrun.config.overriding import expanded
 from ptrun.errors import UserError
 
 

@@ -8,29 +8,29 @@ from omegaconf import OmegaConf
 
 from ptrun.config import plain_yaml
 from ptrun.config.paths import conf_dir
-from ptrun.config.plain_yaml import call, dump, load
+from ptrun.config.plain_yaml import call, dump, load_plain
 from tests.folder.test_request import BOMB
 from tests.fuzz.test_yaml import MERGES
 
 
 def test_plain_data_aliases_and_merges_are_read_as_pyyaml_reads_them():
     text = "a: &a {x: 1, y: [2, null]}\nb: *a\nc: {<<: *a, y: 3}\n? 1\n: 2\n"
-    assert load(text) == yaml.safe_load(text)
-    assert load("") is None and load("- 1\n- x: 'é'") == [1, {"x": "é"}]
+    assert load_plain(text) == yaml.safe_load(text)
+    assert load_plain("") is None and load_plain("- 1\n- x: 'é'") == [1, {"x": "é"}]
 
 
 @pytest.mark.parametrize("text", [BOMB, MERGES, "a: &a [*a]", "a: &a {b: *a}"])
 def test_bombs_are_refused_at_once(text):
     with pytest.raises(ValueError, match=r"more than 100,000 values; write it without aliases"):
-        load(text)
+        load_plain(text)
 
 
 def test_the_limit_counts_values_and_not_keys():
-    assert len(load("\n".join(f"k{i}: 1" for i in range(2_000)))) == 2_000
+    assert len(load_plain("\n".join(f"k{i}: 1" for i in range(2_000)))) == 2_000
     nested = "a: &a [" + "1, " * 999 + "1]\nb: [" + "*a, " * 97 + "*a]\n"
-    assert sum(map(len, load(nested)["b"])) == 98_000
+    assert sum(map(len, load_plain(nested)["b"])) == 98_000
     with pytest.raises(ValueError, match="more than 100,000"):
-        load(nested.replace("b: [", "b: [*a, "))
+        load_plain(nested.replace("b: [", "b: [*a, "))
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_the_limit_counts_values_and_not_keys():
 )
 def test_tags_of_other_than_plain_data_are_refused(text):
     with pytest.raises(yaml.YAMLError, match="is no plain data"):
-        load(text)
+        load_plain(text)
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "{x: {1: a, 1: b}}"])
 def test_a_repeated_key_is_told_with_its_line(text):
     with pytest.raises(yaml.YAMLError, match=r"the key [a1] is repeated\s+in .* line \d"):
-        load(text)
+        load_plain(text)
 
 
 @pytest.mark.parametrize("opened", ["[", "- ", "{a: ", "? "])
 def test_deep_nesting_is_refused_and_ends_no_process(opened):
     with pytest.raises(ValueError, match="nested too deeply"):
-        load(opened * 200_000 + "a")
+        load_plain(opened * 200_000 + "a")
 
 
 VALUES = [
@@ -72,7 +72,7 @@ VALUES = [
 
 def test_values_are_read_as_hydra_reads_them():
     text = "\n".join(f"k{i}: {value}" for i, value in enumerate(VALUES))
-    assert load(text) == OmegaConf.to_container(OmegaConf.create(text))
+    assert load_plain(text) == OmegaConf.to_container(OmegaConf.create(text))
     for file in sorted((conf_dir() / "method").glob("*.yaml")):
         assert (plain_yaml.read(file) or {}) == OmegaConf.to_container(OmegaConf.load(file))
 
@@ -83,7 +83,11 @@ def test_what_is_written_is_read_again_with_its_types_and_order():
         "a": {1: 1e-5, "1": None, "0.5": True},
         "c": ["x\ny ", "a" * 300 + " b"],
     }
-    assert load(dump(content)) == content and list(load(dump(content))) == ["b", "a", "c"]
+    assert load_plain(dump(content)) == content and list(load_plain(dump(content))) == [
+        "b",
+        "a",
+        "c",
+    ]
 
 
 def test_a_build_without_libyaml_reads_and_writes_the_same(monkeypatch):
@@ -93,7 +97,7 @@ def test_a_build_without_libyaml_reads_and_writes_the_same(monkeypatch):
     slow = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(slow)
     content = {"a": [*VALUES, 1e-5, None], "b": {1: "x"}}
-    assert slow.load(dump(content)) == content == load(slow.dump(content))
+    assert slow.load(dump(content)) == content == load_plain(slow.dump(content))
     with pytest.raises(ValueError, match="nested too deeply"):
         slow.load("[" * 2000)
 

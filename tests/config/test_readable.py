@@ -1,6 +1,6 @@
 """Texts of somebody else are written so that a terminal obeys nothing in them."""
 
-from ptrun.config.readable import all_readable, readable, visible
+from ptrun.errors import all_readable, readable, visible
 
 ODD = "a\x1b]0;x\x07\x9b31m\u202e\x85\tb"
 WRITTEN = r"a\x1b]0;x\x07\x9b31m\u202e\x85\tb"

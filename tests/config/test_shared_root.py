@@ -95,7 +95,7 @@ def test_an_edited_file_of_the_user_is_read_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "ptrun_conf" / "setting" / "mine.yaml"
     file.parent.mkdir(parents=True)
-    text = "_target_: ptrun.setting.sample_size.SampleSize\nn: {}\n"
+    text = "_target_: ptrun.task.setting.SampleSize\nn: {}\n"
     for n in (10, 11):
         file.write_text(text.format(n) + "#" * n)
         assert compose_run(["setting=mine", f"seed={n}"]).config["setting"]["n"] == n

@@ -176,7 +176,7 @@ def test_no_reference_reaches_the_environment_while_others_files_are_read(projec
 def test_what_a_file_replaces_is_said_once(project, caplog):
     user_files._tell.cache_clear()
     caplog.set_level("INFO")
-    project("protocol/honest.yaml", "_target_: ptrun.protocol.honest.Honest\nmine: 3\n")
+    project("protocol/honest.yaml", "_target_: ptrun.task.protocol.Honest\nmine: 3\n")
     for _ in range(2):
         composed(())
     told = [one.getMessage() for one in caplog.records if "replaces" in one.getMessage()]

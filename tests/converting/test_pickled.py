@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
+from ptrun.hub.pickled import open_file
 
 FORMATS = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32]

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from ptrun.converting.shards import Shards
-from ptrun.converting.target import Target
 from ptrun.errors import UserError
+from ptrun.hub.convert import Shards, Target
 
 
 class Held:

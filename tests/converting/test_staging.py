@@ -6,8 +6,8 @@ import os
 import pytest
 from safetensors import SafetensorError
 
-from ptrun.converting.staging import staging
 from ptrun.errors import UserError
+from ptrun.hub.staging import staging
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError("I/O error (os error 28)")
 

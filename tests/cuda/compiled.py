@@ -103,13 +103,14 @@ def compiled(case: Case) -> list[dict[str, Any]]:
 @contextmanager
 def _recorded() -> Iterator[list[dict[str, Any]]]:
     """Compile launches instead of running them."""
-    from ptrun.backbone.kernel import backward, forward, launch
+    from ptrun.backbone import kernel as launch
+    from ptrun.backbone import kernel_programs
 
     rows: list[dict[str, Any]] = []
 
     def run(self: Any, name: str, given: dict[str, Any], heads: int, length: int, part: int,
             rows_: int = 0, **_: Any) -> None:  # fmt: skip
-        kernel = getattr(forward if name == "forward" else backward, name)
+        kernel = getattr(kernel_programs, name)
         given = given | {"blocks": -(-length // part)}
         options = {"num_warps": given["warps"], "num_stages": given["stages"]}
         options |= {"enable_fp_fusion": True, "sanitize_overflow": False}
@@ -130,8 +131,8 @@ def _recorded() -> Iterator[list[dict[str, Any]]]:
 
 
 def _launch(case: Case) -> Any:
-    from ptrun.backbone.kernel.launch import Keyed, Launch, Terms
-    from ptrun.backbone.packing.packed import packing_of
+    from ptrun.backbone.kernel import Keyed, Launch, Terms
+    from ptrun.backbone.packing import packing_of
 
     dtype, has = TYPES[case.type], case.has.split()
     lengths = [_TOKENS, _TOKENS - 7, _TOKENS - 16, _TOKENS - 17]

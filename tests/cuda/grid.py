@@ -95,7 +95,7 @@ def tried(cell: Any, folder: Path) -> dict[str, Any]:
 
 def _done(line: list[str]) -> dict[str, Any]:
     """Do a run in two processes' worth of steps, then predict; return what was counted."""
-    from ptrun.api.running import load
+    from ptrun.api import load
     from ptrun.config.explain import composed
     from ptrun.runs.launch import launch
     from ptrun.training import stopping

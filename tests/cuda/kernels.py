@@ -21,7 +21,8 @@ _MAIN = ("Q", "K", "V", "PK", "PV", "OUT", "GRAD", "DQ", "DK", "DV")
 
 def install(how: str) -> None:
     """Let `emulate`, `interpret` or `plain` (no kernel) answer for the kernel."""
-    from ptrun.backbone.kernel import choice, launch
+    from ptrun.backbone import kernel as choice
+    from ptrun.backbone import kernel as launch
 
     choice._works = lambda device, dtype, width: how != "plain"  # type: ignore[assignment]
     launch.Launch._run = _interpreted if how == "interpret" else _emulated  # type: ignore[method-assign]
@@ -29,9 +30,9 @@ def install(how: str) -> None:
 
 def _checked(name: str, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a kernel and its arguments."""
-    from ptrun.backbone.kernel import backward, forward
+    from ptrun.backbone import kernel_programs
 
-    kernel = getattr(forward if name == "forward" else backward, name)
+    kernel = getattr(kernel_programs, name)
     own = {n: given[n] for n in kernel.arg_names if n != "blocks"}
     for n, value in own.items():
         if isinstance(value, Tensor):

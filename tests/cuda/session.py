@@ -109,6 +109,6 @@ def _within(owner: Any, method: str, part: str) -> None:
 
 def _keep_learned_in_place() -> None:
     """DeepSpeed moves parameters that are there already, which a disguise cannot."""
-    from ptrun.hardware.zero import Learned
+    from ptrun.hardware.deepspeed_engine import Learned
 
     Learned.to = lambda self, *_, **__: self  # type: ignore[method-assign,assignment]

@@ -6,18 +6,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "ptrun"
 READERS = {  # they make a plan, or compose the configuration of one from a recorded run
     "runs/plan.py",
-    "runs/starting.py",
-    "runs/pretraining.py",
-    "runs/labelling.py",
+    "start/start.py",
+    "start/pretraining.py",
+    "runs/finished.py",
     "folder/request.py",
     "runs/rerun.py",
-    "runs/finished.py",
-    "predicting/loading.py",
-    "runs/tuned_backbone.py",  # what a result recorded
+    "predicting/answering.py",
+    "start/saved_prompt.py",  # what a result recorded
     "exporting/export.py",  # likewise
-    "exporting/card.py",  # likewise
-    "ledger/vote.py",
-    "ledger/requested.py",  # what a cell's run would record
+    "ledger/report.py",
+    "ledger/rows.py",  # what a cell's run would record
 }
 
 

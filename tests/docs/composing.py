@@ -7,9 +7,9 @@ import tomllib
 from ptrun.cli import commands, load
 from ptrun.config.build import check
 from ptrun.config.compose import compose_run
-from ptrun.config.expand import expanded
+from ptrun.config.overriding import expanded
+from ptrun.ledger.experiment import jobs, parse
 from ptrun.ledger.experiment import load as experiment
-from ptrun.ledger.jobs import jobs, parse
 from ptrun.method.base import check_pair
 from tests.docs.pages import ROOT
 from workshop.pretrain.__main__ import read as recipe

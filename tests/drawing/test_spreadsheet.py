@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from ptrun.drawing.spreadsheet import safe
-from ptrun.predicting.writing import Delimited
+from ptrun.files import safe
+from ptrun.predicting.rows import Delimited
 
 FORMULAS = ["=1+1", "+SUM(1)", "-cmd|calc", "@x", "\t=1", "\r=1", '=HYPERLINK("a")']
 

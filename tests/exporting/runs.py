@@ -3,9 +3,9 @@
 import torch
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.exporting import stock
+from ptrun.exporting import form as stock
+from ptrun.exporting.export import parity
 from ptrun.exporting.form import form_of
-from ptrun.exporting.parity import parity
 from tests.small_runs import engine, sst2
 
 

@@ -11,9 +11,8 @@ import torch
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.exporting import export as module
-from ptrun.exporting.export import export
-from ptrun.exporting.parity import Parity
-from ptrun.predicting.loading import ready
+from ptrun.exporting.export import Parity, export
+from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 
 RUN = ["method=prompt_tuning", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=2"]
@@ -112,7 +111,7 @@ def test_changed_data_are_refused(run, tmp_path):
 
 
 def test_without_peft_it_says_what_to_install(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ptrun.backbone.peft.layers.find_spec", lambda name: None)
+    monkeypatch.setattr("ptrun.method.peft.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'ptrun\[peft\]'"):
         export(run, [], tmp_path / "out")
 

@@ -6,9 +6,8 @@ from typing import ClassVar
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.exporting import hub
-from ptrun.exporting.export import Exported
-from ptrun.exporting.parity import Parity
+from ptrun.exporting import export as hub
+from ptrun.exporting.export import Exported, Parity
 
 
 class Api:

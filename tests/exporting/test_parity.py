@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.exporting import stock
+from ptrun.exporting import form as stock
+from ptrun.exporting.export import Parity, parity
 from ptrun.exporting.form import form_of
-from ptrun.exporting.parity import Parity, parity
 from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning

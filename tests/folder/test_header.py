@@ -4,7 +4,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from ptrun.folder.header import packed, unpacked
+from ptrun.folder.digest import packed, unpacked
 
 
 def test_equal_headers_are_equal_bytes_in_any_order(tmp_path):

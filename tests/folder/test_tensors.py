@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from ptrun.errors import UserError
 from ptrun.folder import tensors as files
-from ptrun.folder.header import packed
+from ptrun.folder.digest import packed
 
 HEADER = {"method": '{"length": 4}', "task": '{"labels": ["bad", "good"]}', "backbone": "{}"}
 TENSORS = {

@@ -8,9 +8,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
-from ptrun.importing.data import conll
-from ptrun.importing.data.columns import roles, sentences, tags
-from ptrun.importing.data.tagging_task import Fields
+from ptrun.importing import conll
+from ptrun.importing.conll import roles, sentences, tags
+from ptrun.importing.data import TaggingFields
 from tests.fuzz.strategies import TEXTS, read_or_refused, spoilt
 
 WORDS = st.text(st.characters(exclude_characters=" \t\n\r", exclude_categories=["Cs"]), min_size=1)
@@ -95,7 +95,7 @@ SHAPES = st.builds(
     st.none() | st.tuples(st.integers(-4, 4), st.integers(-4, 4)),
 )
 TASKS = st.builds(
-    Fields,
+    TaggingFields,
     st.just("t"),
     st.just({"train": "train"}),
     st.just("words"),
@@ -113,9 +113,11 @@ def imported(source, columns, fields):
 
 
 @given(spoilt(FILES.map(str.encode)), SHAPES, TASKS)
-@example(b"9" * 5000 + b" a ||| B-V", conll.Columns(), Fields("t", {"train": "x"}, "w", "t", "v"))
-@example(b"0 \x00 ||| O", conll.Columns(), Fields("t", {"train": "x"}, "w", "t", "v"))
-@example(b"a (V*)", conll.Columns(roles=(0, 0)), Fields("t", {"train": "x"}, "w", "t", "v"))
+@example(
+    b"9" * 5000 + b" a ||| B-V", conll.Columns(), TaggingFields("t", {"train": "x"}, "w", "t", "v")
+)
+@example(b"0 \x00 ||| O", conll.Columns(), TaggingFields("t", {"train": "x"}, "w", "t", "v"))
+@example(b"a (V*)", conll.Columns(roles=(0, 0)), TaggingFields("t", {"train": "x"}, "w", "t", "v"))
 def test_any_file_is_read_or_refused(place, content, columns, fields):
     file = place / "train.txt"
     file.write_bytes(content)

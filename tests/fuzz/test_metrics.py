@@ -13,14 +13,23 @@ from seqeval.metrics import precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.metrics import accuracy_score, f1_score
 
-from ptrun.metrics.assignment import best_assignment
-from ptrun.metrics.correlation import pearson, spearman
-from ptrun.metrics.drop import drop_scores
-from ptrun.metrics.entities import entities, entity_scores
-from ptrun.metrics.labels import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over
-from ptrun.metrics.multirc import multirc_scores
-from ptrun.metrics.ranking import precision_at_1
-from ptrun.metrics.squad import squad_scores, squad_v2_scores
+from ptrun.metrics import (
+    accuracy,
+    accuracy_and_f1,
+    best_assignment,
+    binary_f1,
+    drop_scores,
+    entities,
+    entity_scores,
+    macro_f1,
+    macro_f1_over,
+    multirc_scores,
+    pearson,
+    precision_at_1,
+    spearman,
+    squad_scores,
+    squad_v2_scores,
+)
 from tests.fuzz.strategies import FLOATS, TEXTS
 from tests.metrics import reference
 

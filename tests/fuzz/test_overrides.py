@@ -3,10 +3,9 @@
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ptrun.config.completing import completed
-from ptrun.config.expand import expanded
+from ptrun.command.completion import completed
 from ptrun.config.explain import composed
-from ptrun.config.overriding import parsed
+from ptrun.config.overriding import expanded, parsed
 from tests.fuzz.strategies import TEXTS, WORDS, fewer, read_or_refused
 
 KEYS = st.sampled_from(

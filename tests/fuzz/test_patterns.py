@@ -6,11 +6,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ptrun.errors import UserError
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.filters import FILTERS
-from ptrun.prompt.pattern import parse
-from ptrun.prompt.pvp import read_pvps
-from ptrun.prompt.slots import LISTS, Border, Field, Hole, Written
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import parse, read_pvps
+from ptrun.pattern.slots import FILTERS, LISTS, Border, Field, Hole, LiteralText
 from tests.fuzz.strategies import JSON, TEXTS, fewer, read_or_refused
 from tests.prompt import tokenizers
 
@@ -39,7 +37,7 @@ EXAMPLES = st.fixed_dictionaries(
 
 def spelled(part):
     """Return a part as it is typed."""
-    if isinstance(part, Written):
+    if isinstance(part, LiteralText):
         return part.text
     if isinstance(part, Border):
         return "||"
@@ -52,17 +50,17 @@ def spelled(part):
 @st.composite
 def patterns(draw, slots=FIELDS | HOLES):
     """Draw parts that alternate between literal text and slots, with a border perhaps."""
-    parts = [draw(FIELDS), *draw(st.lists(slots | LITERAL.map(Written), max_size=6))]
+    parts = [draw(FIELDS), *draw(st.lists(slots | LITERAL.map(LiteralText), max_size=6))]
     parts = draw(st.permutations(parts))
     if draw(st.booleans()):
         parts = [draw(FIELDS), *parts[:3], Border(), *parts[3:], draw(FIELDS)]
     kept = [p for p, after in zip(parts, [*parts[1:], None], strict=True) if not both(p, after)]
-    assume(not any(isinstance(p, Written) and beside_border(kept, p) for p in kept))
+    assume(not any(isinstance(p, LiteralText) and beside_border(kept, p) for p in kept))
     return kept
 
 
 def both(part, after):
-    return isinstance(part, Written) and isinstance(after, Written)
+    return isinstance(part, LiteralText) and isinstance(after, LiteralText)
 
 
 def beside_border(parts, part):
@@ -94,7 +92,7 @@ def test_a_written_pattern_is_read_back(parts):
 @given(patterns(), EXAMPLES)
 def test_a_rendered_example_is_the_pattern_with_its_texts(parts, fields):
     pieces = parse("".join(map(spelled, parts))).render(fields)
-    shown = [part.text if isinstance(part, Written) else "" for part in parts]
+    shown = [part.text if isinstance(part, LiteralText) else "" for part in parts]
     for i, part in enumerate(parts):
         if isinstance(part, Field):
             shown[i] = part.filtered(fields[part.name])

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptrun.converting.pickled import open_file
 from ptrun.errors import UserError
+from ptrun.hub.pickled import open_file
 from tests.converting.test_pickled import packed, save, tensor
 
 STATE = {"w": torch.arange(6.0).view(2, 3).half(), "v": torch.ones(3, dtype=torch.bool)}

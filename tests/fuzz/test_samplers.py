@@ -7,12 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ptrun.errors import UserError
-from ptrun.protocol.base import carve
-from ptrun.setting.few_shot import FewShot
-from ptrun.setting.k_shot import KShot
-from ptrun.setting.low_resource import LowResource
-from ptrun.setting.sample_size import SampleSize
-from ptrun.training.order import batches, shuffled
+from ptrun.task.protocol import carve
+from ptrun.task.setting import FewShot, KShot, LowResource, SampleSize
+from ptrun.training.member import batches, shuffled
 from ptrun.types import Example, Split
 
 LABELS = st.lists(st.sampled_from("aab"), max_size=60)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
-from ptrun.config.readable import all_readable
+from ptrun.errors import all_readable
 from ptrun.folder import digest, request, result, tensors
-from ptrun.folder.state import state_of
-from ptrun.runs.store import RunStore
-from ptrun.stored import stored
+from ptrun.folder.scan import state_of
+from ptrun.folder.store import RunStore
+from ptrun.task.stored import stored
 from ptrun.types import RunResult
 from tests.fuzz.strategies import JSON, OBJECTS, TEXTS, fewer, read_or_refused
 

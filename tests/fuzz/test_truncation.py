@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ptrun.prompt.truncation import shorten, shorten_in_proportion, shorten_last
+from ptrun.pattern.encoding import shorten, shorten_in_proportion, shorten_last
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from ptrun.config.components import component
 from ptrun.config.user_files import SCHEME, OthersFiles
-from ptrun.task.own_pattern import entry
-from ptrun.task.yaml_text import parse_yaml
+from ptrun.task.own import entry, parse_yaml
 from tests.folder.test_request import BOMB
 from tests.fuzz.strategies import JSON, LINES, TEXTS, read_or_refused
 

@@ -64,7 +64,7 @@ SHARED += [
 IMPORTED = (
     "ptrun.runs.recipe",
     "ptrun.hardware.deepspeed_engine",
-    "ptrun.backbone.divided",
+    "ptrun.backbone.tensor_parallel",
     "deepspeed",
 )
 IMPORTED += ("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5")
@@ -116,10 +116,9 @@ def idle_heads(*, restarted):
     import torch
 
     from ptrun.config.schema import TrainConfig
+    from ptrun.hardware.deepspeed_engine import ZeroStepper
     from ptrun.hardware.ranks import joined
-    from ptrun.hardware.zero import ZeroStepper
-    from ptrun.training.optim import make_optimizer
-    from ptrun.training.stepper import TorchStepper
+    from ptrun.training.optim import TorchStepper, make_optimizer
 
     world, shapes = joined(1, "cpu"), {"prompt": (3, 2), "readout.a": (2, 3), "readout.b": (2,)}
     train = TrainConfig(weight_decay=0.1, clip=1.0)
@@ -160,15 +159,15 @@ def half_step():
     import torch
 
     from ptrun.config.schema import TrainConfig
+    from ptrun.hardware.deepspeed_engine import ZeroStepper
     from ptrun.hardware.ranks import joined
-    from ptrun.hardware.zero import ZeroStepper
-    from ptrun.training import stepper
+    from ptrun.training import optim
     from ptrun.training.optim import make_optimizer
 
     learned = {n: torch.nn.Parameter(torch.ones(2)) for n in ("prompt", "readout.a")}
     optimizer, world = make_optimizer(TrainConfig(), learned), joined(1, "cpu")
     own = ZeroStepper(optimizer, learned, dict.fromkeys(learned, True), world, "cpu", divided=False)
-    moments = iter([stepper._moments])  # once, then there is no memory
+    moments = iter([optim._moments])  # once, then there is no memory
 
     def scarce(parameter):
         make = next(moments, None)
@@ -180,7 +179,7 @@ def half_step():
         parameter.grad = torch.ones(2)
     own.clip(None)
     try:
-        with patch.object(stepper, "_moments", scarce):
+        with patch.object(optim, "_moments", scarce):
             own.step(0.1)
     except torch.OutOfMemoryError:
         state, _ = own.state()
@@ -233,7 +232,7 @@ def interrupted(name, out, table):
     """Go through the tuned and the frozen run that are cut short; the second rank may be killed."""
     from ptrun.config.compose import compose_run
     from ptrun.runs.launch import launch
-    from ptrun.runs.shared_store import SharedStore
+    from ptrun.runs.record import SharedStore
 
     logging.getLogger("ptrun").setLevel(logging.ERROR)
     draft, saves = SharedStore.draft, []

@@ -3,25 +3,25 @@
 import pytest
 import torch
 
-from ptrun.backbone import dropout, fused
+from ptrun.backbone import dropout
 from ptrun.errors import UserError
-from ptrun.hardware.compile import WORTH, Compilation
+from ptrun.hardware.torch_engine import WORTH, Compilation
 
 
 @pytest.fixture(autouse=True)
 def eager_after():
     yield
-    fused.activate(False)
+    dropout.activate(False)
 
 
 @pytest.fixture
 def compiler(monkeypatch):
     """Return a function that says which compiler there is."""
-    return lambda name: monkeypatch.setattr(fused, "compiler", lambda _device: name)
+    return lambda name: monkeypatch.setattr(dropout, "compiler", lambda _device: name)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(fused.compiler("cpu") is None, reason="torch finds no C++ compiler")
+@pytest.mark.skipif(dropout.compiler("cpu") is None, reason="torch finds no C++ compiler")
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch looks at it while compiling
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_dropout_has_the_same_bits(dtype, tmp_path, monkeypatch):
@@ -29,7 +29,7 @@ def test_compiled_dropout_has_the_same_bits(dtype, tmp_path, monkeypatch):
     keys = dropout.row_keys(1, 3, range(4))
     found = {}
     for compiled in (False, True):
-        fused.activate(compiled)
+        dropout.activate(compiled)
         values = []
         for rows, width, p, origin in ((4, 9, 0.1, 0), (3, 7, 0.25, 2), (1, 12, 0.1, 3)):
             x = torch.randn(rows, 2, 5, width, generator=torch.Generator().manual_seed(0))
@@ -45,9 +45,9 @@ def test_auto_compiles_once_training_is_long(compiler):
     compiler("g++")
     auto = Compilation("auto", "cuda")
     auto.consider(WORTH - 1)
-    assert not fused._active
+    assert not dropout._active
     auto.consider(WORTH)
-    assert fused._active and not auto.pending
+    assert dropout._active and not auto.pending
 
 
 def test_auto_without_a_compiler_says_so_once(compiler, caplog):
@@ -56,7 +56,7 @@ def test_auto_without_a_compiler_says_so_once(compiler, caplog):
     with caplog.at_level("INFO"):
         auto.consider(WORTH)
         auto.consider(WORTH)
-    assert not fused._active and len(caplog.records) == 1
+    assert not dropout._active and len(caplog.records) == 1
     assert "no compiler" in caplog.text
 
 
@@ -65,13 +65,13 @@ def test_false_and_auto_on_a_cpu_never_compile(compiler, requested, device):
     compiler("g++")
     never = Compilation(requested, device)
     never.consider(10 * WORTH)
-    assert not fused._active
+    assert not dropout._active
 
 
 def test_true_compiles_at_once_and_needs_a_compiler(compiler):
     compiler("g++")
     Compilation(True, "cpu")
-    assert fused._active
+    assert dropout._active
     compiler(None)
     with pytest.raises(UserError, match=r"install g\+\+"):
         Compilation(True, "cpu")
@@ -87,12 +87,12 @@ def test_a_failing_compiler_is_told_and_not_asked_again(monkeypatch, caplog):
 
         return compiled
 
-    monkeypatch.setattr(fused, "_compiled", {})
+    monkeypatch.setattr(dropout, "_compiled", {})
     monkeypatch.setattr(torch, "compile", broken)
-    fused.activate(True)
+    dropout.activate(True)
     for _ in range(2):
-        assert fused.call(torch.neg, torch.tensor(2.0)) == -2
-    assert calls == [torch.neg] and not fused._active
+        assert dropout.call(torch.neg, torch.tensor(2.0)) == -2
+    assert calls == [torch.neg] and not dropout._active
     (line,) = caplog.messages
     assert "dropout is not compiled" in line and "Python.h" in line
 
@@ -101,21 +101,21 @@ def test_memory_that_runs_out_is_no_failure_of_the_compiler(monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(fused, "_compiled", {torch.neg: full})
-    fused.activate(True)
+    monkeypatch.setattr(dropout, "_compiled", {torch.neg: full})
+    dropout.activate(True)
     with pytest.raises(torch.OutOfMemoryError):
-        fused.call(torch.neg, torch.tensor(2.0))
+        dropout.call(torch.neg, torch.tensor(2.0))
 
 
 @pytest.mark.parametrize("missing", ["gcc", "Python.h"])
 def test_triton_needs_a_c_compiler_and_the_headers_of_python(monkeypatch, tmp_path, missing):
     monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
     (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(fused.sysconfig, "get_path", lambda _: str(tmp_path))
-    monkeypatch.setattr(fused.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert fused.compiler("cuda") == "triton"
+    monkeypatch.setattr(dropout.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(dropout.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert dropout.compiler("cuda") == "triton"
     if missing == "gcc":
-        monkeypatch.setattr(fused.shutil, "which", lambda name: None)
+        monkeypatch.setattr(dropout.shutil, "which", lambda name: None)
     else:
         (tmp_path / "Python.h").unlink()
-    assert fused.compiler("cuda") is None
+    assert dropout.compiler("cuda") is None

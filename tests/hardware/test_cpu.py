@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 SHOW = (
-    "import os; from ptrun.hardware.cpu import prepare; prepare();"
+    "import os; from ptrun.hardware.environment import prepare; prepare();"
     "print(os.environ['GOMP_SPINCOUNT'], os.environ['ONEDNN_PRIMITIVE_CACHE_CAPACITY'])"
 )
 

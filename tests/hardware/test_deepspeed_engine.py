@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from ptrun.errors import UserError
-from ptrun.training.stepper import TorchStepper
+from ptrun.training.optim import TorchStepper
 from tests.hardware.layouts import INTERRUPTED, LAYOUTS, PLAIN, cases
 from workshop.drill.warm import RANKS
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ptrun.hardware import free_memory
+from ptrun.hardware import device as free_memory
 from ptrun.method.prompt_tuning import PromptTuning
 from tests.small_runs import engine, member, sst2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.hardware.launcher import environment, without_local_rank
+from ptrun.hardware.environment import environment, without_local_rank
 
 TORCHRUN = {
     "RANK": "5",

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.hardware.messages import log_to_stderr, print_error
+from ptrun.hardware.environment import log_to_stderr, print_error
 
 ODD = "a\x1b]0;owned\x07\x9b31m\u202eb\rc"
 WRITTEN = r"a\x1b]0;owned\x07\x9b31m\u202eb\rc"

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.hardware import precision
+from ptrun.hardware import device as precision
 from ptrun.hardware.torch_engine import TorchEngine
 
 

@@ -6,18 +6,17 @@ import pytest
 import torch
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.library import linear_maps
-from ptrun.backbone.peft.layers import detach
+from ptrun.backbone.family import linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.folder.summary import summary
+from ptrun.folder.result import summary
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
 from ptrun.method.lora import LoRA
-from ptrun.method.peft import PeftMethod
+from ptrun.method.peft import PeftMethod, detach
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs import recipe

@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.schema import HardwareConfig
 from ptrun.errors import UserError
-from ptrun.hardware.rank_count import check_world, local_ranks
+from ptrun.hardware.start_ranks import check_world, local_ranks
 
 
 def hardware(width=4, ranks=None, device="auto"):

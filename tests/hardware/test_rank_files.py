@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.hardware import rank_files
+from ptrun.hardware import processes
 from ptrun.runs.plan import plan
 
 
@@ -11,7 +11,7 @@ from ptrun.runs.plan import plan
 def test_labels_and_patterns_keep_their_order(task):
     """Heads number labels in this order, and the first pattern that fits is the default."""
     own = compose_run([f"task={task}"])
-    there = rank_files.read_text(rank_files.text_of(own))
+    there = processes.read_text(processes.text_of(own))
     assert there == own
     for key in ("labels", "pvps"):
         before, after = (list(one.config["task"].get(key) or ()) for one in (own, there))
@@ -21,6 +21,6 @@ def test_labels_and_patterns_keep_their_order(task):
 
 def test_a_run_of_another_process_is_the_same_run(tmp_path):
     own = compose_run(["task=pocket_topics", "method=prompt_tuning", f"outputs={tmp_path}"])
-    here, there = plan(own), plan(rank_files.read_text(rank_files.text_of(own)))
+    here, there = plan(own), plan(processes.read_text(processes.text_of(own)))
     assert there.task.labels == here.task.labels != sorted(here.task.labels)
     assert there.folder == here.folder

@@ -11,7 +11,7 @@ import pytest
 
 from ptrun.config.compose import Composed
 from ptrun.errors import RankLost, RunFailed, UserError
-from ptrun.hardware import processes, rank_files
+from ptrun.hardware import processes
 from ptrun.hardware.start_ranks import start
 
 COMPOSED = Composed(
@@ -84,7 +84,7 @@ def test_ranks_get_one_configuration_and_know_each_other(here, capfd, monkeypatc
     assert len(ports) == 1
     cores = len(os.sched_getaffinity(0))
     assert told[2].startswith(f'["3", "2", "3", "127.0.0.1", "{max(1, cores // 3)}"')
-    assert all(rank_files.read(here / f"run{rank}") == COMPOSED for rank in range(3))
+    assert all(processes.read(here / f"run{rank}") == COMPOSED for rank in range(3))
     assert capfd.readouterr() == ("out of 0\n", "err of 0\n")
     assert not Path((here / "where").read_text()).exists()
 

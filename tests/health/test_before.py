@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from ptrun.backbone.files import SHIPPED
-from ptrun.health.before import cut_texts, far_rate, toy, unread_mean
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, TokenRow
+from ptrun.training.health import cut_texts, far_rate, toy, unread_mean
 
 USUAL = {"prompt": 1e-2, "encoder": 1e-4, "full": 5e-5}
 
@@ -73,7 +73,7 @@ def test_a_rate_two_orders_off_is_told(rate, tunes, words):
 
 def rows(full, short):
     lengths = [128] * full + [20] * short
-    return [Features(str(i), [Row([5] * n)], [0]) for i, n in enumerate(lengths)]
+    return [Features(str(i), [TokenRow([5] * n)], [0]) for i, n in enumerate(lengths)]
 
 
 def test_many_cut_texts_are_told():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ptrun.health.pieces import words_in_pieces
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.runs.parts import usable
+from ptrun.training.health import words_in_pieces
 from ptrun.types import Split
 from tests.readings import readout_for
 from tests.readout.reading import task

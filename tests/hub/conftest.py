@@ -11,8 +11,8 @@ import pytest
 from huggingface_hub import HfFileSystem, close_session, constants
 
 from ptrun.backbone.files import SHIPPED
-from ptrun.converting.plain import convert_folder
 from ptrun.hub import download, repository
+from ptrun.hub.convert import convert_folder
 from tests.hub.server import Hub
 
 MODEL, DATA = "someone/pocket", "someone/reviews"

@@ -20,8 +20,7 @@ from safetensors.torch import save as save_safetensors
 from tokenizers import models
 from torch import Tensor
 
-from ptrun.backbone.family import family_of
-from ptrun.backbone.library import library_config, model_class
+from ptrun.backbone.family import family_of, library_config, model_class
 from ptrun.pocket.corpus import documents
 from tests.conftest import DISENTANGLED, ROBERTA, byte_tokenizer, wordpiece_tokenizer
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import close_session, constants
 
-from ptrun.converting import plain
+from ptrun.backbone import tokenizers
 from ptrun.errors import UserError, explained
-from ptrun.hub import converted
+from ptrun.hub import convert, download
 from ptrun.hub.repository import model
-from ptrun.tokenizer import tokenizers
 from tests.hub.conftest import MODEL, fetch, model_files
 from tests.hub.server import Fault
 from tests.hub.shapes import NOISE, PICKLE, TENSORS, bert, t5
@@ -109,14 +108,14 @@ def a_cut_blob(m):
 
 def a_cut_pickle(m):
     folder = m.cached(T5)
-    shutil.rmtree(converted.place(model(T5, "main")))
+    shutil.rmtree(download.place(model(T5, "main")))
     cut(folder / PICKLE)
     m.offline()
 
 
 def another_blob(m):
     folder = m.cached(T5)
-    shutil.rmtree(converted.place(model(T5, "main")))
+    shutil.rmtree(download.place(model(T5, "main")))
     blob = (folder / PICKLE).resolve()
     blob.write_bytes(blob.read_bytes()[:-1] + b"?")
 
@@ -183,7 +182,7 @@ def room_for_the_download_alone(m):
 
 def full_before_the_conversion(m):
     folder = m.cached(T5)
-    shutil.rmtree(converted.place(model(T5, "main")))
+    shutil.rmtree(download.place(model(T5, "main")))
     assert (folder / PICKLE).is_file()
     m.free(1000)
 
@@ -194,7 +193,7 @@ def full_while_converting(m):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    m.patch.setattr(plain, "write_model", full)
+    m.patch.setattr(convert, "write_model", full)
 
 
 def a_file_as_cache(m):

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.command import doctor
-from ptrun.planning import doctor_hub
+from ptrun.planning import doctor as doctor_hub
 from tests.hub import test_tasks
 from tests.hub.shapes import PICKLE, TENSORS
 from tests.hub.test_presets import NODES, serve

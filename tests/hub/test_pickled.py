@@ -16,9 +16,9 @@ from ptrun.backbone.files import tensor_table
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command import import_, run
 from ptrun.config.components import without_permission
-from ptrun.converting import plain
 from ptrun.errors import UserError
-from ptrun.hub import converted, download
+from ptrun.hub import convert as plain
+from ptrun.hub import download
 from ptrun.hub.repository import model
 from tests.hub.conftest import fetch
 from tests.hub.shapes import PICKLE, pickled, t5, tiny, words
@@ -68,7 +68,7 @@ def test_a_preset_trains_and_a_second_run_converts_nothing(hub, tmp_path, monkey
     (tmp_path / "ptrun_conf" / "backbone" / "mine.yaml").write_text(yaml.safe_dump(node))
     run.main([*TYPED, "seed=1"])
     assert said.text.count("converted once, into") == 1
-    (folder,) = converted.place(model(T5, "main")).glob("*-*")
+    (folder,) = download.place(model(T5, "main")).glob("*-*")
     commit = hub.repos["models", T5].refs["main"]
     assert folder.name.startswith(commit) and constants.HF_HOME in str(folder)
     said.clear()
@@ -137,7 +137,7 @@ def test_presets_are_those_of_the_package_alone(hub, tmp_path, monkeypatch):
     (tmp_path / "ptrun_conf" / "backbone").mkdir(parents=True)
     (tmp_path / "ptrun_conf" / "backbone" / "mine.yaml").write_text("hub: someone/bert\n")
     monkeypatch.chdir(tmp_path)
-    assert len(converted.presets()) == 31 and T5 in converted.presets()
+    assert len(download.presets()) == 31 and T5 in download.presets()
     foreign(hub)
     assert "allow_bin=true" in refused(model("someone/bert", "main"))
 
@@ -153,7 +153,7 @@ def test_two_processes_convert_once(hub):
 
     with ThreadPoolExecutor(2) as pool:
         given = (model(T5, "main"), folder, weights, write)
-        done = [pool.submit(converted.convert, *given) for _ in range(2)]
+        done = [pool.submit(download.convert_once, *given) for _ in range(2)]
     assert len(calls) == 1 and done[0].result() == done[1].result()
 
 
@@ -169,10 +169,10 @@ def test_a_damaged_conversion_is_made_again(hub):
 @pytest.mark.parametrize("name", ["../kept", "a/../../kept", ".."])
 def test_a_name_that_leads_out_of_the_folder_finds_and_removes_nothing(hub, name):
     commit = "f" * 40
-    kept = converted.place(model(name, "main")) / f"{commit}-mine"
+    kept = download.place(model(name, "main")) / f"{commit}-mine"
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "model.safetensors").write_bytes(b"cut")
-    assert converted.find(model(name, "main"), commit) is None and kept.is_dir()
+    assert download.find(model(name, "main"), commit) is None and kept.is_dir()
     shutil.rmtree(kept)
 
 
@@ -195,7 +195,7 @@ def test_another_file_at_the_same_commit_has_another_hash_and_is_refused(hub):
     blob.write_bytes(files[PICKLE][:-1] + b"x")
     text = refused(model(T5, "main"))
     assert str(weights) in text and "SHA-256" in text and "downloads this file again" in text
-    assert not list(converted.place(model(T5, "main")).glob("*-*")) and not blob.exists()
+    assert not list(download.place(model(T5, "main")).glob("*-*")) and not blob.exists()
     assert fetch(model(T5, "main")).is_dir()
 
 
@@ -204,7 +204,7 @@ def test_a_hostile_pickle_in_a_preset_s_repository_runs_nothing(hub, tmp_path, m
     serve(hub, "t5_v1_1_small", **{PICKLE: b"\x80\x02cos\nmkdir\n(X\x06\x00\x00\x00harmedtR."})
     refused(model(T5, "main"))
     assert not (tmp_path / "harmed").exists()
-    assert not list(converted.place(model(T5, "main")).glob("*-*"))
+    assert not list(download.place(model(T5, "main")).glob("*-*"))
 
 
 def test_import_takes_an_id_and_a_folder_of_that_name_wins(hub, tmp_path, monkeypatch, capsys):

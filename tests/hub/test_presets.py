@@ -13,7 +13,7 @@ from safetensors.torch import load
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example
 from tests.hub.shapes import NOISE, PICKLE, SHAPES, TENSORS, dump, shape_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptrun.hub import reach
+from ptrun.hub import repository
 from ptrun.hub.repository import Repository, agree, loaded, pin, warn_of_moved
 from tests.hub.conftest import DATA, MODEL, data_files, model_files
 
@@ -72,11 +72,11 @@ def unreachable(monkeypatch):
         monkeypatch.setenv(key, "")  # put back afterwards, whatever the code sets
         monkeypatch.delenv(key)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(reach, "getproxies", dict)
-    monkeypatch.setattr(reach.socket, "create_connection", refuse)
-    reach.go_offline_if_unreachable.cache_clear()
+    monkeypatch.setattr(repository, "getproxies", dict)
+    monkeypatch.setattr(repository.socket, "create_connection", refuse)
+    repository.go_offline_if_unreachable.cache_clear()
     yield constants
-    reach.go_offline_if_unreachable.cache_clear()
+    repository.go_offline_if_unreachable.cache_clear()
 
 
 def test_without_a_network_the_cache_is_used_at_once(unreachable):
@@ -99,6 +99,6 @@ def test_headers_that_become_paths_are_names(headers, refused):
     asked = SimpleNamespace(method="HEAD")
     answer = SimpleNamespace(headers=headers, request=asked)
     with pytest.raises(OSError, match="not the name of a file") if refused else nullcontext():
-        reach._check_names(answer)
+        repository._check_names(answer)
     asked.method = "GET"  # of a content server, whose ETag may be Base64
-    reach._check_names(answer)
+    repository._check_names(answer)

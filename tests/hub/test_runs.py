@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from ptrun.command import rerun, run
 from ptrun.errors import UserError
 from ptrun.folder import request
-from ptrun.predicting.loading import ready
+from ptrun.predicting.answering import ready
 from tests.hub.conftest import DATA, MODEL, data_files, model_files
 from tests.hub.faults import check
 

@@ -11,10 +11,8 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.converting import shards
-from ptrun.importing.cpm2 import import_cpm2
-from ptrun.importing.cpm2_layout import targets
-from ptrun.importing.cpm2_sizes import Sizes, model_config, special_ids
+from ptrun.hub import convert
+from ptrun.importing.cpm2 import CPM2Sizes, import_cpm2, model_config, special_ids, targets
 from tests.importing.megatron import divided, rank_state, untied_t5, write_shards
 
 IDS = torch.tensor([[5, 17, 120, 3, 44, 0, 99], [1, 2, 90, 8, 8, 127, 64]])
@@ -62,7 +60,7 @@ def test_a_folder_of_rank_files_is_a_checkpoint_too(original, tmp_path):
 
 @pytest.mark.slow
 def test_mappings_may_be_dropped_at_any_tensor(original, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_REOPEN_BYTES", -1)
+    monkeypatch.setattr(convert, "_REOPEN_BYTES", -1)
     folder = import_cpm2(write_shards(original, tmp_path / "s", 4), tmp_path / "hf").folder
     assert torch.equal(run(loaded(folder)).logits, run(original).logits)
 
@@ -226,7 +224,7 @@ SIZES_11B |= {250112: 12_921_057_280}
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "parameters"), SIZES_11B.items())
 def test_the_11b_models_have_their_published_size(rows, parameters):
-    sizes = Sizes(rows, 4096, 4096, 10240, 64, 32, 24, 24)
+    sizes = CPM2Sizes(rows, 4096, 4096, 10240, 64, 32, 24, 24)
     shapes = {target.name: target.shape for target in targets(sizes)}
     assert sum(torch.Size(shape).numel() for shape in shapes.values()) == parameters
     config = model_config(sizes, special_ids(rows, t5=False), "float16")

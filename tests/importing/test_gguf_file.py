@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ptrun.backbone.files import locate
 from ptrun.errors import UserError
-from ptrun.importing.gguf_file import import_gguf
+from ptrun.importing.gguf import import_gguf
 from tests.importing.gguf_files import TEXTS, byte_pairs, model, write
 
 INPUT = torch.tensor([[5, 80, 200, 17, 3, 42, 301, 9]])

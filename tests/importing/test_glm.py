@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from ptrun.converting import shards
-from ptrun.importing.glm import Sizes, import_glm, model_config, targets
+from ptrun.hub import convert
+from ptrun.importing.glm import GLMSizes, import_glm, model_config, targets
 from tests.importing.glm_shards import rank_state, whole_state, write_hub, write_ranks
 from tests.importing.gpt2_files import tokens, write_gpt2
 
@@ -106,7 +106,7 @@ def test_the_stray_classifier_is_left_out_and_named(state, words, tmp_path):
 
 @pytest.mark.slow
 def test_mappings_may_be_dropped_at_any_tensor(state, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_REOPEN_BYTES", -1)
+    monkeypatch.setattr(convert, "_REOPEN_BYTES", -1)
     for source in (
         write_ranks(state, tmp_path / "ranks", 4),
         write_hub(state, tmp_path / "hub", "safetensors", 2),
@@ -133,7 +133,7 @@ def test_the_configuration_is_that_of_a_gpt2_with_blocks(state, words, tmp_path)
     ("layers", "width", "parameters"), [(36, 2048, 1_920_122_880), (48, 4096, 9_880_682_496)]
 )
 def test_the_published_models_have_their_size(layers, width, parameters):
-    sizes = Sizes(50304, width, layers)
+    sizes = GLMSizes(50304, width, layers)
     wanted = targets(sizes)
     assert sum(torch.Size(target.model_shape).numel() for target in wanted) == parameters
     config = model_config(sizes, "float16", 50256, 50257)

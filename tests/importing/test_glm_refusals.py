@@ -173,7 +173,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(state, words, tmp_path, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     source = write_ranks(state, tmp_path / "s", 1)
-    monkeypatch.setattr("ptrun.converting.convert.write_model", full)
+    monkeypatch.setattr("ptrun.hub.convert.write_model", full)
     refused(
         import_glm, source, tmp_path / "hf", "hf: cannot be written", "No space", tokenizer=words
     )

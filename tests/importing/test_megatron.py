@@ -7,8 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import XGLMConfig, XGLMForCausalLM
 
-from ptrun.importing.megatron import Sizes, import_megatron, targets
-from ptrun.importing.megatron_args import settings
+from ptrun.importing.megatron import MegatronSizes, import_megatron, settings, targets
 from tests.importing.megatron_shards import part_state, whole_state, write_merged, write_parts
 
 
@@ -110,7 +109,7 @@ def test_heads_are_known_for_the_published_width():
 
 @pytest.mark.parametrize(("final_norm", "more"), [(False, 0), (True, 6144)])
 def test_the_published_model_has_its_size(final_norm, more):
-    wanted = targets(Sizes(51200, 3072, 18432, 72, final_norm))
+    wanted = targets(MegatronSizes(51200, 3072, 18432, 72, final_norm))
     counts = [torch.Size(target.model_shape).numel() for target in wanted]
     assert sum(counts) == 11_032_240_128 + more
     shares = [1 if target.axis is None else 8 for target in wanted]

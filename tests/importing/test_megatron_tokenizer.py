@@ -6,8 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from ptrun.errors import UserError
-from ptrun.importing.megatron import import_megatron
-from ptrun.importing.megatron_tokenizer import read_tokenizer, write_tokenizer
+from ptrun.importing.megatron import import_megatron, read_tokenizer, write_tokenizer
 from tests.importing import gpt2_files
 from tests.importing.gpt2_files import (
     byte_pair_ids,

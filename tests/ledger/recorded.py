@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from ptrun.ledger.experiment import read
-from ptrun.ledger.requested import compose
+from ptrun.ledger.rows import compose
 
 
 @cache

@@ -4,7 +4,7 @@ import statistics
 import numpy as np
 import pytest
 
-from ptrun.ledger.aggregate import (
+from ptrun.ledger.cells import (
     best_on_dev,
     majority_vote,
     mean_of_best,

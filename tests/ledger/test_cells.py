@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptrun.config.flat import flat
+from ptrun.config.identity import flat
 from ptrun.ledger import cells as module
 from ptrun.ledger.cells import NAMES, cells, merged
 from ptrun.ledger.report import of_runs

@@ -6,9 +6,9 @@ from statistics import fmean, median
 
 import pytest
 
-from ptrun.ledger.page.claims import claims
+from ptrun.ledger.ours import interval
+from ptrun.ledger.page.page import claims
 from ptrun.ledger.shown import PAPERS
-from ptrun.ledger.statistics import interval
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "claims_real.json"
 EVERY = claims(PAPERS.values())["claims"]

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from ptrun.ledger.experiment import AXES, load, names
-from ptrun.ledger.jobs import own_cells
+from ptrun.ledger.experiment import AXES, load, names, own_cells
 
 RERUN = "ptuning_v2/readme"  # the authors' own reruns: the column `released` of other tables
 

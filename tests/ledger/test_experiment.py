@@ -3,9 +3,7 @@
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.ledger.experiment import load, names, read
-from ptrun.ledger.jobs import jobs, parse
-from ptrun.ledger.scale import scaled
+from ptrun.ledger.experiment import jobs, load, names, parse, read, scaled
 
 TABLE = """
 paper: made

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.ledger.experiment import read
-from ptrun.ledger.pairs import pairs
+from ptrun.ledger.page.page import pairs
 from ptrun.ledger.rows import rows
 from tests.ledger.small import TABLE, results
 

@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptrun.drawing import png, svg
-from ptrun.drawing.canvas import Dot, Path, Scale, ticks
+from ptrun.ledger import plots as png
+from ptrun.ledger import plots as svg
 from ptrun.ledger.experiment import read
 from ptrun.ledger.paper import write
-from ptrun.ledger.plots import plots
+from ptrun.ledger.plots import Dot, Path, Scale, plots, ticks
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
 from tests.ledger.small import SCORES, TABLE, results

@@ -10,12 +10,11 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.folder.result import write
-from ptrun.ledger import requested
-from ptrun.ledger.experiment import Rule, read
-from ptrun.ledger.jobs import jobs, parse
+from ptrun.ledger import rows as requested
+from ptrun.ledger.experiment import Rule, jobs, parse, read
+from ptrun.ledger.ours import interval
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import shown
-from ptrun.ledger.statistics import interval
 from ptrun.types import RunResult
 from tests.ledger.recorded import recorded
 

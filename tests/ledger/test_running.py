@@ -2,20 +2,20 @@
 
 import pytest
 
+from ptrun.backbone.cpm2_text import SPECIAL
 from ptrun.command.import_ import main as import_
 from ptrun.errors import UserError
-from ptrun.ledger.jobs import Job
+from ptrun.ledger.experiment import TableJob
 from ptrun.ledger.running import main, with_data, with_weights
-from ptrun.tokenizer.cpm2_text import SPECIAL
 from tests.conftest import write_tiny
 from tests.importing.data.original import imported
 from tests.importing.megatron import untied_t5, write_shards
 
 
 def test_backbones_that_must_be_imported_are_left_out_and_told(tmp_path):
-    hub = Job("a", ["backbone=bert_base_cased", "seed=1"])
-    twice = [Job("eleven.PT.b", ["backbone=megatron_11b", f"seed={seed}"]) for seed in (1, 2)]
-    local = Job("c", ["backbone=megatron_11b", f"backbone.path={tmp_path}"])
+    hub = TableJob("a", ["backbone=bert_base_cased", "seed=1"])
+    twice = [TableJob("eleven.PT.b", ["backbone=megatron_11b", f"seed={seed}"]) for seed in (1, 2)]
+    local = TableJob("c", ["backbone=megatron_11b", f"backbone.path={tmp_path}"])
     kept, told = with_weights([hub, *twice, local])
     assert kept == [hub, local]
     (line,) = told
@@ -60,9 +60,12 @@ def test_one_folder_goes_to_the_cells_of_one_backbone(capsys):
 
 def test_tasks_of_local_files_alone_are_left_out_where_these_are_absent(tmp_path):
     (tmp_path / "conll12").mkdir()
-    hub, own = Job("a", ["task=rte", "seed=1"]), Job("b", ["task=csv", "task.train=x.csv"])
-    absent = [Job(f"d.{i}", ["task=conll05_wsj", f"data_dir={tmp_path}"]) for i in (1, 1, 2)]
-    local = Job("c", ["task=conll12", f"data_dir={tmp_path}"])
+    hub, own = (
+        TableJob("a", ["task=rte", "seed=1"]),
+        TableJob("b", ["task=csv", "task.train=x.csv"]),
+    )
+    absent = [TableJob(f"d.{i}", ["task=conll05_wsj", f"data_dir={tmp_path}"]) for i in (1, 1, 2)]
+    local = TableJob("c", ["task=conll12", f"data_dir={tmp_path}"])
     kept, told = with_data([hub, own, *absent, local])
     assert kept == [hub, own, local]
     (line,) = told

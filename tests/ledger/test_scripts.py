@@ -8,7 +8,7 @@ bash scripts; PPT's scripts/ and configs.
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.config.flat import flat
+from ptrun.config.identity import flat
 from ptrun.ledger.experiment import load
 from tests.tiers import tiered
 

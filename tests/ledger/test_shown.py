@@ -11,13 +11,10 @@ from ptrun.cli import main
 from ptrun.command import report
 from ptrun.errors import UserError
 from ptrun.ledger.experiment import read
-from ptrun.ledger.latex import latex
-from ptrun.ledger.markdown import markdown
+from ptrun.ledger.ours import Interval
+from ptrun.ledger.paper import latex, markdown, tabular, terminal
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import MINUS, duration, gap_text, number, shown, table_name
-from ptrun.ledger.statistics import Interval
-from ptrun.ledger.tabular import tabular
-from ptrun.ledger.terminal import terminal
 from tests.ledger.small import TABLE, results
 
 HERE = Path(__file__).parent

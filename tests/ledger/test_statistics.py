@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from ptrun.ledger.statistics import interval, paired, statistic_of, verdict
+from ptrun.ledger.ours import interval, paired, statistic_of, verdict
 from tests.tiers import tiered
 
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from ptrun.folder.result import write
-from ptrun.ledger.report import table
-from ptrun.ledger.vote import vote
-from ptrun.metrics.correlation import pearson_and_spearman
+from ptrun.ledger.report import table, vote
+from ptrun.metrics import pearson_and_spearman
 from tests.ledger.test_report import cells_of
 from tests.runs.test_store import outcome
 

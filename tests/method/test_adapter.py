@@ -10,7 +10,7 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.training.join import join
+from ptrun.training.loop import join
 from tests.readings import reading
 from tests.small_runs import conll03, engine, sst2
 

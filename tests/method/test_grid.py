@@ -8,6 +8,7 @@ import torch
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import UserError
+from ptrun.folder.store import RunStore, read_tensors
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.adapter import Adapter
 from ptrun.method.dpt import DPT
@@ -17,7 +18,6 @@ from ptrun.method.lora import LoRA
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.runs.store import RunStore, read_tensors
 from ptrun.training.member import Member
 from ptrun.types import Example
 from tests.readings import reading

@@ -13,7 +13,7 @@ from ptrun.errors import UserError
 from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
-from ptrun.training.join import join
+from ptrun.training.loop import join
 from tests.readings import method_of, reading
 from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered

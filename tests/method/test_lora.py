@@ -8,14 +8,13 @@ from peft import LoraConfig, get_peft_model
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as PEFTS
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.family import FAMILY_OF, family_of
-from ptrun.backbone.library import model_class
-from ptrun.backbone.maps.linear import linear_maps
+from ptrun.backbone.family import FAMILY_OF, family_of, model_class
+from ptrun.backbone.pretrained import linear_maps
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
 from ptrun.runs.launch import launch
-from ptrun.training.join import join
+from ptrun.training.loop import join
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered

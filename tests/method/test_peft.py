@@ -8,7 +8,7 @@ from peft import get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.library import model_class
+from ptrun.backbone.family import model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
@@ -187,7 +187,7 @@ def test_albert_is_refused(tiny, data_dir):
 
 
 def test_without_peft_it_says_what_to_install(tiny, data_dir, monkeypatch):
-    monkeypatch.setattr("ptrun.backbone.peft.layers.find_spec", lambda name: None)
+    monkeypatch.setattr("ptrun.method.peft.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"method=peft needs .*pip install 'ptrun\[peft\]'"):
         PeftMethod(tiny(), sst2(data_dir), config={"peft_type": "IA3"})
 

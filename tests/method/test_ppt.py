@@ -16,12 +16,12 @@ from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease, result, tensors
-from ptrun.folder.header import unpacked
+from ptrun.folder.digest import unpacked
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
-from ptrun.runs.pretraining import task_for
 from ptrun.runs.recipe import run
+from ptrun.start.pretraining import task_for
 from ptrun.training.member import Member
 from tests.readings import method_of, reading
 from tests.small_runs import Memory, engine, sst2

@@ -14,7 +14,7 @@ from ptrun.backbone.base import Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
-from ptrun.prompt.soft import SoftPrompt
+from ptrun.prompt import SoftPrompt
 from tests.conftest import CLASSES
 from tests.readings import reading
 from tests.small_runs import engine, member, sst2

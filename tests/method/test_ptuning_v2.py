@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from ptrun.backbone.keyed_dropout import KeyedDropout
+from ptrun.backbone.injection import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.prompt.prefix import DeepPrefix
+from ptrun.prompt import DeepPrefix
 from tests.small_runs import conll03, sst2
 
 

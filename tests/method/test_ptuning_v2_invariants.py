@@ -10,7 +10,7 @@ import torch
 
 from ptrun.backbone.base import Prefix
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.prompt.prefix import DeepPrefix
+from ptrun.prompt import DeepPrefix
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered
 

@@ -11,7 +11,7 @@ from ptrun.config.compose import compose_run
 from ptrun.config.schema import train_config
 from ptrun.errors import UserError
 from ptrun.ledger.report import table
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.pattern import read_pvps
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.training.optim import make_optimizer

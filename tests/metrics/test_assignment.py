@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from ptrun.metrics.assignment import best_assignment
+from ptrun.metrics import best_assignment
 from tests.metrics.corruption import rounds
 
 

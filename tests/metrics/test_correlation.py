@@ -3,7 +3,7 @@ from math import nan
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from ptrun.metrics.correlation import pearson, pearson_and_spearman, spearman
+from ptrun.metrics import pearson, pearson_and_spearman, spearman
 from tests.metrics.corruption import rounds
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ptrun.metrics.drop import drop_scores, normalise
+from ptrun.metrics import drop_scores, normalise_answer
 from tests.metrics import reference
 from tests.metrics.corruption import corrupt, phrase, rounds
 
@@ -37,7 +37,7 @@ def test_scores_equal_a_search_over_all_pairings():
     ],
 )
 def test_normalisation_splits_on_hyphens_and_writes_numbers_as_floats(text, expected):
-    assert normalise(text) == expected
+    assert normalise_answer(text) == expected
 
 
 @pytest.mark.parametrize(

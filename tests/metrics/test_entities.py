@@ -4,7 +4,7 @@ import pytest
 from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from ptrun.metrics.entities import entities, entity_scores
+from ptrun.metrics import entities, entity_scores
 from tests.metrics.corruption import labels, rounds
 from tests.tiers import tiered
 

@@ -1,14 +1,7 @@
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from ptrun.metrics.labels import (
-    accuracy,
-    accuracy_and_f1,
-    binary_f1,
-    macro_f1,
-    macro_f1_over,
-    score,
-)
+from ptrun.metrics import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over, score
 from tests.metrics.corruption import labels, rounds
 
 CB = ["entailment", "contradiction", "neutral"]

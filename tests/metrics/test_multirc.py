@@ -3,7 +3,7 @@ from collections import defaultdict
 import pytest
 from sklearn.metrics import f1_score
 
-from ptrun.metrics.multirc import multirc_scores
+from ptrun.metrics import multirc_scores
 from tests.metrics.corruption import labels, rounds
 
 

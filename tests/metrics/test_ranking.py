@@ -1,7 +1,7 @@
 import pytest
 from sklearn.metrics import accuracy_score, recall_score
 
-from ptrun.metrics.ranking import precision_at_1
+from ptrun.metrics import precision_at_1
 from tests.metrics.corruption import labels, rounds
 
 

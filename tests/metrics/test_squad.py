@@ -1,7 +1,6 @@
 import pytest
 
-from ptrun.metrics.record import record_scores
-from ptrun.metrics.squad import normalise, squad_scores, squad_v2_scores
+from ptrun.metrics import normalise, record_scores, squad_scores, squad_v2_scores
 from tests.metrics import reference
 from tests.metrics.corruption import corrupt, phrase, rounds
 

@@ -7,14 +7,19 @@ from collections import Counter
 import pytest
 
 from ptrun.config.build import build
-from ptrun.metrics.correlation import pearson_and_spearman
-from ptrun.metrics.drop import drop_scores
-from ptrun.metrics.entities import entity_scores
-from ptrun.metrics.labels import accuracy_and_f1, macro_f1, macro_f1_over
-from ptrun.metrics.multirc import multirc_scores
-from ptrun.metrics.ranking import precision_at_1
-from ptrun.metrics.record import record_scores
-from ptrun.metrics.squad import squad_scores, squad_v2_scores
+from ptrun.metrics import (
+    accuracy_and_f1,
+    drop_scores,
+    entity_scores,
+    macro_f1,
+    macro_f1_over,
+    multirc_scores,
+    pearson_and_spearman,
+    precision_at_1,
+    record_scores,
+    squad_scores,
+    squad_v2_scores,
+)
 from ptrun.types import Prediction
 from tests.composing import task_node
 from tests.metrics import reference

@@ -3,8 +3,7 @@
 import pytest
 
 from ptrun.config.compose import compose_run
-from ptrun.planning.arithmetic import arithmetic, seconds
-from ptrun.planning.texts import Texts
+from ptrun.planning.costs import Texts, arithmetic, seconds
 from ptrun.runs.plan import plan
 
 HIDDEN, INNER, LENGTH = 768, 3072, 100

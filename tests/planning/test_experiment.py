@@ -5,8 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from ptrun.planning.experiment import table_overview
-from ptrun.planning.overview import Asked
+from ptrun.planning.overview import PlanOptions, table_overview
 
 POCKET = ["task=pocket_sentiment", "setting=few_shot_32", "train.max_steps=4"]
 
@@ -25,7 +24,7 @@ def told(tmp_path):
         }
         console = Console(width=120)
         with console.capture() as captured:
-            console.print(table_overview("a table", jobs, asked or Asked()))
+            console.print(table_overview("a table", jobs, asked or PlanOptions()))
         return captured.get().splitlines()
 
     return made
@@ -63,10 +62,10 @@ def test_a_cell_that_cannot_be_planned_says_why(told):
 def test_a_probe_gives_the_time(told):
     assert any(
         "of 1 of 1 cells takes" in line and "on this device" in line
-        for line in told(Asked(probe=2), frozen="ptuning_v2")
+        for line in told(PlanOptions(probe=2), frozen="ptuning_v2")
     )
 
 
 def test_the_speed_of_a_device_gives_the_time(told):
-    lines = told(Asked(tflops=0.1), frozen="ptuning_v2", wrong="ptuning_v3")
+    lines = told(PlanOptions(tflops=0.1), frozen="ptuning_v2", wrong="ptuning_v3")
     assert any("of 1 of 2 cells takes" in line and "at 0.1 TFLOP/s" in line for line in lines)

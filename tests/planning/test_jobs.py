@@ -1,8 +1,8 @@
 """The jobs of a sweep and their state, from run folders alone."""
 
 from ptrun.config.explain import composed
-from ptrun.planning.jobs import job, planned_on
-from ptrun.planning.layout import layout_of
+from ptrun.planning.memory import layout_of
+from ptrun.planning.table import job, planned_on
 from ptrun.runs.plan import plan
 
 SMALL = ["task=pocket_sentiment", "method=prompt_tuning"]

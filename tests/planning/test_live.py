@@ -9,8 +9,17 @@ from torch.nn import functional
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.planning.live import Fused, Live, entered
-from ptrun.planning.trace import Case, _deep, _follow, _like, _rows, _trace
+from ptrun.planning.trace import (
+    Fused,
+    Live,
+    TracedCase,
+    _deep,
+    _follow,
+    _like,
+    _rows,
+    _trace,
+    entered,
+)
 from ptrun.readout.base import collate
 from tests.small_runs import sst2
 
@@ -92,7 +101,7 @@ def real(method, case):
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "albert", "deberta"])
 def test_the_trace_keeps_what_autograd_keeps(tiny, data_dir, kind):
-    case = Case(16, 40, torch.float32, autocast=False, checkpointing=False)
+    case = TracedCase(16, 40, torch.float32, autocast=False, checkpointing=False)
     method = PromptTuning(tiny(kind), sst2(data_dir), length=8)
     measured = real(method, case)
     meta_backbone = _like(method.backbone, case)
@@ -108,7 +117,7 @@ def test_shallow_models_tell_the_deep_one(data_dir, tiny, checkpointing):
     backbone = tiny("t5")
     backbone.config |= {"num_layers": 8, "num_decoder_layers": 6}
     backbone.__dict__.pop("shape", None)
-    case = Case(8, 30, torch.float32, autocast=False, checkpointing=checkpointing)
+    case = TracedCase(8, 30, torch.float32, autocast=False, checkpointing=checkpointing)
 
     def made(own):
         with torch.device("meta"):
@@ -121,7 +130,7 @@ def test_shallow_models_tell_the_deep_one(data_dir, tiny, checkpointing):
 
 
 def test_recomputing_keeps_less_and_autocast_casts_weights_once(data_dir, tiny):
-    case = Case(8, 30, torch.float32, autocast=False, checkpointing=False)
+    case = TracedCase(8, 30, torch.float32, autocast=False, checkpointing=False)
 
     def found(own):
         backbone = _like(tiny("bert"), case)

@@ -10,16 +10,23 @@ from ptrun.config.compose import compose_run
 from ptrun.config.schema import hardware_config
 from ptrun.errors import UserError
 from ptrun.planning.costs import Costs, _narrow
-from ptrun.planning.layout import Layout, layout_of
-from ptrun.planning.memory import Work, files, memory, per_member, work
-from ptrun.planning.parameters import count
-from ptrun.planning.trace import Case, Trace
+from ptrun.planning.memory import (
+    HardwareLayout,
+    Work,
+    count,
+    files,
+    layout_of,
+    memory,
+    per_member,
+    work,
+)
+from ptrun.planning.trace import Trace, TracedCase
 from tests.readings import method_of
 
 GIB = 2**30
 NOTHING = Trace(0, 0, 0, 0, 0)
 ONE = Work(8, 8, 1)
-GPU = Layout("gpu", "cuda", "bf16", 16384, checkpointing=False)
+GPU = HardwareLayout("gpu", "cuda", "bf16", 16384, checkpointing=False)
 ZERO = {"device": "auto", "precision": "auto", "token_budget": 4096, "checkpointing": False}
 ZERO |= {"model_parallel": 4, "ranks": None}
 
@@ -156,7 +163,7 @@ def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
     planned = SimpleNamespace(
         backbone=SimpleNamespace(config={}), train=SimpleNamespace(batch_size=32)
     )
-    case = Case(0, 128, torch.bfloat16, autocast=False, checkpointing=False, kernel=True)
+    case = TracedCase(0, 128, torch.bfloat16, autocast=False, checkpointing=False, kernel=True)
     costs = Costs(planned, 128, xxl[0], {case: (32, Trace(64, 96, 0, 0, 0))})
     assert costs.memory(GPU).kept == 64
     assert costs.memory(replace(GPU, token_budget=1024)).kept == 16

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.backbone.blocklm import BlockLM
+from ptrun.backbone.own_models import BlockLM
 from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.runs.launch import launch

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from ptrun.pocket.phrase import Manner, state
-from ptrun.pocket.template import Text, parse, render, table
-from ptrun.pocket.world import Entity, world
+from ptrun.pocket.corpus import Manner, state
+from ptrun.pocket.world import Entity, Text, parse, render, table, world
 
 ALL = 40  # sentences for each relation
 

@@ -8,8 +8,7 @@ import pytest
 
 from ptrun.config.paths import options
 from ptrun.errors import UserError
-from ptrun.predicting.questions import Question
-from ptrun.predicting.submission import _OFFICIAL, Submission
+from ptrun.predicting.rows import _OFFICIAL, Question, Submission
 from ptrun.types import Example
 from tests.readout.reading import task
 

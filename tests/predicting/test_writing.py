@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.predicting.questions import Question
-from ptrun.predicting.writing import Delimited, JsonLines, form_of, lines_to
+from ptrun.predicting.rows import Delimited, JsonLines, Question, form_of, lines_to
 from ptrun.types import Example
 
 TOP = [{"prediction": "a, b", "probability": 0.75}, {"prediction": "c", "probability": 0.25}]
@@ -76,7 +75,7 @@ def test_a_disk_that_fills_at_the_end_is_named_and_no_draft_is_left(tmp_path, mo
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("ptrun.predicting.writing.os.fsync", full)
+    monkeypatch.setattr("ptrun.predicting.rows.os.fsync", full)
     with pytest.raises(OSError, match="No space") as raised, lines_to(tmp_path / "new") as lines:
         lines.write(["a"])
     assert raised.value.filename == str(tmp_path / "new") and not list(tmp_path.iterdir())

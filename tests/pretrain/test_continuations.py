@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.pretrain.continuations import Continuations, Place, divided, encoder
+from ptrun.pretrain.adapting import Continuations, Place, divided, encoder
 from ptrun.pretrain.recipe import Adaptation
-from ptrun.readout.base import Features, Row
+from ptrun.readout.base import Features, TokenRow
 from tests.prompt import tokenizers as make
 
 
@@ -31,9 +31,9 @@ def corpus(tmp_path_factory):
 
 
 def test_the_layout_is_that_of_ppts_code():
-    marked = Features("", [Row([5, 6, 99], reads=[0, 1, 2], decoder=[1, 99, 7])], [99, 7, 8])
+    marked = Features("", [TokenRow([5, 6, 99], reads=[0, 1, 2], decoder=[1, 99, 7])], [99, 7, 8])
     assert divided([5, 6, 7, 8], 2, start=1, sentinel=99) == marked
-    plain = Features("", [Row([5, 6], reads=[0, 1], decoder=[1, 7])], [7, 8])
+    plain = Features("", [TokenRow([5, 6], reads=[0, 1], decoder=[1, 7])], [7, 8])
     assert divided([5, 6, 7, 8], 2, start=1) == plain
 
 
@@ -68,7 +68,7 @@ def test_another_epoch_cuts_and_orders_otherwise(corpus):
 
 
 def test_a_stream_goes_on_from_any_place_as_if_it_had_not_stopped(corpus, monkeypatch):
-    monkeypatch.setattr("ptrun.pretrain.continuations._CHARACTERS", 1000)
+    monkeypatch.setattr("ptrun.pretrain.adapting._CHARACTERS", 1000)
     whole = list(islice(source(corpus).after(Place()), 1500))
     assert {place.epoch for place, _ in whole} == {0, 1} and whole[800][0].block > 3
     for at in (0, 1, 437, 882, 1200):

@@ -14,8 +14,8 @@ from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.command.pretrain import main
-from ptrun.converting import staging
 from ptrun.errors import UserError
+from ptrun.hub import staging
 from ptrun.pretrain import synthetic
 
 T5 = ["backbone=t5_xxl_lm_adapt", "model.num_layers=2", "model.num_decoder_layers=2"]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
-from ptrun.prompt.bottleneck import dense, hypercomplex
-from ptrun.prompt.phm import mixing
+from ptrun.method.adapter import dense, hypercomplex
+from ptrun.prompt import mixing
 
 
 def size(module):

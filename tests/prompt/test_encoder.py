@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.prompt.encoder import PromptEncoder
+from ptrun.prompt import PromptEncoder
 
 
 def size(*arguments):

@@ -5,11 +5,10 @@ import random
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pattern import parse
-from ptrun.prompt.rendering import Piece
-from ptrun.prompt.spelling import Spelling, mask_ids
-from ptrun.prompt.truncation import shorten, shorten_last
+from ptrun.pattern.encoding import Encoder, shorten, shorten_last
+from ptrun.pattern.pattern import parse
+from ptrun.pattern.rendering import Piece
+from ptrun.pattern.spelling import Spelling, mask_ids
 from tests.prompt import tokenizers as make
 
 

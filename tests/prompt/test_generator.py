@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import gelu, layer_norm
 
 from ptrun.errors import UserError
-from ptrun.prompt.generator import Form, Generators
+from ptrun.method.idpg import GeneratorForm, Generators
 
 D, N = 1024, 24
 
@@ -20,7 +20,7 @@ def size(module):
 
 def test_a_prompt_by_formula():
     torch.manual_seed(0)
-    made = Generators([8] * 3, 8, 5, "M", Form("phm", 4, 2))
+    made = Generators([8] * 3, 8, 5, "M", GeneratorForm("phm", 4, 2))
     (own,) = made.generators.values()
     z = torch.randn(6, 8)
     hidden = gelu(z @ own.down.weight() + own.down.bias)
@@ -32,7 +32,7 @@ def test_a_prompt_by_formula():
 @pytest.mark.parametrize("kind", ["phm", "dense"])
 def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
     """E = W z + b: W = 0 is ordinary prompt tuning."""
-    made = Generators([8] * 2, 6, 5, "M", Form(kind, 0, 2))
+    made = Generators([8] * 2, 6, 5, "M", GeneratorForm(kind, 0, 2))
     (own,) = made.generators.values()
     w = own.up.weight() if kind == "phm" else own.up.weight.T
     z = torch.randn(4, 6)
@@ -50,7 +50,7 @@ def test_one_map_is_linear_in_the_instance_and_at_zero_the_bias(kind):
 def test_the_bias_starts_at_zero_in_s_idpg_dnn_alone(kind, sites):
     """In the released code it is the bias of a linear map, and others are from U(-0.5, 0.5)."""
     torch.manual_seed(0)
-    made = Generators([64] * sites, 64, 5, "M", Form(kind, 4, 2))
+    made = Generators([64] * sites, 64, 5, "M", GeneratorForm(kind, 4, 2))
     found = torch.stack(list(made.biases.values()))
     if kind == "dense" and sites == 1:
         assert found.count_nonzero() == 0
@@ -63,8 +63,10 @@ def test_the_bias_starts_at_zero_in_s_idpg_dnn_alone(kind, sites):
 def test_the_input_s_prompt_has_a_residual_then_a_norm(norm, residual):
     """By the released code: z is added to each normalized vector, and the sum is normalized."""
     torch.manual_seed(0)
-    made = Generators([8] * 2, 8, 5, "M", Form("dense", 4, layer_norm=norm, residual=residual))
-    plain = Generators([8] * 2, 8, 5, "M", Form("dense", 4))
+    made = Generators(
+        [8] * 2, 8, 5, "M", GeneratorForm("dense", 4, layer_norm=norm, residual=residual)
+    )
+    plain = Generators([8] * 2, 8, 5, "M", GeneratorForm("dense", 4))
     for parameter in made.parameters():
         parameter.data.normal_()
     plain.load_state_dict(made.state_dict(), strict=False)
@@ -83,43 +85,50 @@ def test_the_input_s_prompt_has_a_residual_then_a_norm(norm, residual):
 @pytest.mark.parametrize("own", [{"layer_norm": True}, {"residual": True}])
 def test_biases_alone_have_no_norm_and_no_residual(own):
     with pytest.raises(UserError, match=f"method.{next(iter(own))}=true: method.generator=none"):
-        Form("none", **own)
+        GeneratorForm("none", **own)
 
 
 def test_a_residual_needs_instances_as_wide_as_the_prompt():
     with pytest.raises(UserError, match="adds an instance of 300 numbers to prompt vectors of 8"):
-        Generators([8], 300, 5, "M", Form("dense", 4, residual=True))
+        Generators([8], 300, 5, "M", GeneratorForm("dense", 4, residual=True))
 
 
 def test_dropout_is_of_hidden_units():
-    made = Generators([8], 8, 5, "M", Form("dense", 4))
+    made = Generators([8], 8, 5, "M", GeneratorForm("dense", 4))
     gone = made(0, torch.randn(6, 8), torch.zeros_like)
     assert torch.equal(gone, made.biases["0"].expand(6, -1, -1))
 
 
 def test_prompts_differ_between_instances_and_without_generator_do_not():
     z = torch.randn(6, 8)
-    assert not torch.equal(*Generators([8], 8, 5, "M", Form("dense", 4))(0, z, same)[:2])
-    still = Generators([8], 8, 5, "M", Form("none"))
+    assert not torch.equal(*Generators([8], 8, 5, "M", GeneratorForm("dense", 4))(0, z, same)[:2])
+    still = Generators([8], 8, 5, "M", GeneratorForm("none"))
     assert torch.equal(*still(0, z, same)[:2]) and not still.reads_instances
 
 
 @pytest.mark.parametrize(
     ("title", "sites", "inputs", "sharing", "form", "count"),
     [
-        ("M-IDPG-PHM", N, D, "M", Form("phm", 16, 16), 137_232),
-        ("S-IDPG-PHM", 1, D, "M", Form("phm", 256, 16, shared_mixing=True), 107_776),
-        ("S-IDPG-DNN", 1, D, "M", Form("dense", 256), 1_578_240),
-        ("M-IDPG-DNN", N, D, "M", Form("dense", 16), 221_200),
-        ("M-IDPG-PHM-GloVe", N, 300, "M", Form("phm", 16, 4), 144_704),
-        ("P-tuning v2", N, D, "M", Form("none"), 122_880),
-        ("prompt tuning", 1, D, "M", Form("none"), 5_120),
-        ("one A for both maps", N, D, "M", Form("phm", 16, 16, shared_mixing=True), 133_136),
-        ("two A, one layer", 1, D, "M", Form("phm", 256, 16), 111_872),
-        ("S of all layers", N, D, "S", Form("phm", 16, 16), 14_352 + 5_120),
-        ("layer norm", 1, D, "M", Form("phm", 256, 16, True, True), 107_776 + 2_048),
-        ("both", 1, D, "M", Form("phm", 256, 16, True, True, True), 107_776 + 4_096),
-        ("L", N, D, "L", Form("phm", 16, 16), 24 * 14_352 + 122_880),
+        ("M-IDPG-PHM", N, D, "M", GeneratorForm("phm", 16, 16), 137_232),
+        ("S-IDPG-PHM", 1, D, "M", GeneratorForm("phm", 256, 16, shared_mixing=True), 107_776),
+        ("S-IDPG-DNN", 1, D, "M", GeneratorForm("dense", 256), 1_578_240),
+        ("M-IDPG-DNN", N, D, "M", GeneratorForm("dense", 16), 221_200),
+        ("M-IDPG-PHM-GloVe", N, 300, "M", GeneratorForm("phm", 16, 4), 144_704),
+        ("P-tuning v2", N, D, "M", GeneratorForm("none"), 122_880),
+        ("prompt tuning", 1, D, "M", GeneratorForm("none"), 5_120),
+        (
+            "one A for both maps",
+            N,
+            D,
+            "M",
+            GeneratorForm("phm", 16, 16, shared_mixing=True),
+            133_136,
+        ),
+        ("two A, one layer", 1, D, "M", GeneratorForm("phm", 256, 16), 111_872),
+        ("S of all layers", N, D, "S", GeneratorForm("phm", 16, 16), 14_352 + 5_120),
+        ("layer norm", 1, D, "M", GeneratorForm("phm", 256, 16, True, True), 107_776 + 2_048),
+        ("both", 1, D, "M", GeneratorForm("phm", 256, 16, True, True, True), 107_776 + 4_096),
+        ("L", N, D, "L", GeneratorForm("phm", 16, 16), 24 * 14_352 + 122_880),
     ],
 )
 def test_counts_are_the_papers(title, sites, inputs, sharing, form, count):
@@ -129,7 +138,7 @@ def test_counts_are_the_papers(title, sites, inputs, sharing, form, count):
 
 def test_s_is_m_with_equal_biases_and_m_is_l_with_equal_generators():
     torch.manual_seed(0)
-    s, m, each = (Generators([8] * 3, 8, 5, kind, Form("dense", 4)) for kind in "SML")
+    s, m, each = (Generators([8] * 3, 8, 5, kind, GeneratorForm("dense", 4)) for kind in "SML")
     for made in (m, each):
         for own in made.generators.values():
             own.load_state_dict(s.generators["0"].state_dict())
@@ -143,11 +152,11 @@ def test_s_is_m_with_equal_biases_and_m_is_l_with_equal_generators():
 
 
 def test_sites_of_another_width_share_nothing():
-    made = Generators([6, 8, 8], 8, 2, "S", Form("phm", 4, 2))
+    made = Generators([6, 8, 8], 8, 2, "S", GeneratorForm("phm", 4, 2))
     assert len(made.generators) == len(made.biases) == 2
     assert [made(site, torch.randn(1, 8), same).shape[-1] for site in range(3)] == [6, 8, 8]
 
 
 def test_a_width_below_zero_is_refused():
     with pytest.raises(UserError, match=r"method.hidden is -1; use 1"):
-        Form("dense", -1)
+        GeneratorForm("dense", -1)

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import read_pvps
 from tests.prompt import tokenizers as make
 from tests.readout.reading import task
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.prompt.glove import glove
+from ptrun.method.instance import glove
 
 LINES = "the 1 2 -3\ndont 0.5 0 1e1\n, 9 9 9\nélan 4 4 4\n"
 

@@ -10,10 +10,9 @@ import functools
 
 import pytest
 
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pattern import parse
-from ptrun.prompt.pvp import read_pvp
-from ptrun.prompt.verbalizer import Verbalizer
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import parse, read_pvp
+from ptrun.pattern.verbalizer import Verbalizer
 from tests.prompt import tokenizers as make
 
 pytestmark = pytest.mark.shared

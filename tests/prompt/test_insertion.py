@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.prompt.insertion import insert, place
+from ptrun.method.idpg import insert, place
 
 ROWS = ["<a//bc/", "<a/bcde/", "<abc/", "</"]  # < is [CLS], / a separator
 

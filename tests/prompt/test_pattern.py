@@ -5,9 +5,9 @@
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.prompt.filters import FILTERS
-from ptrun.prompt.pattern import parse
-from ptrun.prompt.rendering import Piece
+from ptrun.pattern.pattern import parse
+from ptrun.pattern.rendering import Piece
+from ptrun.pattern.slots import FILTERS
 
 
 def shown(text, fields, words=()):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.prompt.phm import PHM, mixing
+from ptrun.prompt import PHM, mixing
 
 
 @pytest.mark.parametrize("order", [1, 2, 4, 8])

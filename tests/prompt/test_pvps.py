@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import read_pvps
 from tests.prompt import tokenizers as make
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from ptrun.errors import UserError
 from ptrun.method.base import check_pair
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning import PTuning
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.fact_words import FactWords
+from ptrun.readout.label_words import FactWords
 from ptrun.types import Example
 from tests.facts import backbone
 from tests.prompt import tokenizers

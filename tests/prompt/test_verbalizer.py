@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvp, read_pvps
-from ptrun.prompt.verbalizer import Verbalizer
+from ptrun.pattern.pattern import read_pvp, read_pvps
+from ptrun.pattern.verbalizer import Verbalizer
 from tests.prompt import tokenizers as make
 
 TWO = {"no": ["bad"], "yes": ["good"]}

@@ -6,10 +6,10 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.tokenizer import glm as glm_tokenizer
-from ptrun.tokenizer import tokenizers as backbone_tokenizers
-from ptrun.tokenizer.cpm2 import Cpm2Tokenizer
-from ptrun.tokenizer.cpm2_text import SPECIAL
+from ptrun.backbone import own_tokenizers as glm_tokenizer
+from ptrun.backbone import tokenizers as backbone_tokenizers
+from ptrun.backbone.cpm2_text import SPECIAL
+from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
 from tests.conftest import byte_tokenizer, wordpiece_tokenizer
 
 REAL = {"bert_cased": "bert", "bert_uncased": "bert", "gpt2": "gpt2", "t5": "t5"}

@@ -6,9 +6,8 @@ from collections import Counter
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.protocol import base
-from ptrun.protocol.base import carve
-from ptrun.protocol.overlap import normalise
+from ptrun.task import protocol
+from ptrun.task.protocol import carve, normalise
 from ptrun.types import Example
 
 
@@ -100,5 +99,5 @@ def test_equal_texts_stay_on_one_side(by_class):
 def test_texts_that_differ_are_drawn_as_without_the_search_for_equal_ones(monkeypatch):
     train = [Example(str(i), {"text": f"text {i}"}, "ab"[i % 2]) for i in range(50)]
     found = carve(train, 0.2, 3, by_class=True)
-    monkeypatch.setattr(base, "_copies", lambda train: {})
+    monkeypatch.setattr(protocol, "_copies", lambda train: {})
     assert carve(train, 0.2, 3, by_class=True) == found

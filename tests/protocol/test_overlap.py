@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ptrun.protocol.overlap import compare, fingerprint, normalise, overlaps
+from ptrun.task.protocol import compare, fingerprint, normalise, overlaps
 from ptrun.types import Example, Split
 
 

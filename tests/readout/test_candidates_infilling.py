@@ -54,7 +54,7 @@ def by_hand(model, text, blank, words):
 @pytest.fixture
 def written(tiny_folder):
     """Return the log-probabilities of each option's tokens, by the model as it was saved."""
-    from ptrun.backbone.blocklm import BlockLM
+    from ptrun.backbone.own_models import BlockLM
 
     model = BlockLM.from_pretrained(tiny_folder("blocklm")).eval()
 

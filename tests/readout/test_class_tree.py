@@ -13,11 +13,10 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.class_tree import ClassTree
+from ptrun.readout.class_tree import ClassTree, paths, read_tree
 from ptrun.readout.class_words import ClassWords
-from ptrun.readout.tree import paths, read_tree
 from ptrun.runs.token_cache import _key
 from ptrun.types import Example
 from tests.readings import method_of, reading, readout_for

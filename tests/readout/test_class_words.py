@@ -13,7 +13,7 @@ from ptrun.backbone.family import family_of
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.types import Example

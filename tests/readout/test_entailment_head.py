@@ -10,7 +10,7 @@ from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.readout.base import collate
-from ptrun.readout.entailment_head import EntailmentHead, described
+from ptrun.readout.heads import EntailmentHead, described
 from ptrun.types import Example
 from tests.composing import task_node
 from tests.readings import readout_for

@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
-from ptrun.readout.fact_words import FactWords
+from ptrun.readout.label_words import FactWords
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import CPU, pocket, read, task, words_only

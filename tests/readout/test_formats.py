@@ -12,8 +12,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from ptrun.backbone import tokenizers
 from ptrun.config.build import build
-from ptrun.tokenizer import tokenizers
 from tests.composing import task_node
 from tests.readings import readout_for
 

@@ -6,11 +6,9 @@ import transformers
 
 from ptrun.backbone.dropout import drop
 from ptrun.readout.base import collate
-from ptrun.readout.choice_head import ChoiceHead, EntityHead
-from ptrun.readout.head import read_keys
-from ptrun.readout.pooled_head import LabelHead, NumberHead
-from ptrun.readout.span_head import SpanHead
-from ptrun.readout.token_head import TokenHead
+from ptrun.readout.head import LabelHead, NumberHead, read_keys
+from ptrun.readout.heads import ChoiceHead, EntityHead, TokenHead
+from ptrun.readout.spans import SpanHead
 from tests.readout.reading import CPU, fresh, loss_and_answers, read, task
 from tests.small_runs import conll03, sst2
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptrun.prompt.pvp import read_pvp
+from ptrun.pattern.pattern import read_pvp
+from ptrun.readout.heads import TokenHead
 from ptrun.readout.label_words import LabelWords
-from ptrun.readout.token_head import TokenHead
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import task, words_only

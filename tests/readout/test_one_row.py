@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.hardware.deepspeed_engine import DeepSpeedEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.readout.one_row import OneRow
+from ptrun.readout.verbalizer import OneRow
 from ptrun.runs.parts import usable
 from ptrun.types import Split
 from tests.facts import rows_of

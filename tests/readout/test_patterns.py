@@ -6,7 +6,7 @@ import pytest
 
 from ptrun.backbone.family import family_of
 from ptrun.errors import UserError
-from ptrun.readout.patterns import choose
+from ptrun.readout.reading import choose
 from tests.readout.reading import OF, task
 
 TASKS = ["boolq", "cb", "rte", "copa", "multirc", "wic", "wsc", "record"]

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.readout.candidates import Candidates
-from ptrun.readout.fill import Fill
+from ptrun.readout.verbalizer import Candidates, Fill
 from tests.readings import reading
 from tests.readout.reading import answers, pocket, read, renamed, task
 

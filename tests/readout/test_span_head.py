@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from ptrun.metrics.squad import squad_scores
-from ptrun.readout.span_head import SpanHead, Window
+from ptrun.metrics import squad_scores
+from ptrun.readout.spans import SpanHead, Window
 from ptrun.task.extraction import Answer
 from ptrun.types import Example
 from tests.prompt import tokenizers

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.readout.tree import made_tree, paths, read_tree
+from ptrun.readout.class_tree import made_tree, paths, read_tree
 
 LABELS = ["cat", "dog", "saw", "knife", "razor"]
 TREE = {

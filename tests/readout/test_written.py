@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ptrun.method.manual_prompt import ManualPrompt
-from ptrun.readout.written import Written
+from ptrun.readout.verbalizer import Written
 from ptrun.runs.parts import divide
 from ptrun.types import Split
 from tests.backbone import glm_reference

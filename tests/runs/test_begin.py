@@ -8,8 +8,8 @@ import torch
 from ptrun.errors import UserError
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
-from ptrun.runs.begin import begin
 from ptrun.start.spec import parse
+from ptrun.start.start import begin
 from tests.method.test_prompt_tuning import OTHER, hybrid, pocket
 from tests.readings import reading
 from tests.small_runs import sst2

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.folder.header import packed, unpacked
+from ptrun.folder.digest import packed, unpacked
 from ptrun.runs.finished import _check_found, _restore, backbone_of
 from ptrun.types import RunResult
 

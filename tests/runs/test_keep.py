@@ -4,7 +4,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.predicting.loading import ready
+from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 
 SMALL = {"metrics.jsonl", "predictions.jsonl", "result.json", "run.yaml"}

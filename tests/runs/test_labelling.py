@@ -12,8 +12,8 @@ from ptrun.errors import UserError
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan, split_of
-from ptrun.task.ppt import labelled
-from ptrun.task.ppt.documents import documents
+from ptrun.task import labelled
+from ptrun.task.corpus import documents
 from ptrun.types import Example
 from tests.conftest import WORDS
 from tests.task.ppt.corpora import write
@@ -145,18 +145,18 @@ def test_a_killed_labelling_goes_on_behind_the_last_whole_shard(composed, asked,
     wanted, lines = shards(whole), list(asked)
     shutil.rmtree(whole.folder.parents[1] / ".labels")
     asked.clear()
-    write = labelled.Shards.write
+    write = labelled.RowShards.write
 
     def killed(shards, number, *rest):
         if number == 3:
             raise KeyboardInterrupt
         write(shards, number, *rest)
 
-    monkeypatch.setattr(labelled.Shards, "write", killed)
+    monkeypatch.setattr(labelled.RowShards, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         split_of(plan(composed()))
     assert asked == lines[:4] and shards(whole) == wanted[:3]
-    monkeypatch.setattr(labelled.Shards, "write", write)
+    monkeypatch.setattr(labelled.RowShards, "write", write)
     asked.clear()
     split_of(plan(composed()))
     assert asked == lines[3:] and shards(whole) == wanted and len(wanted) == 7

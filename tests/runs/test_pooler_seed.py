@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from ptrun.backbone.maps.pooler import pooler
+from ptrun.backbone.pretrained import pooler
 from ptrun.config.compose import compose_run
-from ptrun.predicting.loading import ready
+from ptrun.predicting.answering import ready
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from tests.conftest import WORDS

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
+from ptrun.folder.store import RunStore, bound_to, state_file
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.runs.saved_prompt import digest, find, follow, prompts
-from ptrun.runs.store import RunStore, bound_to, state_file
+from ptrun.start.saved_prompt import digest, find, follow, prompts
 from tests.readings import reading
 from tests.small_runs import engine, member, sst2
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from ptrun.errors import UserError
+from ptrun.folder.store import RunStore
 from ptrun.hardware.ranks import Ranks
-from ptrun.runs.shared_store import SharedStore
-from ptrun.runs.store import RunStore
+from ptrun.runs.record import SharedStore
 from ptrun.tracking.trackers import Trackers
 
 BOUND = {"name": "b", "revision": "1", "weights": "w"}

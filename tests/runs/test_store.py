@@ -9,9 +9,9 @@ import torch
 
 from ptrun.errors import UserError
 from ptrun.folder import digest, result
+from ptrun.folder.store import RunStore, read_tensors, set_aside, state_file
 from ptrun.ledger.cells import cells
 from ptrun.ledger.report import spread
-from ptrun.runs.store import RunStore, read_tensors, set_aside, state_file
 from ptrun.task.extraction import Answer
 from ptrun.tracking.trackers import Trackers
 from ptrun.types import Example, Prediction, RunResult

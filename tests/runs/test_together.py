@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from ptrun.config.compose import compose_run
 from ptrun.errors import RunFailed, UserError
 from ptrun.folder import lease
-from ptrun.folder.state import state_of
+from ptrun.folder.scan import state_of
 from ptrun.runs import recipe
 from ptrun.runs.launch import launch_together, planned
 from ptrun.training.member import Member

@@ -10,16 +10,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.tuned import Tuned, classifier_of
+from ptrun.backbone.weights import Tuned, classifier_of
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.folder.header import unpacked
+from ptrun.folder.digest import unpacked
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
-from ptrun.runs.begin import begin
 from ptrun.runs.launch import launch
 from ptrun.runs.plan import plan
 from ptrun.start.spec import Start
+from ptrun.start.start import begin
 from tests.conftest import EXTRA, SIZES, WORDS
 from tests.readings import reading
 from tests.small_runs import engine, sst2

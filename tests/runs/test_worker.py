@@ -6,7 +6,7 @@ import os
 import pytest
 
 from ptrun.runs import worker
-from ptrun.runs.worker import End
+from ptrun.runs.worker import RunEnd
 
 
 class Group:
@@ -19,7 +19,7 @@ class Group:
         self.asked.append(list(configurations))
         if len(configurations) > 1:
             raise self.error
-        return [End(int(index), "finished") for index in configurations]
+        return [RunEnd(int(index), "finished") for index in configurations]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])

@@ -9,7 +9,7 @@ import yaml
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.importing.data.writing import write_new
+from ptrun.importing.data import write_new
 from ptrun.method.base import check_pair
 from ptrun.scaffold.tasks import KINDS, task
 

@@ -3,7 +3,7 @@
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
-from ptrun.search.journal import Journal
+from ptrun.sweeps.search import StudyJournal
 
 LOGS = [
     {"op_code": n, "worker_id": "w", "value": 0.1 * n, "params": {"lr": 1e-4}} for n in range(5)
@@ -13,7 +13,7 @@ LOGS = [
 @pytest.fixture
 def file(tmp_path):
     file = tmp_path / "study.journal"
-    Journal(file).append_logs(LOGS)
+    StudyJournal(file).append_logs(LOGS)
     return file
 
 
@@ -22,7 +22,7 @@ def read(backend):
 
 
 def test_what_was_written_comes_back_and_optuna_reads_it(file):
-    assert read(Journal(file)) == LOGS == read(JournalFileBackend(str(file)))
+    assert read(StudyJournal(file)) == LOGS == read(JournalFileBackend(str(file)))
 
 
 @pytest.mark.parametrize("place", [5, 60, 150, -20])
@@ -31,7 +31,7 @@ def test_a_damaged_journal_is_named_and_set_aside(file, caplog, place, bit):
     content = bytearray(file.read_bytes())
     content[place] ^= 1 << bit
     file.write_bytes(content)
-    assert read(Journal(file)) == []
+    assert read(StudyJournal(file)) == []
     assert f"{file}: damaged (" in caplog.text and "made again" in caplog.text
     assert file.with_name("study.journal~").read_bytes() == bytes(content)
 
@@ -39,16 +39,16 @@ def test_a_damaged_journal_is_named_and_set_aside(file, caplog, place, bit):
 @pytest.mark.parametrize("cut", [1, 30])
 def test_a_last_line_that_was_cut_is_removed_before_more_is_written(file, cut):
     file.write_bytes(file.read_bytes()[:-cut])
-    own = Journal(file)
+    own = StudyJournal(file)
     own.append_logs(LOGS[-1:])
-    assert read(own) == LOGS and read(Journal(file)) == LOGS
+    assert read(own) == LOGS and read(StudyJournal(file)) == LOGS
     file.write_bytes(file.read_bytes()[:10])
-    assert read(Journal(file)) == [] and file.stat().st_size == 0
+    assert read(StudyJournal(file)) == [] and file.stat().st_size == 0
 
 
 def test_a_journal_of_an_older_version_goes_on(tmp_path):
     file = tmp_path / "old.journal"
     JournalFileBackend(str(file)).append_logs(LOGS[:3])
-    own = Journal(file)
+    own = StudyJournal(file)
     own.append_logs(LOGS[3:])
-    assert read(Journal(file)) == LOGS
+    assert read(StudyJournal(file)) == LOGS

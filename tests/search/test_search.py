@@ -5,8 +5,8 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch
-from ptrun.search.search import Asked, _has_ended, search
 from ptrun.sweeps.job import Job
+from ptrun.sweeps.search import SearchOptions, _has_ended, search
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from ptrun.sweeps.job import Job
 def test_a_round_needs_all_its_trials(tmp_path, typed, message):
     overrides = (f"outputs={tmp_path}", "train.lr=1e-3,1e-2", typed)
     with pytest.raises(UserError, match=message):
-        search(Asked(overrides, trials=2, together=2, seeds=1, sampler="tpe"))
+        search(SearchOptions(overrides, trials=2, together=2, seeds=1, sampler="tpe"))
     assert not list(tmp_path.iterdir())
 
 

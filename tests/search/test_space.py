@@ -4,7 +4,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ptrun.errors import UserError
-from ptrun.search.space import space
+from ptrun.sweeps.search import space
 
 
 @pytest.mark.parametrize(

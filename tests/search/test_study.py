@@ -8,8 +8,7 @@ import pytest
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.folder import digest
-from ptrun.search.space import space
-from ptrun.search.study import Study
+from ptrun.sweeps.search import Study, space
 
 SPACE = space(["train.lr=tag(log,interval(1e-4,1e-1))", "method.length=int(interval(1,50))"])
 TRIALS, TOGETHER = 24, 6

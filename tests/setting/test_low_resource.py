@@ -7,7 +7,7 @@ import pytest
 
 from ptrun.config.compose import compose_run
 from ptrun.runs.plan import plan, split_of
-from ptrun.setting.low_resource import LowResource
+from ptrun.task.setting import LowResource
 from ptrun.types import Example, Split
 
 

@@ -5,11 +5,7 @@ from collections import Counter
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.setting.few_shot import FewShot
-from ptrun.setting.k_shot import KShot
-from ptrun.setting.low_resource import LowResource
-from ptrun.setting.sample_size import SampleSize
-from ptrun.setting.zero_shot import ZeroShot
+from ptrun.task.setting import FewShot, KShot, LowResource, SampleSize, ZeroShot
 from ptrun.types import Example, Split
 from tests.hashing import told
 

@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused(tiny, tiny_folder, data_dir, tmp_path, con
     ],
 )
 def test_another_kind_of_method_is_refused_before_weights(tiny, kind, method, node, typed):
-    adapter = peft.Adapter(None, {"peft_type": kind}, "0")
+    adapter = peft.PeftAdapter(None, {"peft_type": kind}, "0")
     with pytest.raises(UserError, match=typed):
         peft.check(adapter, method, node, tiny())
 
@@ -188,11 +188,11 @@ def test_an_adapter_of_another_hub_model_is_refused(tiny):
     backbone.hub = "ann/bert"
     config = {"peft_type": "IA3", "base_model_name_or_path": "bob/roberta"}
     with pytest.raises(UserError, match="trained on bob/roberta, and this run is on ann/bert"):
-        peft.check(peft.Adapter(None, config, "0"), PeftMethod, {}, backbone)
+        peft.check(peft.PeftAdapter(None, config, "0"), PeftMethod, {}, backbone)
 
 
 def test_an_unnamed_model_is_said(tiny, caplog):
-    peft.check(peft.Adapter(None, {"peft_type": "IA3"}, "0"), PeftMethod, {}, tiny())
+    peft.check(peft.PeftAdapter(None, {"peft_type": "IA3"}, "0"), PeftMethod, {}, tiny())
     assert "was trained on an unnamed model" in caplog.text
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ptrun.hardware import rank_files
+from ptrun.hardware import processes
 
 FAR = {13: "failed", 19: "busy"}
 
@@ -36,7 +36,7 @@ def write(event, seeds):
 for line in sys.stdin:
     request = json.loads(line)
     asked = request.get("plan") or request["run"]
-    runs = {int(index): rank_files.read_text(text) for index, text in asked.items()}
+    runs = {int(index): processes.read_text(text) for index, text in asked.items()}
     if "plan" in request:
         if "DIES_PLANNING" in os.environ:
             sys.exit(7)

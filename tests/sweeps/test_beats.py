@@ -8,7 +8,7 @@ import pytest
 from ptrun.config.schema import SweepConfig
 from ptrun.folder import lease
 from ptrun.sweeps import scheduler as scheduling
-from ptrun.sweeps.beats import Beats
+from ptrun.sweeps.queue import Beats
 from ptrun.sweeps.scheduler import Scheduler
 from ptrun.sweeps.sweep import of_line
 from ptrun.sweeps.view import View

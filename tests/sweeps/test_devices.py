@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.sweeps import devices
-from ptrun.sweeps.devices import slots
+from ptrun.sweeps import scheduler
+from ptrun.sweeps.scheduler import slots
 
 
 def test_a_cpu_is_one_device_unless_it_is_divided():
@@ -52,8 +52,8 @@ def machine(monkeypatch, tmp_path):
                 raise FileNotFoundError("nvidia-smi")
             return subprocess.CompletedProcess([], 0, listed, "")
 
-        monkeypatch.setattr(devices, "_DEVICES", tmp_path)
-        monkeypatch.setattr(devices.subprocess, "run", run)
+        monkeypatch.setattr(scheduler, "_DEVICES", tmp_path)
+        monkeypatch.setattr(scheduler.subprocess, "run", run)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     return say

@@ -1,6 +1,6 @@
 """Which runs share passes, and how many."""
 
-from ptrun.sweeps.grouping import groups
+from ptrun.sweeps.scheduler import groups
 
 
 def test_equal_shapes_share_up_to_the_limit_and_none_is_alone():

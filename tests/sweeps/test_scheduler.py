@@ -11,8 +11,8 @@ from safetensors.numpy import save_file
 
 from ptrun.config.schema import Retry, Share, SweepConfig
 from ptrun.folder import lease
-from ptrun.folder.header import packed
-from ptrun.folder.state import RunState
+from ptrun.folder.digest import packed
+from ptrun.folder.scan import RunState
 from ptrun.sweeps import scheduler as scheduling
 from ptrun.sweeps import sweep as sweeping
 from ptrun.sweeps import workers

@@ -3,7 +3,7 @@
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.sweeps.shard import shard
+from ptrun.sweeps.sweep import shard
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from ptrun.folder import lease, scan
-from ptrun.sweeps.status import as_json, shown
+from ptrun.sweeps.view import as_json, shown
 
 TOLD = {"run_id": "r", "group": "g", "names": {}, "seed": 1, "metric": "accuracy"}
 TOLD |= {"learned_parameters": {"total": 1}, "config": {}, "metrics": {"test": {"accuracy": 1.0}}}

@@ -8,7 +8,7 @@ import pytest
 
 from ptrun.config.build import build
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.pattern import read_pvps
 from tests.composing import task_node
 
 LPAQA, AUTOPROMPT = "[X], a town in [Y].", "[X]en lamp river [Y]."

@@ -8,7 +8,7 @@ import pytest
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.pattern import read_pvps
 from ptrun.task.extraction import Answer
 from ptrun.types import Prediction
 from tests.composing import task_node

@@ -5,8 +5,7 @@ import tracemalloc
 
 import pytest
 
-from ptrun.config.readable import visible
-from ptrun.errors import UserError
+from ptrun.errors import UserError, visible
 from ptrun.task import lines
 from ptrun.task.lines import text_lines
 

@@ -5,9 +5,8 @@ import pytest
 from ptrun.config.build import build, check
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.protocol.honest import Honest
-from ptrun.protocol.paper import Paper
 from ptrun.task.multi import Multi, member_of
+from ptrun.task.protocol import Honest, Paper
 from ptrun.types import Prediction
 from tests.composing import task_node
 from tests.small_runs import conll03, sst2

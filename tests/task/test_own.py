@@ -10,9 +10,8 @@ import pytest
 from ptrun.config import identity
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.protocol.honest import Honest
-from ptrun.protocol.paper import Paper
 from ptrun.task.own import Own
+from ptrun.task.protocol import Honest, Paper
 from tests.task.malformed_tables import delimited, parquet, reviews
 
 

@@ -7,7 +7,7 @@ import pytest
 from ptrun.config import identity
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import check_pvps
+from ptrun.pattern.pattern import check_pvps
 from ptrun.task.own import Own
 from tests.task.malformed_tables import delimited, reviews
 from tests.tiers import tiered

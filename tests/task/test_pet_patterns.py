@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from ptrun.ledger.experiment import load
-from ptrun.prompt.pvp import read_pvps
+from ptrun.pattern.pattern import read_pvps
 from tests.readout.reading import CONF
 
 NLI = {"premise": "He ran.", "hypothesis": "He moved!"}

@@ -7,8 +7,7 @@ import pytest
 
 from ptrun.config.build import build
 from ptrun.errors import UserError
-from ptrun.protocol.honest import Honest
-from ptrun.protocol.paper import Paper
+from ptrun.task.protocol import Honest, Paper
 from ptrun.task.source import Source
 from ptrun.types import Prediction
 from tests.composing import task_node

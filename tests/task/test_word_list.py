@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.task.word_list import word_list
+from ptrun.task.facts import word_list
 from tests.facts import facts
 from tests.readout.reading import task
 from tests.readout.test_fact_words import facts as reads_of

@@ -9,8 +9,8 @@ import pytest
 from ptrun.config.build import build, check
 from ptrun.config.paths import options
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvps
-from ptrun.task.base import PARTS
+from ptrun.pattern.pattern import read_pvps
+from ptrun.task.dataset import PARTS
 from ptrun.task.facts import SEARCHED
 from tests.composing import task_node
 

@@ -4,9 +4,16 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from ptrun.backbone.own_tokenizers import (
+    GLM_SPECIAL,
+    MASK,
+    ROLES,
+    START_OF_PIECE,
+    add_special,
+    write,
+)
 from ptrun.errors import UserError
-from ptrun.prompt.spelling import Spelling, frame
-from ptrun.tokenizer.glm import MASK, ROLES, SPECIAL, START_OF_PIECE, add_special, write
+from ptrun.pattern.spelling import Spelling, frame
 
 IDS = {  # of the pre-trained models
     "<|startofpiece|>": 50257,
@@ -32,7 +39,7 @@ def glm(shared, tmp_path_factory):
 
 
 def test_special_tokens_have_the_pre_trained_ids(glm):
-    assert list(IDS) == list(SPECIAL) and len(glm) == 50266
+    assert list(IDS) == list(GLM_SPECIAL) and len(glm) == 50266
     assert {token: glm.convert_tokens_to_ids(token) for token in IDS} == IDS
     assert {*glm.all_special_ids} == {50256, *IDS.values()}
     roles = (glm.pad_token_id, glm.eos_token_id, glm.cls_token_id, glm.sep_token_id)
@@ -65,7 +72,7 @@ def test_the_pieces_serve_any_byte_level_vocabulary():
     made = Tokenizer(models.BPE({"a": 0, "b": 1, "<|endoftext|>": 2}, []))
     add_special(made)
     small = PreTrainedTokenizerFast(tokenizer_object=made, **ROLES)
-    assert small("ab")["input_ids"] == [5, 0, 1, 2] and len(small) == 3 + len(SPECIAL)
+    assert small("ab")["input_ids"] == [5, 0, 1, 2] and len(small) == 3 + len(GLM_SPECIAL)
     assert small.convert_tokens_to_ids(START_OF_PIECE) == 3
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ptrun.backbone import tokenizers
 from ptrun.errors import UserError
-from ptrun.tokenizer import tokenizers
 from tests.hub.shapes import deberta, t5
 
 

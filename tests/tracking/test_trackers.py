@@ -10,9 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.runs.launch import launch_together, planned
-from ptrun.tracking import guard, wandb
-from ptrun.tracking.base import Tracked, final, numbers
-from ptrun.tracking.trackers import Trackers
+from ptrun.tracking import trackers, wandb
+from ptrun.tracking.trackers import Tracked, Trackers, final, numbers
 from ptrun.types import RunResult
 
 
@@ -116,9 +115,9 @@ def raises(*_):
 def test_a_bad_tracker_leaves_the_result_and_one_warning(
     data_dir, tiny_folder, tmp_path, monkeypatch, caplog, kind, told
 ):
-    hanging = Bad(lambda *_: guard.threading.Event().wait(60))
-    monkeypatch.setattr(guard, "PATIENCE", 0.5)
-    monkeypatch.setattr(guard, "_hanging", [])
+    hanging = Bad(lambda *_: trackers.threading.Event().wait(60))
+    monkeypatch.setattr(trackers, "PATIENCE", 0.5)
+    monkeypatch.setattr(trackers, "_hanging", [])
     monkeypatch.setattr(
         wandb, "opened", lambda *_, **__: hanging if kind == "hanging" else Bad(raises)
     )

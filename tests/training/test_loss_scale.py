@@ -11,8 +11,7 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.training.loss_scale import HYSTERESIS, LossScale, ScaledStepper
-from ptrun.training.optim import learning_rate
+from ptrun.training.optim import HYSTERESIS, LossScale, ScaledStepper, learning_rate
 from tests.small_runs import Memory, conll03, member, sst2
 
 MAKE = partial(PTuningV2, length=3)

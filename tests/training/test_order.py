@@ -3,8 +3,8 @@
 import pytest
 
 from ptrun.readout.base import Features
-from ptrun.stored import stored
-from ptrun.training.order import batches, shuffled
+from ptrun.task.stored import stored
+from ptrun.training.member import batches, shuffled
 
 
 def features(count, sets=("",)):

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ptrun.training.selection_bias import expected_maximum, selection_bias
+from ptrun.metrics import expected_maximum, selection_bias
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def simulated(n, examples, truth_std, rounds=4000):
 @pytest.mark.parametrize("truth_std", [0.0, 3.0, 8.0])
 def test_the_estimate_is_near_a_simulated_choice(monkeypatch, n, examples, truth_std):
     table = {n: expected_maximum(n)}
-    monkeypatch.setattr("ptrun.training.selection_bias.expected_maximum", table.__getitem__)
+    monkeypatch.setattr("ptrun.metrics.expected_maximum", table.__getitem__)
     estimate, optimism = simulated(n, examples, truth_std)
     assert estimate == pytest.approx(optimism, rel=0.2, abs=0.1)
 

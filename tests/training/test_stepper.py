@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ptrun.training import stepper
-from ptrun.training.stepper import TorchStepper
+from ptrun.training import optim
+from ptrun.training.optim import TorchStepper
 
 
 def test_memory_that_runs_out_for_moments_leaves_no_half_step(monkeypatch):
@@ -13,7 +13,7 @@ def test_memory_that_runs_out_for_moments_leaves_no_half_step(monkeypatch):
     groups = [{"params": [p], "share": 1.0} for p in (first, second)]
     own = TorchStepper(torch.optim.AdamW(groups), {"first": first, "second": second})
     first.grad = second.grad = torch.ones(2)
-    moments = stepper._moments
+    moments = optim._moments
 
     def scarce(parameter):
         if parameter is second:
@@ -21,7 +21,7 @@ def test_memory_that_runs_out_for_moments_leaves_no_half_step(monkeypatch):
         return moments(parameter)
 
     with monkeypatch.context() as patched, pytest.raises(torch.OutOfMemoryError):
-        patched.setattr(stepper, "_moments", scarce)
+        patched.setattr(optim, "_moments", scarce)
         own.step(0.1)
     assert torch.equal(first, torch.ones(2))
     own.step(0.1)

@@ -225,7 +225,7 @@ def hashed(world: World, _: str) -> Damage:
     """Predict with a backbone whose hash was kept; another hash is another backbone."""
     cache = world.clear() / "cache"
     given: dict[str, Any] = {"environment": {"XDG_CACHE_HOME": str(cache)}}
-    given["set"] = {"ptrun.backbone.fingerprint:_KEPT_ABOVE": 0}
+    given["set"] = {"ptrun.backbone.files:_KEPT_ABOVE": 0}
     line = ["predict", str(world.finished), "--input", f"{world.inputs}/rows.csv"]
     world.done(*line, **given)
     return Damage(cache / "ptrun" / "weights.json", line, given=given)

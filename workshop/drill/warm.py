@@ -27,14 +27,14 @@ from typing import Any, NoReturn, TextIO
 
 IMPORTED = (
     *("ptrun.runs.launch", "ptrun.runs.recipe", "ptrun.planning.preview", "ptrun.cli"),
-    *("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.search.search", "rich.progress"),
+    *("ptrun.runs.worker", "ptrun.ledger.report", "ptrun.sweeps.search", "rich.progress"),
     *("ptrun.backbone.masked", "ptrun.backbone.seq2seq", "ptrun.predicting.answering"),
     *("ptrun.pretrain.synthetic", "ptrun.pretrain.adapting", "pyarrow.ipc"),
-    *("ptrun.importing.data.span_task", "ptrun.exporting.export", "ptrun.command.report"),
+    *("ptrun.importing.spans", "ptrun.exporting.export", "ptrun.command.report"),
     *("transformers.models.bert.modeling_bert", "transformers.models.t5.modeling_t5"),
     *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
 )
-RANKS = ("deepspeed", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.divided")
+RANKS = ("deepspeed", "ptrun.hardware.deepspeed_engine", "ptrun.backbone.tensor_parallel")
 HAS_RANKS = find_spec("deepspeed") is not None
 SECONDS = 300  # after which a command counts as hanging
 _ROOT = Path(__file__).parents[2]

@@ -11,8 +11,7 @@
 from dataclasses import dataclass
 
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.template import Span, Text, table
-from ptrun.pocket.world import Entity, Fact
+from ptrun.pocket.world import Entity, Fact, RoleSpan, Text, table
 from workshop.pocket.draw import GROUPS, OBJECT, SUBJECT, Draw, Group
 
 AGAIN = ("full", "short", "pronoun", "pronoun")  # styles of a subject that is named again
@@ -27,9 +26,9 @@ class Article:
 
     text: str
     facts: tuple[Fact, ...]
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[tuple[RoleSpan, ...], ...]
 
-    def named(self, fact: Fact, role: str) -> Span:
+    def named(self, fact: Fact, role: str) -> RoleSpan:
         """Return the span that names the subject (s) or object (o) of a fact.
 
         If the fact's sentence has only a pronoun, return the first mention in the article.
@@ -40,7 +39,7 @@ class Article:
         every = [*in_sentence, *(span for sentence in self.spans for span in sentence)]
         return next(span for span in every if span.named and span.entity == end.id)
 
-    def answer(self, *spans: Span) -> dict[str, list[str] | list[int]]:
+    def answer(self, *spans: RoleSpan) -> dict[str, list[str] | list[int]]:
         """Return spans as the answers of a question, in the order of the text."""
         order = sorted({(span.start, span.end) for span in spans})
         texts = [self.text[start:end] for start, end in order]

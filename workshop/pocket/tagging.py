@@ -8,10 +8,9 @@ predicates, which share words and give them different roles.
 from dataclasses import dataclass, field
 from functools import cache
 
-from ptrun.pocket.phrase import word
+from ptrun.pocket.corpus import word
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.template import Filler, Slot, Text, items, render, table
-from ptrun.pocket.world import Fact, world
+from ptrun.pocket.world import Fact, Filler, Slot, Text, items, render, table, world
 from workshop.pocket.draw import Draw
 from workshop.pocket.vocabulary import WORD
 

@@ -7,10 +7,9 @@ about another field, so counting words is not enough.
 
 from functools import cache
 
-from ptrun.pocket.opinion import Speaker, things
+from ptrun.pocket.corpus import Speaker, things
 from ptrun.pocket.tasks import Row
-from ptrun.pocket.template import table
-from ptrun.pocket.world import Entity, Fact, world
+from ptrun.pocket.world import Entity, Fact, table, world
 from workshop.pocket.draw import RESERVED, Draw
 
 SIZES = (2000, 400, 800)

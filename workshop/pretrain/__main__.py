@@ -19,9 +19,8 @@ from omegaconf.errors import OmegaConfBaseException
 from ptrun.config import build, user_files
 from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, leads_out
-from ptrun.config.suggest import unknown
-from ptrun.errors import RunFailed, UserError, explained
-from ptrun.hardware.messages import log_to_stderr, print_error
+from ptrun.errors import RunFailed, UserError, explained, unknown
+from ptrun.hardware.environment import log_to_stderr, print_error
 from ptrun.pocket.tasks import VERSION
 from workshop.pretrain.recipe import Recipe
 

@@ -20,8 +20,8 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from ptrun.prompt.spelling import answer_end
-from ptrun.tokenizer import glm
+from ptrun.backbone import own_tokenizers
+from ptrun.pattern.spelling import answer_end
 from workshop.pocket.vocabulary import WORD, vocabulary
 
 _LONGEST_WORD = 10_000
@@ -82,9 +82,9 @@ def byte_pairs(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
 
 def blanks(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer with GLM's special tokens and frame."""
-    tokenizer = byte_pairs(sentences, size - len(glm.SPECIAL)).backend_tokenizer
-    glm.add_special(tokenizer)
-    return _wrapped(tokenizer, glm.ROLES)
+    tokenizer = byte_pairs(sentences, size - len(own_tokenizers.GLM_SPECIAL)).backend_tokenizer
+    own_tokenizers.add_special(tokenizer)
+    return _wrapped(tokenizer, own_tokenizers.ROLES)
 
 
 def unigram(sentences: Iterable[str], size: int) -> PreTrainedTokenizerFast:
@@ -116,7 +116,7 @@ def marks(tokenizer: PreTrainedTokenizerFast) -> Marks:
     special = sorted(tokenizer.all_special_ids)
     pad, stop, mask = tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.mask_token_id
     if (last := answer_end(tokenizer)) is not None:
-        piece = tokenizer.convert_tokens_to_ids(glm.START_OF_PIECE), last
+        piece = tokenizer.convert_tokens_to_ids(own_tokenizers.START_OF_PIECE), last
         begin = [tokenizer.cls_token_id]
         return Marks(pad, begin, [stop], special, stop, mask=mask, piece=piece)
     if mask is not None:

@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from ptrun.drawing.canvas import SERIES, Canvas, Dot, Path, Scale, Words, scale, ticks, tidy
 from ptrun.ledger.ours import Ours
-from ptrun.ledger.plots import dots
-from ptrun.ledger.shown import Line
+from ptrun.ledger.plots import SERIES, Canvas, Dot, Path, Scale, Words, dots, scale, ticks, tidy
+from ptrun.ledger.shown import ShownRow
 
 _WIDTH, _LANE = 416.0, 34.0
 Curve = Sequence[tuple[int, float]]
 
 
-def by_seed(runs: Mapping[str, Ours], line: Line) -> Canvas:
+def by_seed(runs: Mapping[str, Ours], line: ShownRow) -> Canvas:
     """Return a lane for each protocol with a dot for each seed, and a line at the paper's number.
 
     Args:

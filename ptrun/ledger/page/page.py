@@ -3,22 +3,81 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from datetime import date
 from hashlib import sha256
 from html import escape
 from importlib import resources
+from itertools import permutations
 from typing import Any
 
 from ptrun import __version__
-from ptrun.drawing import svg
-from ptrun.drawing.canvas import Canvas
-from ptrun.ledger.ours import Ours
-from ptrun.ledger.page.claims import claims
+from ptrun.ledger import plots
+from ptrun.ledger.cells import grouped
+from ptrun.ledger.ours import Ours, paired
 from ptrun.ledger.page.details import Curve, by_seed, of_claim, training
-from ptrun.ledger.pairs import Pair, pairs
-from ptrun.ledger.shown import VERDICTS, Line, Shown, listed, paper_name, signed, table_name
+from ptrun.ledger.plots import Canvas
+from ptrun.ledger.rows import LedgerRow
+from ptrun.ledger.shown import VERDICTS, Shown, ShownRow, listed, paper_name, signed, table_name
+
+# The paired difference of two methods on the same seeds of the same cell, with its p-value.
+#
+# A pair needs four common seeds: with fewer, no p-value can be small.
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One method compared with another.
+
+    Args:
+        other: the other method.
+        protocol: the protocol of both.
+        seeds: the number of common seeds.
+        difference: the mean of this method's scores minus the other's.
+        p: the two-sided p-value of sign flips.
+    """
+
+    other: str
+    protocol: str
+    seeds: int
+    difference: float
+    p: float
+
+
+def pairs(rows: Sequence[LedgerRow]) -> dict[int, list[Pair]]:
+    """Return the pairs of each row, by the row's index."""
+    found: dict[int, list[Pair]] = defaultdict(list)
+    for group in grouped(range(len(rows)), lambda index: _place(rows[index])).values():
+        for one, two in permutations(group, 2):
+            found[one] += _both(rows[one], rows[two])
+    return found
+
+
+def _place(row: LedgerRow) -> tuple[str, ...]:
+    return (*(row.cell.at[axis] for axis in ("backbone", "setting", "task")), row.cell.metric)
+
+
+def _both(row: LedgerRow, other: LedgerRow) -> Iterator[Pair]:
+    """Yield the pair of each protocol."""
+    name = other.cell.at["method"]
+    sides = (("paper", row.paper, other.paper), ("honest", row.honest, other.honest))
+    for protocol, a, b in sides:
+        if a and b and (pair := _pair(name, protocol, a.scores, b.scores)):
+            yield pair
+
+
+def _pair(
+    name: str, protocol: str, first: Mapping[int, float], second: Mapping[int, float]
+) -> Pair | None:
+    common = sorted(first.keys() & second.keys())
+    left, right = [first[seed] for seed in common], [second[seed] for seed in common]
+    p = paired(left, right)
+    if p is None:
+        return None
+    return Pair(name, protocol, len(common), (sum(left) - sum(right)) / len(common), p)
+
 
 _POINTS = 40  # of a training curve
 
@@ -34,7 +93,7 @@ def page(tables: Sequence[Shown], drawings: Mapping[str, Mapping[str, Canvas]]) 
         "claims": _claims(claims(papers), drawn),
         "tables": [_table(own, drawings.get(own.experiment.name, {}), drawn) for own in tables],
     }
-    style = _part("page.css") + svg.style()
+    style = _part("page.css") + plots.style()
     script = "\n".join(map(_part, ("page.js", "build.js", "claims.js")))
     parts = {
         "style hash": _hash(style),
@@ -53,7 +112,7 @@ class Drawn(list[str]):
 
     def add(self, canvas: Canvas) -> int:
         """Keep a drawing and return its number."""
-        self.append(f'<template id="drawing{len(self)}">{svg.inside(canvas)}</template>')
+        self.append(f'<template id="drawing{len(self)}">{plots.inside(canvas)}</template>')
         return len(self) - 1
 
 
@@ -96,7 +155,7 @@ def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[s
     }
 
 
-def _row(line: Line, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
+def _row(line: ShownRow, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
     row, cell = line.row, line.row.cell
     content: dict[str, Any] = {
         **_fields(line, ("place", "paper", "released", "why", "runs")),
@@ -119,7 +178,7 @@ def _row(line: Line, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]:
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
         "hours": round(sum(ours.hours for ours in runs.values()), 4),
-        "pairs": [_pair(pair, max(line.digits, 1)) for pair in beside],
+        "pairs": [_pair_as_data(pair, max(line.digits, 1)) for pair in beside],
     }
     if row.gap:
         content["gap"] = [round(number, 4) for number in astuple(row.gap)]
@@ -152,10 +211,22 @@ def _thinned(history: Curve) -> Curve:
     return [history[index] for index in few]
 
 
-def _pair(pair: Pair, digits: int) -> dict[str, Any]:
+def _pair_as_data(pair: Pair, digits: int) -> dict[str, Any]:
     p = f"{pair.p:.2g}" if pair.p < 0.1 else f"{pair.p:.2f}"
     return {**asdict(pair), "difference": signed(pair.difference, digits), "p": p}
 
 
 def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
+
+
+# The papers' claims on small pretrained models and public data, from `claims.json`.
+#
+# `benchmarks/claims_real.py` writes that file. Its page says how the scores were measured.
+
+
+def claims(papers: Collection[str]) -> dict[str, Any]:
+    """Return the claims of papers, by their printed names, and how they were measured."""
+    text = resources.files("ptrun.ledger.page").joinpath("claims.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return {**content, "claims": [one for one in content["claims"] if one["paper"] in papers]}

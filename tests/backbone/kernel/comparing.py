@@ -6,8 +6,7 @@ import torch
 from ptrun.backbone import attention as plain
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Keyed, Terms
+from ptrun.backbone.kernel import Keyed, Terms, attention
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}

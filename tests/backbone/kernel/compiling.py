@@ -5,10 +5,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from ptrun.backbone import kernel_programs
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import backward, forward
-from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Keyed, Launch, Terms
+from ptrun.backbone.kernel import Keyed, Launch, Terms, attention
 
 POINTERS = {
     torch.float32: "*fp32",
@@ -37,7 +36,7 @@ def recorded(dtype, width, biased):
     starts, whole = [], Launch._run
 
     def record(self, name, given, *_, **__):
-        kernel = getattr(forward if name == "forward" else backward, name)
+        kernel = getattr(kernel_programs, name)
         starts.append((kernel, given | {"blocks": 1}))
 
     Launch._run = record

@@ -7,11 +7,9 @@ import torch
 
 pytest.importorskip("triton", reason="triton is not installed; attention is plain")
 
-from ptrun.backbone import dropout
+from ptrun.backbone import dropout, kernel
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel import launch
-from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Keyed, Terms, Tiles
+from ptrun.backbone.kernel import Keyed, Terms, Tiles, attention
 from tests.backbone.kernel.comparing import (
     DEVICE,
     SITE,
@@ -37,7 +35,7 @@ CASES += [(HALF, *own[1:]) for own in CASES[::3]]
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Use the smallest tiles, so that short inputs have several, and bf16 products."""
-    monkeypatch.setattr(launch, "tiles_of", lambda *_, **__: Tiles(16, 16, stages=1))
+    monkeypatch.setattr(kernel, "tiles_of", lambda *_, **__: Tiles(16, 16, stages=1))
     exact_products(monkeypatch)
 
 
@@ -112,9 +110,9 @@ def test_a_query_that_sees_no_key_gives_zeros_and_moves_nothing():
 
 def test_only_gradients_that_are_needed_are_computed(monkeypatch):
     started = []
-    run = launch.Launch._run
+    run = kernel.Launch._run
     monkeypatch.setattr(
-        launch.Launch, "_run", lambda self, name, *rest, **more: started.append(name)
+        kernel.Launch, "_run", lambda self, name, *rest, **more: started.append(name)
         or run(self, name, *rest, **more)
     )  # fmt: skip
     query, key, value, before, old = vectors((1,) * 5, (3, 3, 3, 2, 2), 16, torch.float32, rows=1)

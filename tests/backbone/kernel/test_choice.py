@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ptrun.backbone.kernel import choice
+from ptrun.backbone import kernel
 from tests.backbone.kernel.comparing import DEVICE
 
 
@@ -16,14 +16,14 @@ def query(width=8, dtype=torch.float32):
 
 @pytest.fixture(autouse=True)
 def unknown():
-    choice._works.cache_clear()
+    kernel._works.cache_clear()
     yield
-    choice._works.cache_clear()
+    kernel._works.cache_clear()
 
 
 def test_a_cpu_takes_the_plain_path_and_no_triton_is_needed(monkeypatch):
-    monkeypatch.setattr(choice, "find_spec", lambda _: pytest.fail("triton was looked for"))
-    assert not choice.suits(query(), query(), None, None)
+    monkeypatch.setattr(kernel, "find_spec", lambda _: pytest.fail("triton was looked for"))
+    assert not kernel.suits(query(), query(), None, None)
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_a_cpu_takes_the_plain_path_and_no_triton_is_needed(monkeypatch):
     ],
 )
 def test_what_the_kernel_computes(width, dtype, value, mask, bias, suits):
-    with choice.use(True):
-        assert choice.suits(query(width, dtype), query(value, dtype), mask, bias) is suits
-    with choice.use(False):
-        assert not choice.suits(query(width, dtype), query(value, dtype), mask, bias)
+    with kernel.use(True):
+        assert kernel.suits(query(width, dtype), query(value, dtype), mask, bias) is suits
+    with kernel.use(False):
+        assert not kernel.suits(query(width, dtype), query(value, dtype), mask, bias)
 
 
 def test_without_triton_attention_is_plain(monkeypatch, caplog):
-    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+    monkeypatch.setattr(kernel, "find_spec", lambda _: None)
     with caplog.at_level(logging.INFO, "ptrun"):
-        assert not choice._works(torch.device("cpu"), torch.float32, 8)
+        assert not kernel._works(torch.device("cpu"), torch.float32, 8)
     assert "triton is not installed" in caplog.text
 
 
@@ -65,32 +65,32 @@ def test_without_triton_attention_is_plain(monkeypatch, caplog):
 )
 def test_a_kernel_that_fails_or_is_wrong_is_not_used(monkeypatch, caplog, far, message):
     pytest.importorskip("triton", reason="triton is not installed")
-    from ptrun.backbone.kernel import probe
+    from ptrun.backbone import kernel
 
     def error(*_):
         if far is None:
             raise RuntimeError("no tensor cores")
         return far
 
-    monkeypatch.setattr(probe, "error", error)
-    assert not choice._works(torch.device("cpu"), torch.float32, 8)
+    monkeypatch.setattr(kernel, "error", error)
+    assert not kernel._works(torch.device("cpu"), torch.float32, 8)
     assert message in caplog.text and "plain attention is used" in caplog.text
 
 
 def test_the_first_use_may_be_inside_a_layer_that_is_recomputed(monkeypatch):
     """Checkpointing compares the tensors that both passes save; only one has those of the probe."""
     pytest.importorskip("triton", reason="triton is not installed")
-    from ptrun.backbone.kernel import probe
+    from ptrun.backbone import kernel
 
     def error(device, *_):
         x = torch.ones(2, device=device, requires_grad=True)
         torch.autograd.grad(x.exp().sin().sum(), x)
         return 0.5
 
-    monkeypatch.setattr(probe, "error", error)
+    monkeypatch.setattr(kernel, "error", error)
 
     def layer(x):
-        assert choice._works(torch.device(DEVICE), torch.float32, 8)
+        assert kernel._works(torch.device(DEVICE), torch.float32, 8)
         return x.exp().sin()
 
     x = torch.ones(2, requires_grad=True)

@@ -11,9 +11,8 @@ import torch
 pytest.importorskip("triton", reason="triton is not installed; attention is plain")
 
 from ptrun.backbone.base import Prefix
-from ptrun.backbone.kernel.attention import attention
-from ptrun.backbone.kernel.launch import Keyed, Terms
-from ptrun.planning.live import Live
+from ptrun.backbone.kernel import Keyed, Terms, attention
+from ptrun.planning.trace import Live
 
 LIMITS = {86: 99 * 2**10, 90: 227 * 2**10}
 """The most shared memory of a program, in bytes, by compute capability."""

@@ -5,22 +5,22 @@ import torch
 
 pytest.importorskip("triton", reason="triton is not installed; attention is plain")
 
-from ptrun.backbone.kernel import launch, probe
+from ptrun.backbone import kernel
 from tests.backbone.kernel.comparing import DEVICE, exact_products
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", list(probe.TOLERANCE))
+@pytest.mark.parametrize("dtype", list(kernel.TOLERANCE))
 def test_a_working_kernel_is_within_its_tolerance(monkeypatch, dtype):
     exact_products(monkeypatch)
-    assert probe.error(torch.device(DEVICE), dtype, 16) < 0.5
+    assert kernel.error(torch.device(DEVICE), dtype, 16) < 0.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", [{"boost": 1.0}, {"limit": 0}, {"scale": 0.3}])
 def test_a_wrong_kernel_is_not(monkeypatch, wrong):
-    whole = launch.Launch._arguments
+    whole = kernel.Launch._arguments
     monkeypatch.setattr(
-        launch.Launch, "_arguments", lambda own, *, backward: whole(own, backward=backward) | wrong
+        kernel.Launch, "_arguments", lambda own, *, backward: whole(own, backward=backward) | wrong
     )
-    assert probe.error(torch.device(DEVICE), torch.float32, 16) > 2
+    assert kernel.error(torch.device(DEVICE), torch.float32, 16) > 2

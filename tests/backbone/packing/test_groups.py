@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ptrun.backbone.packing.groups import OVERHEAD, cut, fill, padding
+from ptrun.backbone.packing import OVERHEAD, cut, fill, padding
 
 
 def price(lengths, parts):

@@ -8,8 +8,7 @@ import torch
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Positions, Prefix
 from ptrun.backbone.masked import every_real
-from ptrun.backbone.packing.members import members_of
-from ptrun.backbone.packing.packed import packing_of
+from ptrun.backbone.packing import members_of, packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import LENGTHS, text
 

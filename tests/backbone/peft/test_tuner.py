@@ -6,10 +6,8 @@ from peft import LoraConfig
 from torch import nn
 
 from ptrun.backbone.base import checksum
-from ptrun.backbone.peft.layers import detach
-from ptrun.backbone.peft.tuner import adopt, tuned_by
 from ptrun.errors import UserError
-from ptrun.method.peft import peft_config
+from ptrun.method.peft import adopt, detach, peft_config, tuned_by
 
 
 def test_the_layers_use_the_owned_tensors_which_are_not_the_backbones(tiny):

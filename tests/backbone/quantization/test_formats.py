@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ptrun.backbone.quantization import formats
+from ptrun.backbone import quantization
 from ptrun.errors import UserError
 
 NF4 = [-1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0.0]
@@ -16,8 +16,8 @@ def matrix():
 
 
 def held(kind, matrix):
-    codes, scales = formats.quantize(kind, matrix)
-    return formats.dense(kind, codes, scales, matrix.shape, torch.float32)
+    codes, scales = quantization.quantize(kind, matrix)
+    return quantization.dense(kind, codes, scales, matrix.shape, torch.float32)
 
 
 def test_int8_is_within_half_a_step_of_each_row(matrix):
@@ -53,20 +53,22 @@ def test_shapes_on_the_meta_device_are_those_of_tensors(kind, shape):
     if kind == "nf4":
         pytest.importorskip("bitsandbytes")
     for own, other in zip(
-        formats.empty(kind, *shape), formats.quantize(kind, torch.randn(shape)), strict=True
+        quantization.empty(kind, *shape),
+        quantization.quantize(kind, torch.randn(shape)),
+        strict=True,
     ):
         assert (own.shape, own.dtype) == (other.shape, other.dtype)
 
 
 def test_bytes_are_those_of_the_tensors():
-    for kind, each in formats.BYTES.items():
-        codes, scales = formats.empty(kind, 1024, 4096)
+    for kind, each in quantization.BYTES.items():
+        codes, scales = quantization.empty(kind, 1024, 4096)
         size = sum(t.numel() * t.element_size() for t in (codes, scales))
         assert size / (1024 * 4096) == pytest.approx(each, rel=2e-3)
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(formats, "find_spec", lambda _: None)
-    formats.check_installed("int8")
+    monkeypatch.setattr(quantization, "find_spec", lambda _: None)
+    quantization.check_installed("int8")
     with pytest.raises(UserError, match=r"needs the package bitsandbytes; type pip install"):
-        formats.check_installed("nf4")
+        quantization.check_installed("nf4")

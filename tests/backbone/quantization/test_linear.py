@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from ptrun.backbone.library import linear_maps
+from ptrun.backbone.family import linear_maps
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.quantization.linear import QuantizedLinear
+from ptrun.backbone.quantization import QuantizedLinear
 from tests.backbone.inputs import KINDS, text
 from tests.tiers import tiered
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Unpack
 import torch
 from torch.nn import functional
 
+from ptrun.readout.head import LabelHead
 from ptrun.readout.heads import HEADS
-from ptrun.readout.pooled_head import LabelHead
 from ptrun.task.dataset import Common, Dataset
 from ptrun.types import Prediction
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.importing.data.spans import Span, tagged, words
+from ptrun.importing.spans import Span, tagged, words
 from tests.importing.data.original import dump, imported, task
 
 TEXT = "Ann Lee met Bob's band in New York."

@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from ptrun.readout.multispan.answers import answers, distinct
-from ptrun.readout.multispan.passage import Passage
+from ptrun.readout.spans import Passage, answers, distinct
 
 TEXT = "Annette met Bob in Oslo."
 PIECES = ["Ann", "ette", "met", "B", "ob", "in", "Os", "lo", "."]

@@ -4,9 +4,7 @@ from random import Random
 
 import pytest
 
-from ptrun.readout.multispan.answers import answers, distinct
-from ptrun.readout.multispan.passage import Passage
-from ptrun.readout.multispan.tags import TagHead
+from ptrun.readout.spans import Passage, TagHead, answers, distinct
 from ptrun.task.extraction import Answer
 from ptrun.types import Example
 from tests.prompt import tokenizers

@@ -14,10 +14,7 @@ from ptrun.errors import UserError
 from ptrun.method.dpt import DPT
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.readout.base import collate
-from ptrun.readout.multispan.answers import answers
-from ptrun.readout.multispan.passage import Passage
-from ptrun.readout.multispan.tags import TagHead
-from ptrun.readout.multispan.words import PassageWords
+from ptrun.readout.spans import Passage, PassageWords, TagHead, answers
 from ptrun.runs.parts import usable
 from ptrun.task.extraction import Answer
 from ptrun.types import Example, Split

@@ -2,10 +2,9 @@
 
 import pytest
 
-from ptrun.task.ppt.construction import MAKERS, Construction
-from ptrun.task.ppt.labelled import Labelled
-from ptrun.task.ppt.selection import SIX, UNIFIED
-from ptrun.task.ppt.words import has_words
+from ptrun.task.corpus import has_words
+from ptrun.task.labelled import Labelled
+from ptrun.task.ppt import MAKERS, SIX, UNIFIED, Construction
 from tests.task.ppt.corpora import write
 
 MANY = dict.fromkeys(("train", "validation", "test"), 2_000)

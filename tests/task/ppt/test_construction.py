@@ -9,9 +9,9 @@ from ptrun.config import identity
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.prompt.pvp import read_pvps
-from ptrun.stored import Stored
-from ptrun.task.ppt.construction import MAKERS, Construction, read
+from ptrun.pattern.pattern import read_pvps
+from ptrun.task.ppt import MAKERS, Construction, read
+from ptrun.task.stored import Stored
 from tests.hashing import told
 from tests.task.ppt.corpora import document, origin, write
 
@@ -64,7 +64,7 @@ def test_the_seed_decides(corpus):
 def test_other_processes_make_the_same(corpus, make):
     """Whatever the seed of Python's hashes is."""
     code = (
-        "import hashlib, json\nfrom ptrun.task.ppt.construction import Construction\n"
+        "import hashlib, json\nfrom ptrun.task.ppt import Construction\n"
         f"made = Construction(corpus={corpus!r}, make={make!r}, examples={MANY!r})\n"
         "print(hashlib.sha256(json.dumps(list(made.rows('train'))).encode()).hexdigest())"
     )

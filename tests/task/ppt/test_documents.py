@@ -5,8 +5,8 @@ from itertools import islice
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.task.ppt import documents as module
-from ptrun.task.ppt.documents import digest, documents
+from ptrun.task import corpus as module
+from ptrun.task.corpus import digest, documents
 from tests.task.ppt.corpora import document, write
 
 THREE = [document(number, 3) for number in range(3)]

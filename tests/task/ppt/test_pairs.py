@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from ptrun.task.ppt.blocks import cases
-from ptrun.task.ppt.pairs import LABELS, rows
+from ptrun.task.corpus import cases
+from ptrun.task.ppt import LABELS, pair_rows
 from tests.task.ppt.corpora import document, origin
 
 DOCUMENTS = [document(number, 5 + number % 4) for number in range(1_500)]
@@ -13,7 +13,7 @@ DOCUMENTS = [document(number, 5 + number % 4) for number in range(1_500)]
 
 @pytest.fixture(scope="module")
 def made():
-    return [row for case in cases(DOCUMENTS, 1, "a seed") for row in rows(case)]
+    return [row for case in cases(DOCUMENTS, 1, "a seed") for row in pair_rows(case)]
 
 
 def test_a_pair_is_made_of_each_line(made):
@@ -50,6 +50,6 @@ def test_neighbours_on_both_sides_are_taken_alike(made):
 def test_pairs_of_very_unlike_lengths_are_left_out():
     long = ["a longer line of several words " * 40 for _ in range(5)]
     short = [f"a b c {place}" for place in range(5)]
-    made = [row for case in cases([long, short], 1, "s") for row in rows(case)]
+    made = [row for case in cases([long, short], 1, "s") for row in pair_rows(case)]
     assert made and all(0.01 <= len(r["first"]) / len(r["second"]) <= 100 for r in made)
     assert "no" not in {row["label"] for row in made}

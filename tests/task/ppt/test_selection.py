@@ -8,10 +8,10 @@ import pytest
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
-from ptrun.prompt.encoding import Encoder
-from ptrun.prompt.pvp import read_pvps
-from ptrun.task.ppt.blocks import cases
-from ptrun.task.ppt.selection import SIX, UNIFIED, rows, unified_rows
+from ptrun.pattern.encoding import Encoder
+from ptrun.pattern.pattern import read_pvps
+from ptrun.task.corpus import cases
+from ptrun.task.ppt import SIX, UNIFIED, selection_rows, unified_rows
 from ptrun.task.source import Row
 from tests.prompt.tokenizers import real
 from tests.task.ppt.corpora import document, origin
@@ -47,14 +47,14 @@ def test_there_is_a_layout_for_2_to_16_options_and_the_plain_one_has_six():
     assert SIX.options == 6
 
 
-@pytest.mark.parametrize("make", [rows, unified_rows])
+@pytest.mark.parametrize("make", [selection_rows, unified_rows])
 @pytest.mark.slow
 def test_options_are_where_the_layout_says(make):
     for case in cases(DOCUMENTS, 4, "a seed"):
         for row in make(case):
             (here, place), (there, beside), wrong = sources(row)
             assert here == there and abs(place - beside) == 1
-            layout = SIX if make is rows else UNIFIED[len(row["options"])]
+            layout = SIX if make is selection_rows else UNIFIED[len(row["options"])]
             own = [at for number, at in wrong if number == here]
             assert len(own) == layout.same and all(abs(at - place) > 1 for at in own)
             counts = Counter(number for number, _ in wrong if number != here)
@@ -71,7 +71,9 @@ def test_numbers_of_options_are_drawn_evenly_a_document():
 
 def test_each_place_is_right_equally_often():
     """Of 10,497 questions: four standard deviations are 1.5 %."""
-    answers = Counter(row["answer"] for case in cases(DOCUMENTS, 4, "s") for row in rows(case))
+    answers = Counter(
+        row["answer"] for case in cases(DOCUMENTS, 4, "s") for row in selection_rows(case)
+    )
     assert set(answers) == set(range(6))
     assert all(abs(c / answers.total() - 1 / 6) < 0.015 for c in answers.values())
 
@@ -87,7 +89,7 @@ POINT, ASKS, BEFORE, SENTINEL = 5, 58, [37, 2024, 80, 19], 32099
 def test_long_lines_are_cut_to_the_tokens_of_the_official_code(shared, name):
     tokenizer = real(shared, "t5")
     task = build("task", compose_run([f"task=ppt_{name}"]).config["task"], None)
-    make = {"nss": rows, "unified": unified_rows}[name]
+    make = {"nss": selection_rows, "unified": unified_rows}[name]
     for case in islice(cases(LONG, 4, "s"), 6):
         row = next(iter(make(case)))
         layout = SIX if name == "nss" else UNIFIED[len(row["options"])]

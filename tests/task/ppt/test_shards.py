@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from ptrun.task.ppt.shards import Shards
+from ptrun.task.labelled import RowShards
 
 ROWS = [{"split": "train", "text": "good"}, {"split": "test", "text": "bad"}]
 
 
 @pytest.fixture
 def shards(tmp_path):
-    made = Shards(tmp_path / "labels")
+    made = RowShards(tmp_path / "labels")
     for number in range(3):
         made.write(number, 16, ROWS)
     return made

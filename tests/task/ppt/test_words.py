@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptrun.task.ppt.words import has_words
+from ptrun.task.corpus import has_words
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from ptrun.backbone.blocklm import BlockConfig, BlockLM
+from ptrun.backbone.own_models import BlockConfig, BlockLM
 from workshop.pretrain.objective import Blanked, Chance, at_least_one, blanked, infilling, read
 from workshop.pretrain.recipe import Recipe
 from workshop.pretrain.rows import Batch, Stream, mask_chances

@@ -1,0 +1,458 @@
+"""The functions of `import ptrun`. They do what the commands do, and return what those print."""
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptrun.errors import UserError
+from ptrun.folder.digest import PROMPT
+from ptrun.folder.find import RunFolder as Found
+from ptrun.folder.result import summary
+from ptrun.types import RunResult
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ptrun.ledger.report import Results
+    from ptrun.method.base import Method
+    from ptrun.runs.finished import Finished
+    from ptrun.sweeps.job import Job
+
+
+# A run in Python: its results, its prompt, and predictions.
+
+
+class Run:
+    """A run that has ended, read from its folder.
+
+    Attributes:
+        folder: the run folder.
+        result: the content of `result.json`, or of `failure.json`.
+    """
+
+    def __init__(self, folder: Path, result: RunResult, options: Sequence[str] = ()):
+        self.folder, self.result = folder, result
+        self._options = list(options)
+
+    @property
+    def id(self) -> str:
+        """The run id, which is the name of the folder."""
+        return self.result.run_id
+
+    @property
+    def status(self) -> str:
+        """`finished` or `failed`; `result.reason` says why it failed."""
+        return self.result.status
+
+    @property
+    def seed(self) -> int:
+        """The model seed."""
+        return self.result.seed
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Every metric by split: `{"dev": {...}, "test": {...}}`, 0-100. Empty if it failed."""
+        return {split: dict(scores) for split, scores in self.result.metrics.items()}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The composed configuration, with paths, as in `run.yaml`.
+
+        Raises:
+            UserError: an older version of ptrun made the run, or the file is damaged.
+        """
+        from ptrun.folder import request  # imports Hydra
+
+        kept = request.read(self.folder)
+        if kept is None:
+            raise UserError(f"{self.folder}: an older version made this run, without run.yaml.")
+        return kept.config
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The rows of `metrics.jsonl`: steps with their loss, evaluations on dev, and the test.
+
+        Raises:
+            UserError: a line is damaged.
+        """
+        return self._rows("metrics.jsonl")
+
+    @property
+    def predictions(self) -> list[dict[str, Any]]:
+        """The rows of `predictions.jsonl`: `id`, `prediction` and `target` of each test example.
+
+        Raises:
+            UserError: a line is damaged.
+        """
+        return self._rows("predictions.jsonl")
+
+    @property
+    def prompt(self) -> "dict[str, Tensor]":
+        """The learned tensors, on the CPU, as `prompt.safetensors` has them.
+
+        P is `method.length`, H the hidden size, n the number of layers with a prefix.
+
+        | method | tensor | shape |
+        |---|---|---|
+        | `prompt_tuning` | `prompt.table` | `[P, H]` |
+        | `ptuning` | `prompt.vectors`, one for each slot of the pattern | `[P, H]` |
+        | `ptuning_v2` | `prompt.prefix`, keys at even slices, values at odd | `[P, 2n, heads, d]` |
+
+        In `ptuning_v2` H is heads x d. Encoders of prompts are folded: the tensors are what the
+        backbone gets. Other methods name theirs after their modules. A head of C labels is
+        `readout.linear.weight [C, H]` and `readout.linear.bias [C]`. A run with a prompt for each
+        relation has `RELATION/` before the names.
+
+        Raises:
+            UserError: the run kept no prompt, or the file is damaged.
+        """
+        from ptrun.folder import tensors
+
+        file = self.folder / PROMPT
+        if not file.is_file():
+            raise UserError(
+                f"{self.folder}: the run kept no {PROMPT}. Run it again with keep='weights', "
+                "rerun=True."
+            )
+        return tensors.read(file, "Run it again with rerun=True.")[0]
+
+    def predict(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        probabilities: bool = False,
+        top: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return an answer for each row, as `ptrun predict` writes it.
+
+        The backbone is loaded at the first call and kept.
+
+        Args:
+            rows: dicts with the fields of the run's task. A field `id` names the row, else its
+                number from 1; other fields are ignored.
+            probabilities: add the probability of every label.
+            top: add this many of the likeliest labels.
+
+        Returns:
+            Dicts with `id`, `prediction` and, if the read-out gives them, `probability`,
+            `probabilities` and `top`. Multiple choice has also `option`, the text.
+
+        Raises:
+            UserError: the run cannot predict, or a row does not suit its task.
+        """
+        from ptrun.predicting.answering import Detail, answers
+        from ptrun.predicting.rows import given
+
+        with quiet(), same_random():
+            finished, methods = self._loaded
+            detail = Detail(probabilities, top)
+            asked = list(given(rows, finished.task, frozenset(finished.parts)))
+            return list(answers(finished, methods, asked, detail))
+
+    def __repr__(self) -> str:
+        """Return id and state."""
+        return f"<ptrun.Run {self.id}: {self.status}>"
+
+    def __str__(self) -> str:
+        """Return the summary that the command prints."""
+        if self.status != "finished":
+            return f"{self.folder}\n  failed: {self.result.reason}"
+        return summary(self.result, self.folder.parent)
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        return Found(self.folder, self.result).rows(name) or []
+
+    @cached_property
+    def _loaded(self) -> "tuple[Finished, dict[str, Method]]":
+        from ptrun.config.components import without_permission
+        from ptrun.predicting.answering import ready
+
+        finished = ready(str(self.folder), without_permission(self._options))
+        return finished, finished.load()
+
+
+_COMMAND_ONLY = ("on", "dry_run", "shard")  # keys of `sweep`
+
+
+def run(*overrides: str, **values: Any) -> Run:
+    """Do one run, or return it if it is finished; an interrupted one resumes.
+
+        ptrun.run(method="ptuning_v2", task="conll03", seed=1, train={"lr": 1e-2})
+        ptrun.run("method=ptuning_v2", "train.lr=1e-2", task="conll03", seed=1)
+
+    Args:
+        overrides: `KEY=VALUE`, as on the command line.
+        values: the same as Python values; a dict holds the keys inside a key.
+
+    Raises:
+        UserError: the configuration is wrong; nothing was written.
+        RunFailed: training failed; the folder has the reason.
+    """
+    from ptrun.config.components import permission, without_permission
+    from ptrun.config.explain import composed
+    from ptrun.folder.recognition import finished
+
+    line = typed(overrides, values)
+    with quiet():
+        one = composed(without_permission(line))
+        done = finished(one)
+        if done is None:  # only now import torch
+            from ptrun.runs.launch import launch
+
+            with same_random():
+                done = launch(one)
+    return Run(one.outputs / one.name / done.run_id, done, permission(line))
+
+
+def sweep(
+    runs: Iterable[Mapping[str, Any] | Sequence[str] | str], *overrides: str, **values: Any
+) -> list[Run]:
+    """Do runs as `ptrun -m` does: in worker processes, sharing passes where possible.
+
+        ptrun.sweep([{"seed": seed} for seed in (1, 2, 3)], method="ptuning_v2", task="cb")
+
+    Args:
+        runs: for each run what only it has: a dict of values, or overrides.
+        overrides: of all runs, as in `run`.
+        values: of all runs, as in `run`.
+
+    Returns:
+        The runs in order. A run whose training failed has the status `failed`.
+
+    Raises:
+        UserError: some runs were refused, or other processes do them. The others have ended, and
+            the same call goes on from there.
+    """
+    from ptrun.config.components import permission, without_permission
+    from ptrun.sweeps.job import Job
+    from ptrun.sweeps.scheduler import Scheduler
+    from ptrun.sweeps.sweep import options_of
+    from ptrun.sweeps.view import View
+
+    with quiet():
+        line = typed(overrides, values)
+        common = without_permission(line)
+        _check_sweep(common)
+        own = [_typed(one) for one in runs]
+        jobs = [Job(i, " ".join(one), [*common, *one]) for i, one in enumerate(own)]
+        Scheduler(jobs, options_of(common), View(len(jobs), quiet=True)).run()
+        return _ended(jobs, permission(line))
+
+
+def load(
+    run: str | PathLike[str], *, outputs: str | PathLike[str] = "outputs", **values: Any
+) -> Run:
+    """Return a run that has ended.
+
+    Args:
+        run: its folder, its id, the start of its id, or the 8 digits at the end.
+        outputs: the folder where ids are looked up.
+        values: options of `Run.predict`, as `ptrun predict` takes them: `hardware="gpu"`,
+            `backbone={"path": "DIR"}`, `data_dir="DIR"`.
+
+    Raises:
+        UserError: there is no such run, or more than one, or it has not ended.
+    """
+    from ptrun.folder.find import find
+
+    found = find(str(run), "load", Path(outputs))
+    options = typed([], {**values, "outputs": outputs})
+    return Run(found.folder, found.result, options)
+
+
+def report(
+    source: str | PathLike[str] | Iterable[Run] = "outputs",
+    *,
+    over: str | None = None,
+    best: int | None = None,
+    vote: bool = False,
+) -> "Results":
+    """Return the table of results over seeds.
+
+    Args:
+        source: a folder of results, or runs.
+        over: a key, such as `method.length`, whose values are merged into one row.
+        best: add the mean of this many of the highest test scores.
+        vote: add the score of the seeds' majority.
+
+    Raises:
+        UserError: the folder is missing or has no result, or an option is wrong.
+    """
+    from ptrun.ledger.report import of_runs, table
+
+    if isinstance(source, str | PathLike):
+        return table(Path(source), over, best=best, vote=vote)
+    found = {one.folder: one.result for one in source}
+    return of_runs(found, f"{len(found)} runs", over, best=best, vote=vote)
+
+
+def _typed(one: Mapping[str, Any] | Sequence[str] | str) -> list[str]:
+    """Return what one run of a sweep has, as overrides."""
+    return typed([], one) if isinstance(one, Mapping) else typed(one, {})
+
+
+def _check_sweep(common: Sequence[str]) -> None:
+    for one in common:
+        root, _, key = one.lstrip("+").partition("=")[0].partition(".")
+        if root == "sweep" and key in _COMMAND_ONLY:
+            raise UserError(f"{one}: type it on the command line, ptrun -m ... {one}.")
+
+
+def _ended(jobs: "Sequence[Job]", options: Sequence[str]) -> list[Run]:
+    """Return the runs of jobs.
+
+    Raises:
+        UserError: some have not ended.
+    """
+    from ptrun.folder import result
+
+    runs, left = [], []
+    for job in jobs:
+        ended = job.folder is not None and job.stage in ("finished", "failed")
+        done = result.read(job.folder) if ended and job.folder else None
+        if done is None or job.folder is None:
+            left.append(f"{job.title or f'run {job.index + 1}'}: {job.text or job.stage}")
+        else:
+            runs.append(Run(job.folder, done, options))
+    if left:
+        text = "\n  ".join(left)
+        raise UserError(f"{len(left)} of {len(jobs)} runs are not done:\n  {text}")
+    return runs
+
+
+# Python values as the overrides of a command line.
+
+_BARE = re.compile(r"[A-Za-z/._][\w/.@:+-]*", re.ASCII)
+_WORDS = ("true", "false", "null", "nan", "inf")  # Hydra reads them as values
+
+
+def typed(overrides: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """Return overrides, and values as overrides: `train={"lr": 1e-2}` is `train.lr=0.01`.
+
+    Raises:
+        UserError: an override is not KEY=VALUE, or a value has no form on a command line.
+    """
+    given = [overrides] if isinstance(overrides, str) else list(overrides)
+    for one in given:
+        if not isinstance(one, str) or not ("=" in one or one.startswith("~")):
+            raise UserError(f"{one!r}: expected 'KEY=VALUE', such as 'method=ptuning_v2'.")
+    own = [*given, *(f"{key}={_text(key, value)}" for key, value in _flat(values))]
+    for one in own:
+        _check(one)
+    return own
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _check(override: str) -> None:
+    """Refuse what only the command line does."""
+    key = override.lstrip("+~").partition("=")[0]
+    if key == "experiment":
+        raise UserError(
+            f"{override}: tables of papers run on the command line. Type ptrun {override}."
+        )
+    if key.startswith(("hydra.", "hydra/")):
+        raise UserError(f"{override}: Hydra's own settings have no effect. Leave it out.")
+
+
+def _text(key: str, value: Any) -> str:
+    """Return a value in the grammar of overrides."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        return repr(float(value))
+    if isinstance(value, PathLike):
+        value = fspath(value)
+    if isinstance(value, str):
+        return value if _is_bare(value) else _quoted(value)
+    if isinstance(value, Mapping):
+        parts = (f"{_text(key, own)}: {_text(key, inner)}" for own, inner in value.items())
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return f"[{','.join(_text(key, own) for own in value)}]"
+    raise UserError(
+        f"{key}: {value!r} is a {type(value).__name__}; expected a text, a number, True or False, "
+        "None, a path, or a list or dict of these."
+    )
+
+
+def _is_bare(value: str) -> bool:
+    return _BARE.fullmatch(value) is not None and value.lower() not in _WORDS
+
+
+def _quoted(value: str) -> str:
+    """Return a text in single quotes; backslashes before a quote and at the end are doubled."""
+    inner = re.sub(r"(\\*)'", r"\1\1\\'", value)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", inner) + "'"
+
+
+# A call from Python leaves its process as it was: no output, same environment and random state.
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no progress and print nothing; put the environment back.
+
+    Messages go to the logger `ptrun`, whose handlers and level are the caller's.
+    """
+    logger, handler = logging.getLogger("ptrun"), logging.NullHandler()
+    before = dict(os.environ)
+    logger.addHandler(handler)  # else Python prints warnings that nobody handles
+    try:
+        with _no_progress():
+            yield
+    finally:
+        logger.removeHandler(handler)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({k: v for k, v in before.items() if os.environ.get(k) != v})
+
+
+@contextmanager
+def _no_progress() -> Iterator[None]:
+    """Turn progress bars off: ours, and those of the hub's libraries."""
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    from ptrun.training.progress import silent
+
+    off = are_progress_bars_disabled()
+    if not off:
+        disable_progress_bars()
+    try:
+        with silent():
+            yield
+    finally:
+        if not off:
+            enable_progress_bars()
+
+
+@contextmanager
+def same_random() -> Iterator[None]:
+    """Put torch's random state back."""
+    import torch
+
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count() if used else 0)):
+        yield

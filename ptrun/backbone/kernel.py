@@ -1,0 +1,466 @@
+"""The attention kernel for CUDA: whether it is used, its arguments, and a probe of it."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from ptrun.backbone.base import Prefix
+from ptrun.backbone.dropout import drop, limit, scale
+from ptrun.backbone.packing import Packing
+
+_LOG = logging.getLogger(__name__)
+
+
+# The arguments of the kernels: pointers, strides, sizes, and what is known when they compile.
+#
+# Triton is imported at the first launch. On the meta device nothing is launched, so memory is
+# planned without Triton.
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The dropout of attention weights, as `ptrun.backbone.dropout.drop` has it.
+
+    Args:
+        keys: `[B]` int64 keys of the rows.
+        site: the site.
+        p: the probability.
+        start: the first head of a rank.
+    """
+
+    keys: Tensor
+    site: int
+    p: float
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What attention depends on beside its queries, keys and values.
+
+    Args:
+        scale: the factor of scores.
+        mask: bool `[B, 1, 1 or T, S]`; None if every key is visible. Packed tokens have their own.
+        bias: `[1 or B, heads, T, S]`, added to the scores of the text; it gets no gradient.
+        packing: of packed tokens, or None.
+        dropout: the dropout of the weights; None switches it off.
+    """
+
+    scale: float
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    packing: Packing | None = None
+    dropout: Keyed | None = None
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The queries and keys of a tile, and the warps and stages of a program."""
+
+    queries: int
+    keys: int
+    warps: int = 4
+    stages: int = 2
+
+
+def tiles_of(dtype: torch.dtype, width: int, length: int, *, backward: bool) -> Tiles:
+    """Return the tiles for a type, a head size and the most queries of a row.
+
+    They are fixed, so no run tunes them. On compute capability 8.6 they fit in its 99 KiB of shared
+    memory.
+    """
+    if dtype == torch.float32:  # without tensor cores a program keeps its tiles in registers
+        return Tiles(32, 32) if width <= 64 else Tiles(16, 16, stages=1)
+    if width > 128:
+        return Tiles(32, 32, warps=8, stages=1)
+    if width > 64 or length <= 64 or backward:
+        return Tiles(64, 64, warps=8)
+    return Tiles(128, 64, warps=8, stages=3)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One attention, ready to be computed or differentiated.
+
+    Args:
+        query: `[B, heads, T, d]`; all vectors have stride 1 along d.
+        key, value: `[B, key heads, S, d]`.
+        prefix_key, prefix_value: `[B, key heads, P, d]`, or None.
+        prefix_mask: bool `[B, P]`, or None.
+        terms: the rest.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    prefix_key: Tensor | None
+    prefix_value: Tensor | None
+    prefix_mask: Tensor | None
+    terms: Terms
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Return the output `[B, T, heads, d]` and a number per query for backward, see `sums`.
+
+        The `sums [heads, B * T]` are the logarithms, base 2, of the sums of the weights.
+        """
+        batch, heads, length, width = self.query.shape
+        out = self.query.new_empty(batch, length, heads, width)
+        sums = self.query.new_empty(heads, batch * length, dtype=torch.float32)
+        given = self._arguments(backward=False) | {"OUT": out, "SUMS": sums}
+        self._run("forward", given, heads, self._tokens, given["M"])
+        return out, sums
+
+    def deltas(self, out: Tensor, grad: Tensor) -> Tensor:
+        """Return the products `[heads, B * T]` of output and gradient, both `[B, T, heads, d]`."""
+        tokens, heads = out.shape[0] * out.shape[1], out.shape[2]
+        found = out.new_empty(heads, tokens, dtype=torch.float32)
+        given = self._arguments(backward=True) | {"OUT": out, "GRAD": grad, "DELTAS": found}
+        self._run("deltas", given, heads, tokens, given["M"], rows=1)
+        return found
+
+    def queries(self, **known: Tensor) -> Tensor:
+        """Return the gradient of the queries; `known` are GRAD, SUMS and DELTAS."""
+        slope = _like(self.query)
+        given = self._arguments(backward=True) | known | {"DQ": slope}
+        self._run("queries", given, self.query.shape[1], self._tokens, given["M"])
+        return slope
+
+    def keys(self, **known: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the keys and values of the text."""
+        given = self._arguments(backward=True) | {"TEXT": True, "first": 0}
+        length = self._tokens if self.terms.packing else self.key.shape[2]
+        return self._of_keys(self.key, self.value, length, given | known)
+
+    def prefix(self, **known: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the keys and values of the prefix."""
+        key, value = self.prefix_key, self.prefix_value
+        assert key is not None and value is not None
+        length = key.shape[2]
+        given = self._arguments(backward=True) | {"TEXT": False, "first": -length, "S": length}
+        given |= _vectors("k", key) | _vectors("v", value) | _mask("", self.prefix_mask)
+        given |= {"CAUSAL": False, "BIASED": False}
+        return self._of_keys(key, value, length, given | known)
+
+    def _of_keys(
+        self, key: Tensor, value: Tensor, length: int, given: dict[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        slopes = _like(key), _like(value)
+        given = given | {"DK": slopes[0], "DV": slopes[1]}
+        self._run("keys", given, key.shape[1], length, given["N"])
+        return slopes
+
+    @property
+    def _tokens(self) -> int:
+        """The most queries of a row."""
+        packing = self.terms.packing
+        return packing.width if packing else self.query.shape[2]
+
+    def _run(
+        self, name: str, given: dict[str, Any], heads: int, length: int, part: int, rows: int = 0
+    ) -> None:
+        """Start a program for each row, each head and each `part` of the length."""
+        if self.query.is_meta:
+            return
+        from ptrun.backbone import kernel_programs
+
+        kernel = getattr(kernel_programs, name)
+        blocks = -(-length // part)
+        given = given | {"blocks": blocks}
+        packing = self.terms.packing
+        rows = rows or (packing.size[0] if packing else self.query.shape[0])
+        options = {"num_warps": given["warps"], "num_stages": given["stages"]}
+        options |= {"enable_fp_fusion": True, "sanitize_overflow": False}  # hashes overflow
+        with _current(self.query):
+            kernel[(rows * heads * blocks,)](**{n: given[n] for n in kernel.arg_names}, **options)
+
+    def _arguments(self, *, backward: bool) -> dict[str, Any]:
+        """Return the arguments that kernels share, by name, and more."""
+        terms, packing = self.terms, self.terms.packing
+        batch, heads, length, width = self.query.shape
+        mask = packing.real[None, None, None, :] if packing else terms.mask
+        tiles = tiles_of(self.query.dtype, width, self._tokens, backward=backward)
+        precise = torch.get_float32_matmul_precision() == "highest"
+        return {
+            **_vectors("q", self.query),
+            **_vectors("k", self.key),
+            **_vectors("v", self.value),
+            **_vectors("pk", self.prefix_key),
+            **_vectors("pv", self.prefix_value),
+            **_mask("", mask),
+            **_mask("p", self.prefix_mask),
+            **_bias(terms.bias),
+            **_drops(terms.dropout, self.query.dtype),
+            "STARTS": packing.starts if packing else None,
+            "WIDTHS": packing.widths if packing else None,
+            "PACKED": packing is not None,
+            "CAUSAL": packing is not None and packing.causal,
+            "PREFIXED": self.prefix_key is not None,
+            "T": length,
+            "S": self.key.shape[2],
+            "P": 0 if self.prefix_key is None else self.prefix_key.shape[2],
+            "tokens": batch * length,
+            "scale": terms.scale,
+            "HEADS": heads,
+            "GROUPS": heads // self.key.shape[1],
+            "HEAD": width,
+            "D": max(16, 1 << (width - 1).bit_length()),
+            "M": tiles.queries,
+            "N": tiles.keys,
+            "warps": tiles.warps,
+            "stages": tiles.stages,
+            "PRECISION": "ieee" if precise else "tf32",
+        }
+
+
+def _current(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Make the device of a tensor the current one, on which Triton starts kernels."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _vectors(name: str, vectors: Tensor | None) -> dict[str, Any]:
+    """Return the pointer and the strides of vectors `[B, heads, n, d]`."""
+    row, head, token = (0, 0, 0) if vectors is None else vectors.stride()[:3]
+    strides = {f"{name}_row": row, f"{name}_head": head, f"{name}_token": token}
+    return {name.upper(): vectors, **strides}
+
+
+def _mask(name: str, mask: Tensor | None) -> dict[str, Any]:
+    """Return the arguments of a mask `[B, 1, 1 or T, S]`, or `[B, P]` of a prefix."""
+    if mask is None:
+        row, query, kind = 0, 0, 0
+    else:
+        mask = (mask if mask.stride(-1) == 1 else mask.contiguous()).view(torch.uint8)
+        by_query = mask.dim() == 4 and mask.shape[2] > 1
+        row = mask.stride(0) if mask.shape[0] > 1 else 0
+        query, kind = mask.stride(-2) if by_query else 0, 1 + by_query
+    sizes = {f"{name}mask_row": row, f"{name}mask_query": query}
+    return {f"{name}mask".upper(): mask, f"{name}masked".upper(): kind, **sizes}
+
+
+def _bias(bias: Tensor | None) -> dict[str, Any]:
+    """Return the arguments of a bias; it is copied if neighbouring keys are not neighbours."""
+    if bias is None:
+        return {"BIAS": None, "BIASED": False, "bias_row": 0, "bias_head": 0, "bias_query": 0}
+    bias = bias.contiguous()
+    row, head, query, _ = bias.stride()
+    row = row if bias.shape[0] > 1 else 0
+    strides = {"bias_row": row, "bias_head": head, "bias_query": query}
+    return {"BIAS": bias, "BIASED": True, **strides}
+
+
+def _drops(own: Keyed | None, dtype: torch.dtype) -> dict[str, Any]:
+    """Return the arguments of dropout; the plain path scales by the same number."""
+    if own is None:
+        return {"KEYS": None, "DROPS": False, "site": 0, "top": 0, "limit": 0, "boost": 1.0}
+    numbers = {"limit": limit(own.p), "boost": scale(own.p, dtype)}
+    return {"KEYS": own.keys, "DROPS": True, "site": own.site, "top": own.start, **numbers}
+
+
+def _like(vectors: Tensor) -> Tensor:
+    """Return an empty gradient `[B, heads, n, d]`, with the heads of a token side by side."""
+    batch, heads, length, width = vectors.shape
+    return vectors.new_empty(batch, length, heads, width).transpose(1, 2)
+
+
+# Attention with a prefix, a mask, a bias and keyed dropout, without scores in memory.
+#
+# Forward and backward run in Triton (`forward.py`, `backward.py`). Letters in shapes: B rows, T
+# queries, S keys, P vectors of a prefix, d head size, N packed tokens.
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, prefix: Prefix | None, terms: Terms
+) -> Tensor:
+    """Return attention over prefix and tokens, `[B, T, heads, d]`.
+
+    `query` is `[B, heads, T, d]`; `key` and `value` are `[B, key heads, S, d]`. Packed, B is 1 and
+    T and S are N, but the rows of the prefix are those of the batch. Computation is in the type of
+    the queries, or that of autocast. A query that sees no key gives zeros.
+    """
+    dtype = _dtype(query)
+    vectors: list[Tensor | None] = [query, key, value, None, None]
+    mask = None
+    if prefix is not None and prefix.key.shape[2]:
+        vectors[3:], mask = [prefix.key, prefix.value], prefix.mask
+    dense = (None if own is None else _dense(own.to(dtype)) for own in vectors)
+    out: Tensor = _Attention.apply(*dense, mask, terms)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _dtype(query: Tensor) -> torch.dtype:
+    """Return the type to compute in; the meta device has no autocast."""
+    device = query.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return query.dtype
+
+
+def _dense(vectors: Tensor) -> Tensor:
+    """Return vectors whose numbers are neighbours in memory."""
+    return vectors if vectors.stride(-1) == 1 else vectors.contiguous()
+
+
+class _Attention(torch.autograd.Function):
+    """The forward pass keeps its inputs, its output and one number per query and head."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        out, sums = Launch(*given).forward()
+        ctx.save_for_backward(*given[:5], out, sums)
+        ctx.rest = given[5:]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        *vectors, out, sums = ctx.saved_tensors
+        launch, grad = Launch(*vectors, *ctx.rest), gradients[0].contiguous()
+        known = {"GRAD": grad, "SUMS": sums, "DELTAS": launch.deltas(out, grad)}
+        needed = ctx.needs_input_grad
+        query = launch.queries(**known) if needed[0] else None
+        text = launch.keys(**known) if any(needed[1:3]) else (None, None)
+        prefix = launch.prefix(**known) if any(needed[3:5]) else (None, None)
+        return query, *text, *prefix, None, None
+
+
+# Which attention the kernel computes: on CUDA all that it can, where it agrees with torch.
+#
+# The plain path computes the rest: on a CPU, in fp64, with a learned bias, with a head size over
+# 256, and that of DeBERTa, whose bias is a product of queries and keys.
+
+_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+_WIDEST = 256  # larger tiles do not fit in shared memory
+_forced: bool | None = None
+
+
+def suits(query: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> bool:
+    """Return whether the kernel computes an attention.
+
+    Args:
+        query: `[B, heads, T, d]`.
+        value: `[B, key heads, S, d]`.
+        mask: `[B, 1, 1 or T, S]` or None; the kernel reads a bool one.
+        bias: `[1 or B, heads, T, S]` or None; the kernel has no gradient for it.
+    """
+    width, on_gpu = query.shape[-1], query.is_cuda
+    if not (on_gpu if _forced is None else _forced):
+        return False
+    if query.dtype not in _TYPES or width > _WIDEST or width != value.shape[-1]:
+        return False
+    if mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1):
+        return False
+    if bias is not None and bias.requires_grad:
+        return False
+    return not on_gpu or _works(query.device, query.dtype, width)
+
+
+@contextmanager
+def use(on: bool) -> Iterator[None]:
+    """Compute attention by the kernel on any device, or nowhere: for tests and benchmarks.
+
+    On a CPU the kernel needs Triton's interpreter (TRITON_INTERPRET=1). On the meta device nothing
+    runs.
+    """
+    global _forced
+    before, _forced = _forced, on
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+@cache
+def _works(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Return whether the kernel runs on a device and agrees with torch; say so if it does not."""
+    if find_spec("triton") is None:
+        _LOG.info("triton is not installed: the scores of attention are kept in memory")
+        return False
+    _LOG.info("checking the attention kernel on %s; Triton compiles it the first time", device)
+    with torch.enable_grad(), torch.autocast(device.type, enabled=False), _unseen():
+        try:
+            far = error(device, dtype, width)
+        except Exception as failed:  # Triton, its compiler and the driver share no error class
+            _LOG.warning("plain attention is used; the kernel fails on %s: %s", device, failed)
+            return False
+    if not far <= 1:  # nan too
+        _LOG.warning("plain attention is used; the kernel is wrong on %s: %g", device, far)
+    return far <= 1
+
+
+def _unseen() -> saved_tensors_hooks:
+    """Return a context whose saved tensors activation checkpointing does not count."""
+    return saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
+# One small attention by the kernel and by torch: does the kernel work on a device?
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
+"""The largest difference, as a share of the largest number of an output or a gradient."""
+
+_TF32 = 3e-3
+"""The tolerance in fp32 where torch may round products to TF32."""
+
+_ROWS, _HEADS, _TOKENS, _PROMPT, _SITE, _P = 2, 2, 80, 3, 0, 0.1
+"""80 tokens use the largest tiles."""
+
+_Attend = Callable[[list[Tensor], Tensor, Tensor], Tensor]
+
+
+def error(device: torch.device, dtype: torch.dtype, width: int) -> float:
+    """Return how far the kernel is from torch, over the output and all gradients.
+
+    1 is the tolerance of the type. `width` is the head size.
+    """
+    lengths = (_TOKENS, _TOKENS, _TOKENS, _PROMPT, _PROMPT)
+    given = [_fixed_vectors(length, width, 0.7 + n, device) for n, length in enumerate(lengths)]
+    given = [own.to(dtype) for own in given]
+    found = _differentiated(_by_kernel, given, dtype)
+    wanted = _differentiated(_by_torch, given, torch.float64)
+    far = [_distance(own, other) for own, other in zip(found, wanted, strict=True)]
+    rounds = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    return max(far) / (_TF32 if rounds else TOLERANCE[dtype])
+
+
+def _fixed_vectors(length: int, width: int, pace: float, device: torch.device) -> Tensor:
+    """Return fixed vectors `[B, heads, length, d]`, without torch's random numbers."""
+    numbers = torch.arange(_ROWS * _HEADS * length * width, dtype=torch.float64) * pace
+    return numbers.sin().view(_ROWS, _HEADS, length, width).to(device)
+
+
+def _differentiated(attend: _Attend, given: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Return the output `[B, T, heads, d]` and the gradients of all vectors."""
+    vectors = [own.to(dtype).requires_grad_(True) for own in given]
+    keys = torch.arange(_ROWS, device=given[0].device)
+    ends = _TOKENS - 9 * keys
+    real = (torch.arange(_TOKENS, device=keys.device) < ends[:, None])[:, None, None]
+    out = attend(vectors, keys, real)
+    weights = given[0].transpose(1, 2).to(dtype)
+    return [out, *torch.autograd.grad(out, vectors, weights)]
+
+
+def _by_kernel(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
+    query, key, value, before, old = vectors
+    terms = Terms(query.shape[-1] ** -0.5, real, dropout=Keyed(keys, _SITE, _P))
+    return attention(query, key, value, Prefix(before, old), terms)
+
+
+def _by_torch(vectors: list[Tensor], keys: Tensor, real: Tensor) -> Tensor:
+    query, key, value, before, old = vectors
+    key, value = torch.cat([before, key], dim=2), torch.cat([old, value], dim=2)
+    scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
+    scores[..., _PROMPT:].masked_fill_(~real, -torch.inf)
+    weights = scores.softmax(dim=-1)
+    used = drop(weights, keys, _SITE, _P, origin=_PROMPT)
+    return (used @ value).transpose(1, 2)
+
+
+def _distance(own: Tensor, other: Tensor) -> float:
+    """Return the largest difference, as a share of the largest number; nan if one is nan."""
+    return float((own.detach() - other.detach()).abs().max() / other.detach().abs().max())

@@ -1,0 +1,125 @@
+"""Loads the tokenizer of a backbone's folder with the settings that prompts need."""
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from ptrun.backbone.cpm2_text import is_cpm2
+from ptrun.errors import UserError, is_panic
+from ptrun.files import read_bytes
+
+Kind = Literal["wordpiece", "bpe", "sentencepiece", "cpm2"]
+_BYTE_LEVEL = ("roberta", "gpt2", "deberta", "blocklm", "megatron")
+_OWN_MODELS = ("blocklm", "megatron")  # model types that transformers does not know
+_ENDING = ("t5", "mt5")
+_PACKAGES = {"sentencepiece": "sentencepiece", "protobuf": "google"}  # and a module of each
+FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+
+
+def kind_of(folder: Path, model_type: str) -> Kind:
+    """Return the kind of tokenizer of a local folder."""
+    if is_cpm2(folder):
+        return "cpm2"
+    if model_type in _BYTE_LEVEL:
+        return "bpe"
+    return "sentencepiece" if model_type in _ENDING else "wordpiece"
+
+
+_LARGEST = 250_000_000  # bytes of a file
+
+
+def digest(folder: Path) -> str:
+    """Return a hash (16 hex digits) of all files that decide how a text becomes token ids."""
+    hashed = hashlib.sha256()
+    for name in sorted((*FILES, *BESIDE)):
+        file = folder / name
+        own = read_bytes(file, _LARGEST, links=True) if file.is_file() else b""
+        hashed.update(f"{name} ".encode() + own)
+    return hashed.hexdigest()[:16]
+
+
+def load(folder: Path, model_type: str, kind: Kind | None = None, *, words: bool = False) -> Any:
+    """Return the tokenizer of a folder.
+
+    `words` is for input that is already split into words: byte-level tokenizers then also put a
+    space before the first word. T5's appends no `</s>`, since patterns decide how an input ends
+    (PPT never appends it).
+
+    Raises:
+        UserError: the folder has no readable tokenizer, or a package for it is missing.
+    """
+    kind = kind or kind_of(folder, model_type)
+    if not any((folder / name).is_file() for name in FILES):  # else the library makes an empty one
+        raise UserError(
+            f"{folder}: no tokenizer there; expected one of {', '.join(FILES)}.\n"
+            "Copy it from the source of the model, or type ptrun import ... --tokenizer FROM."
+        )
+    if kind == "cpm2":
+        from ptrun.backbone.own_tokenizers import Cpm2Tokenizer
+
+        return Cpm2Tokenizer.from_pretrained(folder)
+    check_packages(folder, model_type, kind)
+    spaced = words and kind == "bpe"
+    tokenizer = _read(folder, model_type, {"add_prefix_space": True} if spaced else {})
+    if spaced and hasattr(tokenizer.backend_tokenizer.pre_tokenizer, "add_prefix_space"):
+        # the library may ignore the option (5.23)
+        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
+    _set_frame(tokenizer, model_type)
+    return tokenizer
+
+
+def _set_frame(tokenizer: Any, model_type: str) -> None:
+    """Set the special tokens around texts where the library's are not the model's own (5.23)."""
+    from tokenizers.processors import TemplateProcessing
+
+    if model_type in _ENDING:  # patterns decide how an input ends
+        frame = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+        tokenizer.backend_tokenizer.post_processor = frame
+    if model_type == "deberta":  # the library puts two [SEP] between texts, as RoBERTa does
+        first, last = tokenizer.cls_token, tokenizer.sep_token
+        one = f"{first}:0 $A:0 {last}:0"
+        special = [(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)]
+        frame = TemplateProcessing(single=one, pair=f"{one} $B:1 {last}:1", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = frame
+
+
+def check_packages(folder: Path, model_type: str, kind: Kind | None = None) -> None:
+    """Refuse a tokenizer that needs a package which is not installed; reads only names of files.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    kind = kind or kind_of(folder, model_type)
+    if kind != "sentencepiece" or (folder / "tokenizer.json").is_file():
+        return
+    if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
+        raise UserError(
+            f"{folder}: its tokenizer needs the package {' and '.join(absent)}.\n"
+            "Type pip install 'ptrun[sentencepiece]'."
+        )
+
+
+def copy(folder: Path, there: Path) -> None:
+    """Copy the files of a tokenizer; if saved again, T5's would lack `</s>`."""
+    for file in (folder / name for name in (*FILES, *BESIDE)):
+        if file.is_file():
+            (there / file.name).write_bytes(read_bytes(file, _LARGEST, links=True))
+
+
+def _read(folder: Path, model_type: str, options: dict[str, Any]) -> Any:
+    """Return transformers' tokenizer of a folder."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    library: Any = PreTrainedTokenizerFast if model_type in _OWN_MODELS else AutoTokenizer
+    try:
+        return library.from_pretrained(folder, **options)
+    except BaseException as error:  # the library raises what it meets first, also a Rust panic
+        if isinstance(error, UserError) or not (isinstance(error, Exception) or is_panic(error)):
+            raise
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(
+            f"backbone.path={folder}: cannot read its tokenizer ({reason}).\n"
+            "Expected tokenizer.json, or the files that tokenizer.save_pretrained(FOLDER) writes."
+        ) from error

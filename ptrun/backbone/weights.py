@@ -1,0 +1,295 @@
+"""Reads the tensors of a backbone from its files, and those that a run has tuned."""
+
+import logging
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from ptrun.backbone import files
+from ptrun.backbone.family import Family
+from ptrun.backbone.files import tensor_table
+from ptrun.backbone.quantization import QuantizedLinear
+from ptrun.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+
+
+# Reads a model's weights from a folder, and checks whether they include the output head.
+
+_BUFFERS = ("position_ids", ".attn.bias", ".attn.masked_bias")  # of older versions of the library
+
+
+def read(
+    model_class: Any, config: Any, folder: Path, dtype: torch.dtype, device: str
+) -> tuple[Any, set[str]]:
+    """Return a model with its weights in `dtype`, and the names that the files lack.
+
+    The weights are loaded onto `device` if `files.device_map` allows it.
+    """
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model, report = model_class.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        device_map=files.device_map(device),
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    _tell_unread(folder, report["unexpected_keys"])
+    return model, report["missing_keys"]
+
+
+def _tell_unread(folder: Path, names: Collection[str]) -> None:
+    """Log how many tensors of the files the model does not have: heads, or a wrong architecture."""
+    rest = sorted(name for name in names if not name.endswith(_BUFFERS) and "pooler." not in name)
+    if rest:
+        shown = ", ".join(rest[:3])
+        _LOG.info("%s: %d tensors of the files are not read, e.g. %s", folder, len(rest), shown)
+
+
+def has_head(name: str, missing: set[str], family: Family) -> bool:
+    """Return whether the output head is complete, given the names that the files lack.
+
+    Raises:
+        UserError: the files lack other tensors.
+    """
+    starts = tuple(f"{head}." for head in (family.head, family.other_head) if head)
+    if lost := sorted(tensor for tensor in missing if not tensor.startswith(starts)):
+        raise UserError(
+            f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
+        )
+    return not missing
+
+
+# Builds a model without weights and reads its tensors from files one by one.
+
+_OLD_NAMES = ((".LayerNorm.weight", ".LayerNorm.gamma"), (".LayerNorm.bias", ".LayerNorm.beta"))
+"""BERT's first checkpoints use other names for the tensors of LayerNorm."""
+
+
+def skeleton(model_class: Any, config: Any, folder: Path, *, own_output: bool) -> Any:
+    """Return a model whose parameters are on the meta device and tied as in the library.
+
+    `own_output` is True for a T5 with an untied output matrix. Other models have one where the
+    files in `folder` hold another matrix than the embeddings, whatever config.json says.
+    """
+    with _parameters_without_storage():
+        model = model_class(config)
+    model.tie_weights()
+    output = model.get_output_embeddings()
+    if own_output or _is_untied(model, folder):  # the library ties every new T5 (5.23)
+        output.weight = nn.Parameter(torch.empty_like(output.weight, device="meta"))
+    return model
+
+
+def _is_untied(model: Any, folder: Path) -> bool:
+    """Return whether the files hold an output matrix and embeddings that differ."""
+    where, base = _files_of_tensors(folder), model.base_model_prefix
+    for pair in model.all_tied_weights_keys.items():
+        names = [n for one in pair if (n := _stored([one], base, where)) is not None]
+        if len(names) == 2 and model.get_parameter(pair[0]) is model.get_output_embeddings().weight:
+            with safe_open(where[names[0]], "pt") as one, safe_open(where[names[1]], "pt") as two:
+                return not torch.equal(one.get_tensor(names[0]), two.get_tensor(names[1]))
+    return False
+
+
+def _files_of_tensors(folder: Path) -> dict[str, Path]:
+    """Return the file of each tensor."""
+    return {name: file for file in files.weight_files(folder) for name in tensor_table(file)}
+
+
+def _stored(names: Sequence[str], base: str, where: Container[str]) -> str | None:
+    """Return the name that the files have for a parameter of these names."""
+    return next((name for name in _spellings(names, base) if name in where), None)
+
+
+@contextmanager
+def _parameters_without_storage() -> Iterator[None]:
+    """Put new parameters on the meta device; buffers get real values, since files lack them."""
+    from transformers.initialization import no_init_weights
+
+    register = nn.Module.register_parameter
+
+    def on_meta(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        empty = None if parameter is None else nn.Parameter(parameter.to("meta"))
+        register(module, name, empty)
+
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
+    try:
+        with no_init_weights():
+            yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def fill(
+    model: nn.Module,
+    folder: Path,
+    dtype: torch.dtype,
+    device: str,
+    part: Callable[[str, Any], Tensor] = lambda _, whole: whole[:],
+) -> set[str]:
+    """Read every parameter of a skeleton onto a device; return the names that the files lack.
+
+    `part` takes the name of a parameter and a safetensors slice, and returns what is to be read.
+    """
+    missing = set()
+    where, base = _files_of_tensors(folder), getattr(model, "base_model_prefix", "")
+    for places in _tied_names(model):
+        stored = _stored(places, base, where)
+        if stored is None:
+            missing.add(places[0])
+            tensor = torch.zeros_like(model.get_parameter(places[0]), dtype=dtype, device=device)
+        else:
+            with safe_open(where[stored], "pt") as opened:  # mapped memory stays in use, so briefly
+                own = part(places[0], opened.get_slice(stored))
+                tensor = own.to(device, dtype, copy=True)
+        _put(model, places, tensor)
+    return missing
+
+
+def _put(model: nn.Module, places: Sequence[str], tensor: Tensor) -> None:
+    parameter = nn.Parameter(tensor, requires_grad=False)
+    for place in places:
+        module, _, last = place.rpartition(".")
+        owner = model.get_submodule(module)
+        if last == "weight" and isinstance(owner, QuantizedLinear):
+            owner.hold(tensor)
+            return
+        setattr(owner, last, parameter)
+
+
+def _tied_names(model: nn.Module) -> list[list[str]]:
+    """Return all names of each parameter; tied ones have several."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return list(names.values())
+
+
+def _spellings(names: Sequence[str], base: str) -> Iterator[str]:
+    """Return possible names of a parameter in files: with and without the base prefix, old ones."""
+    for name in names:
+        for spelling in (name, name.removeprefix(f"{base}."), f"{base}.{name}"):
+            yield spelling
+            for new, old in _OLD_NAMES:
+                if spelling.endswith(new):
+                    yield spelling.removesuffix(new) + old
+
+
+# The classification head of a tuned checkpoint, such as an NLI model.
+
+_ENTAILED = ("entailment", "entail", "entailed")
+_STORED = {
+    "roberta": {"dense": "classifier.dense", "linear": "classifier.out_proj"},
+    "bert": {"linear": "classifier"},
+    "albert": {"linear": "classifier"},
+}
+"""Tensors of the head of `...ForSequenceClassification`, where it has our form."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A head `Linear(H, C)`, optionally after its own dense layer, and its labels.
+
+    Args:
+        labels: the names of its C rows.
+        stored: tensor names in the files, without `.weight`, of `linear` and optionally `dense`.
+        pooler: the pooler before it, as in `ptrun.readout.head`.
+        origin: where it comes from, for messages.
+    """
+
+    labels: Sequence[str]
+    stored: Mapping[str, str]
+    pooler: str
+    origin: str
+
+    @property
+    def entailed(self) -> int | None:
+        """The row of entailment, or None without one."""
+        rows = (i for i, label in enumerate(self.labels) if label.lower() in _ENTAILED)
+        return next(rows, None)
+
+    def tensors(self, folder: Path) -> dict[str, Tensor]:
+        """Return the tensors of the head by `linear.weight` and so on."""
+        names = {
+            f"{name}.{kind}": f"{part}.{kind}"
+            for part, name in self.stored.items()
+            for kind in ("weight", "bias")
+        }
+        tensors: dict[str, Tensor] = {}
+        for file in files.weight_files(folder):
+            with safe_open(file, "pt") as opened:
+                here = names.keys() & set(opened.keys())
+                tensors |= {names[name]: opened.get_tensor(name) for name in here}
+        return tensors
+
+
+def of_config(config: Mapping[str, Any]) -> Classifier | None:
+    """Return the head that a configuration describes, or None if it has none of our form."""
+    stored = _STORED.get(config.get("model_type", ""))
+    tuned = any(a.endswith("ForSequenceClassification") for a in config.get("architectures") or ())
+    names = config.get("id2label")
+    if stored is None or not tuned or not names:
+        return None
+    labels = [names[key] for key in sorted(names, key=int)]
+    pooler = "trainable" if "dense" in stored else "auto"
+    return Classifier(labels, stored, pooler, "the checkpoint's")
+
+
+# A backbone that a run tuned: its tensors are in the `prompt.safetensors` of that run.
+
+PREFIX = "backbone."
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The tuned backbone of a run.
+
+    Args:
+        file: the tensors of the run.
+        digest: identifier of the tensors, 16 hex digits.
+        classifier: the head that was tuned with it, if its rows are labels.
+        pooler_seed: the seed of the untrained pooler that was used with it.
+    """
+
+    file: Path
+    digest: str
+    classifier: Classifier | None = None
+    pooler_seed: int | None = None
+
+    def put(self, backbone: Any) -> None:
+        """Copy the tuned tensors into a loaded backbone.
+
+        Raises:
+            UserError: the backbone lacks one of the tensors.
+        """
+        with safe_open(self.file, "pt") as opened, torch.no_grad():
+            names = [n.removeprefix(PREFIX) for n in opened.keys() if n.startswith(PREFIX)]  # noqa: SIM118
+            places = _parameters_of(backbone, names)
+            for name in names:
+                places[name].copy_(backbone.own(places[name], opened.get_slice(PREFIX + name)))
+
+
+def _parameters_of(backbone: Any, names: Sequence[str]) -> dict[str, nn.Parameter]:
+    """Return parameters with these names, from the body or from the model with its output head."""
+    for head in (False, True):
+        parameters: dict[str, nn.Parameter] = backbone.body(head=head)
+        if set(names) <= set(parameters):
+            return parameters
+    missing = sorted(set(names) - set(parameters))
+    raise UserError(f"{backbone.name} lacks {missing[0]}, which was tuned.")
+
+
+def classifier_of(backbone: Any) -> Classifier | None:
+    """Return the classification head that was last tuned with a backbone, or None."""
+    return backbone.tuned.classifier if backbone.tuned else of_config(backbone.config)

@@ -1,0 +1,236 @@
+"""A run folder: saved state, prompt, metrics, predictions, result.
+
+`state.safetensors` holds every learned tensor, the optimizer's moments and the best tensors so
+far. Its header holds the rest of the state as JSON, so one rename replaces both.
+"""
+
+import errno
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, is_dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ptrun.config.identity import file_name
+from ptrun.errors import UserError
+from ptrun.files import append, from_json, read_text, write_text
+from ptrun.folder import digest, result
+from ptrun.folder import tensors as files
+from ptrun.folder.digest import PROMPT
+from ptrun.types import Example, Prediction, RunResult, Tracker
+
+_LOG = logging.getLogger(__name__)
+_AGAIN = "Type the command of its run again with rerun=true."
+_DRAFT = re.compile(r"\..+\.\d+")
+_TRAINING_EVENTS = ("step", "skipped", "dev")
+
+
+class RunStore:
+    """The folder of one run.
+
+    Args:
+        folder: `<outputs>/<name>/<run_id>`.
+        bound: the backbone of the tensors (name, revision, fingerprint), written into every file
+            and compared on reading.
+        tracker: also gets the rows of `metrics.jsonl`.
+        part: the name of one part of the run; "" is the whole run.
+    """
+
+    def __init__(self, folder: Path, bound: Mapping[str, str], tracker: Tracker, part: str = ""):
+        self.folder, self.bound, self.tracker = folder, dict(bound), tracker
+        folder.mkdir(parents=True, exist_ok=True)
+        self._part = part
+        self._metrics = folder / "metrics.jsonl"
+        self.state_file = state_file(folder, part)
+
+    def part(self, name: str) -> "RunStore":
+        """Return the store of one part: it has its own state, and its rows have its name."""
+        return RunStore(self.folder, self.bound, self.tracker, name) if name else self
+
+    def clean(self) -> None:
+        """Remove the drafts of processes that were killed; only the owner of the folder may.
+
+        Raises:
+            OSError: a link is in the folder; a tracker would write through it.
+        """
+        for file in self.folder.iterdir():
+            if file.is_symlink() and not _DRAFT.fullmatch(file.name):
+                raise OSError(errno.EXDEV, "a link in the folder of a run", str(file))
+            if _DRAFT.fullmatch(file.name):
+                with suppress(FileNotFoundError):
+                    file.unlink()
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a row to `metrics.jsonl`; it survives a killed process."""
+        whole = {**({"part": self._part} if self._part else {}), **row}
+        append(self._metrics, digest.line(whole))
+        self.tracker.log(whole)
+
+    def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
+        """Write a state beside the saved one; return what replaces that one, atomically."""
+        return self._draft(self.state_file, tensors, {"state": json.dumps(dict(meta))})
+
+    def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the saved state, and remove later steps from `metrics.jsonl`.
+
+        Raises:
+            UserError: the state is damaged or belongs to another backbone.
+        """
+        if not self.state_file.is_file():
+            self._cut_metrics(-1)
+            return None
+        tensors, header = read_tensors(self.state_file, self.bound)
+        meta = _meta(self.state_file, header)
+        self._cut_metrics(int(meta["step"]), [row["step"] for row in meta.get("history", ())])
+        return tensors, meta
+
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Write `prompt.safetensors`, which predictions need.
+
+        Its header has the method's configuration, and what the task read from its data.
+        """
+        header = {"method": json.dumps(dict(method)), "task": json.dumps(dict(task))}
+        self.write_tensors(self.folder / PROMPT, tensors, header)
+
+    def write_predictions(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> None:
+        """Write predictions and targets to `predictions.jsonl`, one example a line."""
+        rows = (
+            {"id": e.id, "prediction": p.value, **p.also, "target": _plain(e.target)}
+            for e, p in zip(examples, predictions, strict=True)
+        )
+        _write_lines(self.folder / "predictions.jsonl", rows)
+
+    def close(self, outcome: RunResult) -> None:
+        """Write the result; nothing is written after it."""
+        result.write(self.folder, outcome)
+        self.tracker.finish(outcome)
+
+    def write_tensors(
+        self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
+    ) -> None:
+        """Write a safetensors file atomically; its header names the backbone of the tensors."""
+        self._draft(file, tensors, header)()
+
+    def _draft(
+        self, file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]
+    ) -> Callable[[], object]:
+        own = {**header, "backbone": json.dumps(self.bound, sort_keys=True)}
+        return files.draft(file, tensors, own)
+
+    def _cut_metrics(self, step: int, evaluated: Iterable[int] = ()) -> None:
+        """Remove rows of later steps, which training repeats; warn if earlier ones are lost."""
+        found = list(_readable(self._metrics)) if self._metrics.is_file() else []
+        rows = [row for row in found if self._is_kept(row, step)]
+        if self._metrics.is_file():
+            write_text(self._metrics, "".join(map(digest.line, rows)))
+        own = [row for row in rows if row.get("part", "") == self._part]
+        there = {(row["event"] == "dev", row.get("step")) for row in own}
+        wanted = {(False, n) for n in range(1, step + 1)} | {(True, n) for n in evaluated}
+        if lost := len(wanted - there):
+            _LOG.warning("%s: damaged (%d earlier rows are lost)", self._metrics, lost)
+
+    def _is_kept(self, row: Mapping[str, Any], step: int) -> bool:
+        """Return whether a row is of a saved step or of another part."""
+        if row.get("event") not in _TRAINING_EVENTS:
+            return False
+        return row.get("part", "") != self._part or bool(row.get("step", 0) <= step)
+
+
+def state_file(folder: Path, part: str = "") -> Path:
+    """Return the state file of a run or of one part; the name of a part is encoded."""
+    return folder / f"{f'{file_name(part)}.' if part else ''}state.safetensors"
+
+
+def bound_to(backbone: Any) -> dict[str, str]:
+    """Return what identifies a backbone in the files of a run: name, revision, fingerprint."""
+    return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
+
+
+def read_tensors(
+    file: Path, bound: Mapping[str, str], place: object = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and header of a state or prompt file; `place` has the backbone's files.
+
+    Raises:
+        UserError: the file is damaged, or was made with another backbone.
+    """
+    tensors, header = files.read(file, _AGAIN)
+    made_with = made_over(file, header)
+    if made_with != dict(bound):
+        raise UserError(
+            f"{file}: made with backbone {made_with['name']} ({made_with['weights']}), not "
+            f"{bound['name']} ({bound['weights']}){f' in {place}' if place else ''}. Use that "
+            "backbone, or another run."
+        )
+    return tensors, header
+
+
+def made_over(file: Path, header: Mapping[str, str]) -> dict[str, str]:
+    """Return the backbone of a file: its name, revision and fingerprint.
+
+    Raises:
+        UserError: the header does not say.
+    """
+    try:
+        found = from_json(header["backbone"])
+        return {key: found[key] for key in ("name", "revision", "weights")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged (its header names no backbone). {_AGAIN}") from error
+
+
+def _meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
+    """Return the plain part of a state.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        meta = dict(from_json(header["state"]))
+        steps = [meta["step"], *(row["step"] for row in meta.get("history", ()))]
+        counts = [meta[key] for key in ("tokens", "token_budget") if meta.get(key) is not None]
+        if not all(map(digest.is_count, [*steps, *counts])):
+            raise ValueError("a step is no number")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged (its header has no step). {_AGAIN}") from error
+    return meta
+
+
+def _readable(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a journal. A damaged line is named and left out: it decides no number."""
+    text = read_text(file, "replace", limit=digest.LONGEST)
+    lines = text[: text.rfind("\n") + 1].split("\n")[:-1]  # a killed process may cut the last one
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield digest.row(line)
+        except ValueError as error:
+            _LOG.warning("%s:%d: damaged (%s); the line is left out", file, number, error)
+
+
+def _plain(target: Any) -> Any:
+    """Return a target as plain data; a target may be a list of spans."""
+    if isinstance(target, list):
+        return [_plain(one) for one in target]
+    return asdict(target) if is_dataclass(target) and not isinstance(target, type) else target
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a run folder to `<folder>~<n>`, so `rerun=true` keeps it."""
+    if folder.is_dir():
+        names = (folder.with_name(f"{folder.name}~{number}") for number in count(1))
+        folder.rename(next(name for name in names if not os.path.lexists(name)))
+
+
+def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    lines = (json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
+    write_text(file, "".join(lines))

@@ -1,0 +1,270 @@
+"""Named entities and semantic roles from column files, as rows of a tagging task.
+
+Roles are read from bracketed columns (CoNLL-2005, CoNLL-2012), or from the lines of P-tuning v2's
+files (zenodo 6318701): the predicate's index, the words, `|||`, and a tag for each word.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptrun.errors import UserError, names, shown
+from ptrun.importing.data import MadeFile, Record, TaggingFields, found, task_fields
+from ptrun.task.lines import text_lines
+
+# Files of columns, as the CoNLL tasks have them: a word a line, blank lines between sentences.
+
+_NO_WORD = re.compile(r"-DOCSTART-|#begin document|#end document|#doc \d+\s*$")
+_BRACKETS = re.compile(r"(?:\(([^()*\s]+))?\*([^()*\s]*\))?")
+_ALONE = re.compile(r"\(([^()*\s]+)\)")  # CoNLL-2012 writes (GPE) for an entity of one word
+_TAG = re.compile(r"O|[BIESULM]-\S+")
+_AS_IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
+"""Letters of BIOES, BILOU and BMES; these schemes are IOB2 in other letters."""
+_END = re.compile(r"O|[BIESULM]-\S+|[_*-]|\S*[()*]\S*")  # of a line that is a word
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The lines of a sentence: their places for errors, and their columns, equally many."""
+
+    where: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    def column(self, number: int) -> list[str]:
+        """Return a column, counted from 1, or from -1 at the end.
+
+        Raises:
+            UserError: there are fewer columns.
+        """
+        width = len(self.lines[0])
+        if not -width <= number <= width or number == 0:
+            raise UserError(
+                f"{self.where[0]}: {shown(' '.join(self.lines[0]))} has {width} columns, so none "
+                f"is number {number}; choose others with --words, --tags and --roles."
+            )
+        place = number - 1 if number > 0 else number
+        return [line[place] for line in self.lines]
+
+
+def sentences(file: Path) -> Iterator[Sentence]:
+    """Yield the sentences of a file; columns are separated by tabs, or else by spaces.
+
+    Raises:
+        UserError: the lines of a sentence differ in their number of columns.
+    """
+    where: list[str] = []
+    lines: list[list[str]] = []
+    for place, text in text_lines(file):
+        columns = _columns(text)
+        if not lines and columns and columns[0].startswith("#") and not _END.fullmatch(columns[-1]):
+            continue  # a comment before the first word, as MultiCoNER and GermEval have them
+        if columns and not _NO_WORD.match(text):
+            if lines and len(columns) != len(lines[0]):
+                raise UserError(
+                    f"{place}: {shown(text.rstrip())} has {len(columns)} columns; the sentence "
+                    f"began with {len(lines[0])}."
+                )
+            where.append(place)
+            lines.append(columns)
+        elif lines:
+            yield Sentence(where, lines)
+            where, lines = [], []
+    if lines:
+        yield Sentence(where, lines)
+
+
+def _columns(text: str) -> list[str]:
+    """Return the columns of a line; only tabs and spaces separate, not those inside words."""
+    text = text.strip("\r\n")
+    if "\t" in text:
+        return [column.strip(" ") for column in text.split("\t")] if text.strip() else []
+    return [column for column in text.split(" ") if column]
+
+
+def tags(sentence: Sentence, number: int) -> list[str]:
+    """Return a column of IOB1, IOB2, BIOES, BILOU, BMES or bracketed tags as IOB2.
+
+    IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch.
+
+    Raises:
+        UserError: a line has no such tag.
+    """
+    column = sentence.column(number)
+    if all("*" in tag or _ALONE.fullmatch(tag) for tag in column):
+        return _spans(sentence, column)
+    for where, tag in zip(sentence.where, column, strict=True):
+        if not _TAG.fullmatch(tag):
+            raise UserError(
+                f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
+                f"BIOES, BILOU, BMES) or brackets such as (TYPE*).\n{_other_scheme(column)}"
+            )
+    column = [f"{_AS_IOB2.get(tag[0], tag[0])}{tag[1:]}" if tag[1:] else tag for tag in column]
+    before = ["O", *column[:-1]]
+    return [_begun(tag, last) for tag, last in zip(column, before, strict=True)]
+
+
+def _other_scheme(column: Sequence[str]) -> str:
+    """Return what to do about tags of another scheme."""
+    named = [tag for tag in column if tag != "O"]
+    if any(re.fullmatch(r"\S+-[BI]", tag) for tag in named):
+        return "These tags have their letter at the end; write it first: B-PER, not PER-B."
+    if named and all(re.fullmatch(r"[A-Z][A-Za-z_]*", tag) for tag in named):
+        return (
+            "These types have no B- or I-, so entities that touch cannot be told apart; write "
+            "B-TYPE at the first word of each and I-TYPE at the others, or choose another column "
+            "with --tags."
+        )
+    return "Choose another column with --tags."
+
+
+def _begun(tag: str, last: str) -> str:
+    """Return a tag with `B-` if it begins an entity."""
+    return f"B-{tag[2:]}" if tag.startswith("I-") and tag[2:] != last[2:] else tag
+
+
+def roles(sentence: Sentence, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the place of each predicate, from 0, and its roles as IOB2 tags.
+
+    Args:
+        sentence: a sentence with one column for each of its predicates.
+        first: the first of these columns, as in `Sentence.column`.
+        last: the last of them.
+
+    Raises:
+        UserError: a column has no brackets, or no (V*) at its predicate.
+    """
+    width = len(sentence.lines[0])
+    stop = last if last > 0 else width + 1 + last
+    for number in range(first if first > 0 else width + 1 + first, stop + 1):
+        found = _spans(sentence, sentence.column(number))
+        if "B-V" not in found:
+            raise UserError(f"{sentence.where[0]}: column {number} of the sentence has no (V*).")
+        yield found.index("B-V"), found
+
+
+def _spans(sentence: Sentence, column: Sequence[str]) -> list[str]:
+    """Return bracketed spans as IOB2 tags: `(A0*`, `*`, `*)`, or `*A0)` of CoNLL-2004."""
+    found, inside = [], ""
+    for where, cell in zip(sentence.where, column, strict=True):
+        brackets = _BRACKETS.fullmatch(_ALONE.sub(r"(\1*)", cell))
+        begins, ends = brackets.groups() if brackets else (None, None)
+        if not brackets or (begins and inside) or (ends and not begins and not inside):
+            raise UserError(
+                f"{where}: {shown(cell)} opens or closes no span; expected *, (TYPE*, *) or "
+                "(TYPE*)."
+            )
+        inside = begins or inside
+        found.append(f"{'B' if begins else 'I'}-{inside}" if inside else "O")
+        inside = "" if ends else inside
+    if inside:
+        raise UserError(f"{sentence.where[-1]}: span ({inside}* has no end in its sentence.")
+    return found
+
+
+_DIGITS = 10  # no sentence has so many words; Python refuses to read thousands of digits
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to read, from 1, or from -1 at the end; `roles` are the first and the last."""
+
+    words: int = 1
+    tags: int = -1
+    roles: tuple[int, int] | None = None
+
+
+def conll(
+    source: Path, task: str, columns: Columns, chosen: Mapping[str, Path | None]
+) -> list[MadeFile]:
+    """Return the files of a task.
+
+    Args:
+        source: the folder of the column files.
+        task: the task's option; its YAML file names the fields and the entity types.
+        columns: where words, tags and roles are.
+        chosen: the file or folder of train, dev or test, by part, if its name does not tell.
+
+    Raises:
+        UserError: the task tags nothing, or a part has no file or several.
+    """
+    fields = task_fields(task)
+    made = []
+    for part, split in fields.splits.items():
+        if split is not None:
+            files = _files(chosen.get(part) or found(source, part))
+            made.append(
+                MadeFile(fields.folder, f"{split}.jsonl", files, _rows(files, fields, columns))
+            )
+    return made
+
+
+def one_file(columns: Columns) -> Callable[[Path, TaggingFields], Iterator[tuple[str, Record]]]:
+    """Return a reader of a file of columns: the text of each sentence, and its row."""
+
+    def texts(file: Path, fields: TaggingFields) -> Iterator[tuple[str, Record]]:
+        return ((" ".join(row[fields.tokens]), row) for row in _rows([file], fields, columns))
+
+    return texts
+
+
+def _files(place: Path) -> list[Path]:
+    """Return a file, or the files `*conll` below a folder."""
+    files = sorted(place.rglob("*conll")) if place.is_dir() else [place]
+    if not files or not all(file.is_file() for file in files):
+        raise UserError(f"{place}: no such file, nor a folder of files *conll.")
+    return files
+
+
+def _rows(files: Sequence[Path], fields: TaggingFields, columns: Columns) -> Iterator[Record]:
+    read = _predicates if fields.predicate else _entities
+    rows = (row for file in files for row in read(file, fields, columns))
+    return ({"id": str(number), **row} for number, row in enumerate(rows))
+
+
+def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
+    for sentence in sentences(file):
+        found = tags(sentence, columns.tags)
+        for where, tag in zip(sentence.where, found, strict=True):
+            if fields.entities and tag != "O" and tag[2:] not in fields.entities:
+                raise UserError(
+                    f"{where}: {shown(tag)} is of no type of the task: {names(fields.entities)}. "
+                    "Choose another column with --tags, or another --task."
+                )
+        yield {fields.tokens: sentence.column(columns.words), fields.tags: found}
+
+
+def _predicates(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:
+    found = _lines(file) if columns.roles is None else _roles(file, columns, *columns.roles)
+    for words, place, tagged in found:
+        yield {fields.tokens: words, str(fields.predicate): place, fields.tags: tagged}
+
+
+def _roles(
+    file: Path, columns: Columns, first: int, last: int
+) -> Iterator[tuple[list[str], int, list[str]]]:
+    for sentence in sentences(file):
+        for place, tagged in roles(sentence, first, last):
+            yield sentence.column(columns.words), place, tagged
+
+
+def _lines(file: Path) -> Iterator[tuple[list[str], int, list[str]]]:
+    """Yield the words, predicate and tags of each line of P-tuning v2's files."""
+    for where, text in text_lines(file):
+        if not text.strip():
+            continue
+        left, bar, right = text.partition("|||")
+        index, *words = left.split() or [""]
+        tagged = right.split()
+        if not bar:
+            raise UserError(
+                f"{where}: no |||. For files of columns name those of the roles, as in "
+                "--words 4 --roles 12:-2 for CoNLL-2012."
+            )
+        place = int(index) if index.isdecimal() and len(index) < _DIGITS else -1
+        if not 0 <= place < len(words) == len(tagged):
+            raise UserError(
+                f"{where}: predicate {shown(index)}, {len(words)} words and {len(tagged)} tags; "
+                "expected the index of a word and as many tags as words."
+            )
+        yield words, place, tagged

@@ -1,0 +1,221 @@
+"""The files of published checkpoints: one per rank or part, and byte-level BPE."""
+
+import json
+import re
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ptrun.backbone.files import LATEST
+from ptrun.errors import UserError
+from ptrun.hub.pickled import open_file
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+# The files of a DeepSpeed checkpoint: one per rank, with the tensors under `module`.
+
+_SAME = ("iteration", "global_steps", "mp_world_size")
+
+
+class RankFiles:
+    """Ranks 0, 1, … of one checkpoint.
+
+    Args:
+        source: the folder with `latest_checkpointed_iteration.txt` or `latest`, or with the
+            mp_rank files.
+        otherwise: other accepted files, for the message that there is no checkpoint.
+
+    Raises:
+        UserError: the folder has no such files, or a rank is missing.
+    """
+
+    word = "rank"
+
+    def __init__(self, source: Path, otherwise: str = ""):
+        self.files = _rank_files(source, otherwise)
+
+    def open(self) -> list[dict[str, Tensor]]:
+        """Return the tensors of each rank.
+
+        Raises:
+            UserError: a file cannot be opened, or the files come from different saves.
+        """
+        ranks = [open_file(file, ("module",), "a DeepSpeed model file") for file in self.files]
+        self._check_same_save(ranks)
+        return [rank["module"] for rank in ranks]
+
+    def _check_same_save(self, ranks: Sequence[dict[str, Any]]) -> None:
+        folder = self.files[0].parent
+        for key in _SAME:
+            values = [rank[key] for rank in ranks if key in rank]
+            if any(value != values[0] for value in values):
+                raise UserError(f"{folder}: {key} differs between ranks: {values}; copy one save.")
+        saved = ranks[0].get("mp_world_size", len(ranks))
+        if saved != len(ranks):
+            raise UserError(f"{folder}: {len(ranks)} ranks, but saved as {saved}.")
+
+
+def folder_of(source: Path) -> Path:
+    """Return the folder of the latest checkpoint, or `source` without a file that names it."""
+    for name in LATEST:
+        if (source / name).is_file():
+            return source / (source / name).read_text(encoding="utf-8").strip()
+    return source
+
+
+def _rank_files(source: Path, otherwise: str) -> list[Path]:
+    name = "mp_rank_{:02d}_model_states.pt"
+    ranks = numbered(folder_of(source), r"mp_rank_(\d+)_model_states\.pt", name)
+    if not ranks:
+        raise UserError(
+            f"{source}: no checkpoint there; expected {LATEST[0]} and\n"
+            f"<iteration>/{name.format(0)}, or a folder of mp_rank files{otherwise}."
+        )
+    return ranks
+
+
+def numbered(folder: Path, pattern: str, name: str) -> list[Path]:
+    """Return the files whose names match a pattern, in the order of their numbers from 0.
+
+    Raises:
+        UserError: a number is missing; `name` is the format of the names.
+    """
+    matches = (re.fullmatch(pattern, file.name) for file in folder.glob("*"))
+    files = {int(match[1]): folder / match[0] for match in matches if match}
+    if absent := sorted(set(range(max(files, default=0))) - set(files)):
+        names = ", ".join(name.format(number) for number in absent)
+        raise UserError(f"{folder}: {names} missing; numbers there: {sorted(files)}.")
+    return [files[number] for number in sorted(files)]
+
+
+# The files of a checkpoint of fairseq's model-parallel training.
+#
+#     FOLDER/model-model_part-0.pt … model-model_part-7.pt, or FOLDER/model.pt if merged
+#
+# Each holds `{args: argparse.Namespace, model: tensors}`.
+
+MERGED = "model.pt"
+_KEYS, _KIND = ("args", "model"), "a fairseq checkpoint, {args, model}"
+
+
+class PartFiles:
+    """Parts 0, 1, … of one checkpoint, or their merged file.
+
+    Raises:
+        UserError: the folder has no such files, or a part is missing.
+    """
+
+    word = "part"
+
+    def __init__(self, source: Path):
+        self.files = _part_files(source)
+        self.args: list[dict[str, Any]] = []
+
+    def open(self) -> list[dict[str, Tensor]]:
+        """Return the tensors of each part; set `args` to their saved settings.
+
+        Raises:
+            UserError: a file cannot be opened, or parts are missing at the end.
+        """
+        parts = [open_file(file, _KEYS, _KIND) for file in self.files]
+        self.args = [_settings(part.get("args")) for part in parts]
+        saved, count = self.args[0].get("model_parallel_size"), len(parts)
+        if saved and saved != count and self.files[0].name != MERGED:
+            raise UserError(f"{self.files[0].parent}: {count} parts, but saved as {saved}.")
+        return [part["model"] for part in parts]
+
+
+def _settings(args: object) -> dict[str, Any]:
+    """Return the settings of a Namespace or a dict; an empty dict for any other object."""
+    settings = vars(args) if isinstance(args, Namespace) else args
+    return dict(settings) if isinstance(settings, dict) else {}
+
+
+def _part_files(source: Path) -> list[Path]:
+    if parts := numbered(source, r"model-model_part-(\d+)\.pt", "model-model_part-{}.pt"):
+        return parts
+    if (source / MERGED).is_file():
+        return [source / MERGED]
+    raise UserError(
+        f"{source}: no checkpoint there; expected a folder with dict.txt and fairseq's\n"
+        f"model-model_part-0.pt, model-model_part-1.pt, …, or {MERGED} if merged."
+    )
+
+
+# The files of a byte-level BPE (GPT-2's or RoBERTa's), and their tokenizer.
+
+END = "<|endoftext|>"
+_PRINTABLE = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTES = [*map(chr, _PRINTABLE), *(chr(256 + i) for i in range(256 - len(_PRINTABLE)))]
+"""The characters that represent bytes, in the order of their ids in GPT-2."""
+
+
+@dataclass(frozen=True)
+class BytePairs:
+    """A vocabulary, token to id, and the merged pairs in order of priority."""
+
+    vocabulary: dict[str, int]
+    merges: list[tuple[str, str]]
+
+    def gpt2_tokens(self) -> list[str]:
+        """Return the tokens in the order of GPT-2's ids: bytes, merged pairs, the end token."""
+        return [*BYTES, *("".join(pair) for pair in self.merges), END]
+
+    def tokenizer(self) -> "Tokenizer":
+        """Return the tokenizer; it adds no special tokens to a text."""
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+        tokenizer = Tokenizer(models.BPE(self.vocabulary, self.merges))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
+
+
+def read_byte_pairs(folder: Path) -> BytePairs:
+    """Return the BPE of a folder's tokenizer.json, or of its vocab.json and merges.txt.
+
+    Raises:
+        UserError: the files are missing, cannot be read, or hold another kind of tokenizer.
+    """
+    whole, halves = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
+    if not whole.is_file() and not all(file.is_file() for file in halves):
+        raise UserError(
+            f"--tokenizer {folder}: expected a folder with tokenizer.json, or with vocab.json and "
+            "merges.txt."
+        )
+    try:
+        pairs = _from_whole(whole) if whole.is_file() else _from_halves(*halves)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--tokenizer {folder}: its files do not hold a BPE; expected GPT-2's or RoBERTa's."
+        ) from error
+    if absent := [c for c in BYTES if c not in pairs.vocabulary]:
+        raise UserError(
+            f"--tokenizer {folder}: {len(absent)} of 256 bytes have no token; expected the "
+            "byte-level BPE of GPT-2."
+        )
+    return pairs
+
+
+def _json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _from_whole(file: Path) -> BytePairs:
+    content = _json(file)
+    model, added = content["model"], content.get("added_tokens", [])
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+    vocabulary = dict(model["vocab"]) | {token["content"]: token["id"] for token in added}
+    return BytePairs(vocabulary, [(left, right) for left, right in pairs])
+
+
+def _from_halves(vocabulary: Path, merges: Path) -> BytePairs:
+    lines = merges.read_text(encoding="utf-8").split("\n")
+    pairs = [line.split(" ") for line in lines if line.strip() and not line.startswith("#version")]
+    return BytePairs(dict(_json(vocabulary)), [(left, right) for left, right in pairs])

@@ -1,0 +1,400 @@
+"""Texts with tags as the files of a tagging task, known or new."""
+
+import hashlib
+import json
+import logging
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptrun.config.paths import options
+from ptrun.errors import UserError, names, shown
+from ptrun.importing.data import (
+    MadeFile,
+    Record,
+    TaggingFields,
+    candidates,
+    each,
+    found,
+    inner,
+    rows,
+    task_fields,
+    whole_number,
+)
+from ptrun.task.lines import json_objects
+from ptrun.task.source import Row
+
+_LOG = logging.getLogger(__name__)
+
+
+# A text with marked spans as words with IOB2 tags.
+#
+# Words are runs of letters, digits and marks; every other visible character is a word of its own,
+# and so is every Chinese character and Japanese kana, as no spaces stand between them.
+
+_ALONE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The characters `start` to `end`, from 0 and without the last, their type, and their text.
+
+    A text of None is not checked.
+    """
+
+    start: int
+    end: int
+    label: str
+    text: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.end} ({self.label})"
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each word."""
+    places: list[tuple[int, int]] = []
+    goes_on = False
+    for at, char in enumerate(text):
+        if unicodedata.category(char) == "Cf":  # invisible, such as a joiner inside a word
+            continue
+        joins = _joins(char)
+        if joins and goes_on:
+            places[-1] = (places[-1][0], at + 1)
+        elif not char.isspace() and not unicodedata.category(char).startswith("C"):
+            places.append((at, at + 1))
+        goes_on = joins
+    return places
+
+
+def _joins(char: str) -> bool:
+    marks = char == "_" or unicodedata.category(char).startswith("M")
+    return (char.isalnum() or marks) and not _ALONE.match(char)
+
+
+def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:
+    """Return the words of a text and their tags, `O`, `B-<type>` or `I-<type>`.
+
+    Args:
+        where: the place of the text, for errors.
+        text: the text.
+        spans: in any order; whitespace at their ends does not count.
+
+    Raises:
+        UserError: the text has no word, or a span is outside it, holds no word, cuts a word,
+            differs from its text, or overlaps another one.
+    """
+    places = words(text)
+    if not places:
+        raise UserError(f"{where}: {shown(text)} has no word. Remove it.")
+    owners: list[Span | None] = [None] * len(places)
+    tags = ["O"] * len(places)
+    for span in sorted(spans, key=lambda s: (s.start, s.end)):
+        for number, index in enumerate(_covered(where, text, places, span)):
+            if (other := owners[index]) is not None:
+                raise UserError(
+                    f"{where}: spans {other} and {span} overlap; a word has one tag. Keep one."
+                )
+            owners[index] = span
+            tags[index] = f"{'I' if number else 'B'}-{span.label}"
+    return [text[start:end] for start, end in places], tags
+
+
+def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Span) -> list[int]:
+    """Return the indices of a span's words."""
+    if not 0 <= span.start < span.end <= len(text):
+        raise UserError(
+            f"{where}: span {span} is outside the text of {len(text)} characters. start counts "
+            "from 0, and end is the character after the last."
+        )
+    marked = text[span.start : span.end]
+    if span.text is not None and span.text != marked:
+        raise UserError(
+            f"{where}: span {span} says {shown(span.text)}, but the text there is {shown(marked)}. "
+            "start and end must count characters, not bytes."
+        )
+    touched = [i for i, (start, end) in enumerate(places) if start < span.end and end > span.start]
+    if not touched:
+        raise UserError(f"{where}: span {span} has no word, only spaces. Remove it.")
+    first, last = places[touched[0]], places[touched[-1]]
+    for start, end in (first, last):
+        if start < span.start or end > span.end:
+            raise UserError(
+                f"{where}: span {span}, {shown(marked)}, cuts the word "
+                f"{shown(text[start:end])}. Mark whole words: {first[0]}-{last[1]}."
+            )
+    return touched
+
+
+# Files of texts with marked spans: JSON lines, and the JSON export of Label Studio.
+
+_KEYS = ("spans", "entities", "label", "labels")
+_PARTS = ("start", "end", "label")
+_DOCCANO = {"start_offset": "start", "end_offset": "end"}
+_VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's
+_WHOLE_TEXT = ("choices", "taxonomy", "rating", "number", "textarea", "pairwise")
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text, its place for errors, and its spans."""
+
+    where: str
+    text: str
+    spans: Sequence[Span]
+
+
+def json_spans(file: Path, text: str) -> Iterator[Marked]:
+    """Yield the rows of a JSON file, also of Prodigy and doccano.
+
+    A row has a text and `spans`, `entities`, `label` or `labels`: objects with `start`, `end` and
+    `label` (doccano: `start_offset`, `end_offset`), or lists of the three. Rows that Prodigy's
+    `answer` rejects or ignores are left out, with their number in a line.
+
+    Args:
+        file: the file.
+        text: the field of the text.
+
+    Raises:
+        UserError: a field is missing or has another form.
+    """
+    left_out: Counter[str] = Counter()
+    for row in rows(file):
+        if row.data.get(_VERDICT) in _LEFT_OUT:
+            left_out[str(row.data[_VERDICT])] += 1
+            continue
+        key = next((key for key in _KEYS if key in row.data), None)
+        if key is None:
+            raise UserError(
+                f"{row.where}: no field 'spans' or 'entities'; this row has "
+                f"{names(sorted(row.data))}. A text without spans has []."
+            )
+        yield Marked(row.where, row.text(text), [_span(one) for one in each(_lists(row, key), key)])
+    for verdict, count in left_out.items():
+        _LOG.warning("%s: %d rows are left out: their answer is %s", file, count, verdict)
+
+
+def _lists(row: Row, key: str) -> Row:
+    """Return the row with spans written as lists turned into objects."""
+    given = row.value(key)
+    if not isinstance(given, list):
+        return row
+    return row.with_fields({key: [_named(one) for one in given]})
+
+
+def _named(one: Any) -> Any:
+    """Return a list of three as an object, anything else as it is."""
+    if isinstance(one, list) and len(one) == len(_PARTS):
+        return dict(zip(_PARTS, one, strict=True))
+    return {_DOCCANO.get(key, key): v for key, v in one.items()} if isinstance(one, dict) else one
+
+
+def label_studio(file: Path, text: str) -> Iterator[Marked]:
+    """Yield the tasks of a JSON export of Label Studio that somebody annotated.
+
+    Tasks without an annotation, and cancelled annotations, are left out.
+
+    Args:
+        file: the export.
+        text: the key of the text in `data`.
+
+    Raises:
+        UserError: the file has another form, or a task has several annotations.
+    """
+    for index, data in enumerate(json_objects(file)):
+        task = Row(f"{file} task {data.get('id', index)}", data)
+        if "annotations" not in data:
+            raise UserError(
+                f"{task.where}: no field 'annotations'. Export with the format JSON, not JSON-MIN."
+            )
+        if (annotation := _annotation(task)) is not None:
+            found = [_region(one) for one in each(annotation, "result") if _is_region(one)]
+            yield Marked(task.where, inner(task, "data").text(text), found)
+
+
+def _annotation(task: Row) -> Row | None:
+    """Return the annotation of a task, or None; of several, the one marked as ground truth."""
+    every = [one for one in each(task, "annotations") if not one.data.get("was_cancelled")]
+    true = [one for one in every if one.data.get("ground_truth")]
+    chosen = true if len(every) > 1 else every
+    if every and len(chosen) != 1:
+        raise UserError(
+            f"{task.where}: {len(every)} annotations, {len(true)} marked as ground truth; expected "
+            "one. Mark one as ground truth in Label Studio and export again."
+        )
+    return chosen[0] if chosen else None
+
+
+def _is_region(region: Row) -> bool:
+    """Return whether a result marks a part of the text; relations between regions do not.
+
+    Raises:
+        UserError: it is of a type that ptrun does not read.
+    """
+    kind = region.data.get("type")
+    if kind in _WHOLE_TEXT:
+        raise UserError(
+            f"{region.where}: a result of type {kind}, which is about the whole text.\n"
+            "For labels of texts export CSV and type task=csv task.train=FILE task.label=COLUMN."
+        )
+    if kind not in ("labels", "hypertextlabels", "relation"):
+        raise UserError(
+            f"{region.where}: a result of type {shown(kind)}; expected labels or hypertextlabels."
+        )
+    return str(kind) != "relation"
+
+
+def _region(region: Row) -> Span:
+    """Return the span of a marked region; in a hypertext it counts the characters shown."""
+    value = inner(region, "value")
+    labels = value.value(str(region.data["type"]))
+    if "globalOffsets" in value.data:
+        value = value.with_fields(inner(value, "globalOffsets").data)
+    if not isinstance(labels, list) or len(labels) != 1:
+        raise UserError(f"{value.where}: labels of a span are {shown(labels)}; expected one.")
+    return _span(value.with_fields({"label": labels[0]}))
+
+
+def _span(row: Row) -> Span:
+    label = row.text("label").strip()
+    if not label:
+        raise UserError(f"{row.where}: a span has an empty label. Name its type.")
+    text = row.text("text") if "text" in row.data else None
+    return Span(whole_number(row, "start"), whole_number(row, "end"), label, text)
+
+
+Text = tuple[str, Record]
+"""A text, by which files are divided, and its row."""
+Read = Callable[[Path, TaggingFields], Iterator[Text]]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NEW = {"train": "train", "dev": "validation", "test": "test"}
+_SHARE = 10  # one of so many texts goes to dev, and one to test
+_YAML = """\
+# Names in texts, imported from marked spans.
+_target_: ptrun.task.tagging.Tagging
+name: {name}
+version: 1                     # raise it when the types change
+source: {{folder: {name}}}       # DIR/{name}/*.jsonl, with data_dir=DIR
+splits: {splits}
+tokens: tokens
+tags: ner_tags
+entities: {entities}
+"""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The files of a task and, if it is new, its YAML file and what to write there."""
+
+    files: Sequence[MadeFile]
+    file: Path | None = None
+    content: str = ""
+
+
+def marks(source: Path, task: str, read: Read, chosen: Mapping[str, Path | None]) -> Marks:
+    """Return what to write for a task.
+
+    Args:
+        source: a file, which is divided into train, dev and test by a hash of each text, or a
+            folder with one file for each.
+        task: an option of `task`, or the name of a new one.
+        read: reads a file.
+        chosen: the file of train, dev or test, by part, if its name does not tell.
+
+    Raises:
+        UserError: a file cannot be read, a span cannot be written as tags, or a part has no file.
+    """
+    new = task not in options("task")
+    fields = _new(task) if new else task_fields(task)
+    parts = {
+        part: (place, [row for _, row in own])
+        for part, (place, own) in _parts(source, fields, read, chosen, new=new).items()
+    }
+    made = [
+        MadeFile(fields.folder, f"{fields.splits[part]}.jsonl", [place], own)
+        for part, (place, own) in parts.items()
+    ]
+    if not new:
+        return Marks(made)
+    every = [row for _, own in parts.values() for row in own]
+    return Marks(made, _file(task), _yaml(task, list(parts), every))
+
+
+def _new(task: str) -> TaggingFields:
+    """Return the fields of a new task.
+
+    Raises:
+        UserError: its name is no name of a file and of a task.
+    """
+    if not _NAME.fullmatch(task):
+        raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
+    return TaggingFields(task, _NEW, "tokens", "ner_tags")
+
+
+def _file(task: str) -> Path:
+    return Path("ptrun_conf") / "task" / f"{task}.yaml"
+
+
+def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
+    types = sorted({tag[2:] for row in rows for tag in row["ner_tags"] if tag != "O"})
+    if not types:
+        raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
+    splits = json.dumps({part: split if part in parts else None for part, split in _NEW.items()})
+    return _YAML.format(name=task, splits=splits, entities=json.dumps(types, ensure_ascii=False))
+
+
+def _parts(
+    source: Path, fields: TaggingFields, read: Read, chosen: Mapping[str, Path | None], *, new: bool
+) -> dict[str, tuple[Path, list[Text]]]:
+    """Return the file and the texts of each part; a new task may lack dev and test."""
+    wanted = [part for part, split in fields.splits.items() if split is not None]
+    if source.is_file() and not any(chosen.values()):
+        divided = _divided(source, list(read(source, fields)), wanted)
+        return {part: (source, texts) for part, texts in divided.items()}
+    files = {}
+    for part in wanted:
+        if not new or part == "train" or chosen.get(part) or candidates(source, part):
+            files[part] = chosen.get(part) or found(source, part)
+    for file in files.values():
+        if not file.is_file():
+            raise UserError(f"{file}: no such file.")
+    return {part: (file, list(read(file, fields))) for part, file in files.items()}
+
+
+def _divided(source: Path, texts: Sequence[Text], wanted: Sequence[str]) -> dict[str, list[Text]]:
+    """Divide texts by their hash, so that equal texts stay together and order does not matter."""
+    keys = {text: hashlib.sha256(text.encode()).hexdigest() for text, _ in texts}
+    order = sorted(keys, key=lambda text: keys[text])
+    if len(order) < len(wanted):
+        raise UserError(
+            f"{source}: {len(order)} different texts; expected at least {len(wanted)}, for "
+            f"{', '.join(wanted)}."
+        )
+    size = max(1, len(order) // _SHARE)
+    others = [part for part in wanted if part != "train"]
+    part_of = {text: others[i // size] for i, text in enumerate(order[: size * len(others)])}
+    return {part: [t for t in texts if part_of.get(t[0], "train") == part] for part in wanted}
+
+
+def of_spans(read: Callable[[Path], Iterator[Marked]]) -> Read:
+    """Return a reader of texts with marked spans as rows of words and tags."""
+
+    def texts(file: Path, fields: TaggingFields) -> Iterator[Text]:
+        return ((one.text, _row(one, fields)) for one in read(file))
+
+    return texts
+
+
+def _row(marked: Marked, fields: TaggingFields) -> Record:
+    for span in marked.spans:
+        if fields.entities and span.label not in fields.entities:
+            raise UserError(
+                f"{marked.where}: {shown(span.label)} is no type of the task: "
+                f"{names(fields.entities)}."
+            )
+    tokens, tags = tagged(marked.where, marked.text, marked.spans)
+    return {fields.tokens: tokens, fields.tags: tags}

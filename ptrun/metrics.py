@@ -1,0 +1,537 @@
+"""The metrics of all tasks: predictions and targets in, numbers in 0-100 out."""
+
+import re
+import statistics
+import string
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from itertools import groupby
+from math import frexp, fsum, isfinite, ldexp, sqrt
+from statistics import NormalDist, correlation, fmean
+from typing import Literal, NamedTuple, TypeVar
+
+# Scores of one label per example: accuracy, F1 of a class, and its means over classes.
+#
+# A class that is neither predicted nor gold has F1 0, as in scikit-learn with `zero_division=0`.
+
+Labels = Sequence[Hashable]
+Metric = Literal["accuracy", "macro_f1", "f1", "accuracy_f1"]
+
+
+def score(
+    metric: Metric, predicted: Labels, targets: Labels, *, positive: Hashable = None
+) -> float:
+    """Return a metric by its name, 0-100; `f1` and `accuracy_f1` need the `positive` label."""
+    if metric == "accuracy":
+        return accuracy(predicted, targets)
+    if metric == "macro_f1":
+        return macro_f1(predicted, targets)
+    scorer = binary_f1 if metric == "f1" else accuracy_and_f1
+    return scorer(predicted, targets, positive=positive)
+
+
+def accuracy(predicted: Labels, targets: Labels) -> float:
+    """Return the share of equal pairs, 0-100."""
+    return percent([float(p == t) for p, t in paired(predicted, targets)])
+
+
+def binary_f1(predicted: Labels, targets: Labels, *, positive: Hashable) -> float:
+    """Return the F1 of the positive class, 0-100; every other label counts as negative."""
+    return percent(_f1_of([positive], predicted, targets))
+
+
+def macro_f1(predicted: Labels, targets: Labels) -> float:
+    """Return the mean F1 over the classes that are gold or predicted, 0-100.
+
+    This is scikit-learn's default, which PPT uses for CB. PPT predicts words of the vocabulary, so
+    each predicted word that is no label adds a class with F1 0. For a head over the task's labels,
+    it equals `macro_f1_over` unless a class is neither gold nor predicted.
+    """
+    return percent(_f1_of({*predicted, *targets}, predicted, targets))
+
+
+def macro_f1_over(classes: Collection[Hashable], predicted: Labels, targets: Labels) -> float:
+    """Return the mean F1 over a task's classes, 0-100: CB's three in P-tuning.
+
+    A prediction outside the classes is wrong but adds no class.
+
+    Raises:
+        ValueError: a target is not one of the classes.
+    """
+    for stray in set(targets) - set(classes):
+        raise ValueError(f"target {stray!r} is not one of {sorted(map(str, classes))}.")
+    return percent(_f1_of(classes, predicted, targets))
+
+
+def accuracy_and_f1(predicted: Labels, targets: Labels, *, positive: Hashable) -> float:
+    """Return the mean of accuracy and binary F1, 0-100: MRPC and QQP in IDPG."""
+    f1 = binary_f1(predicted, targets, positive=positive)
+    return (accuracy(predicted, targets) + f1) / 2
+
+
+def _f1_of(classes: Collection[Hashable], predicted: Labels, targets: Labels) -> list[float]:
+    """Return the F1 of each class, 0-1: twice the hits over predicted plus gold."""
+    hits = Counter(p for p, t in paired(predicted, targets) if p == t)
+    seen = Counter(predicted) + Counter(targets)
+    return [2 * hits[c] / seen[c] if seen[c] else 0.0 for c in classes]
+
+
+# Shared by all metrics: pairs of predictions and targets, and a mean in 0-100.
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+def paired(predicted: Sequence[P], targets: Sequence[T]) -> list[tuple[P, T]]:
+    """Return pairs of predictions and targets at the same position.
+
+    Raises:
+        ValueError: the lengths differ, or there is nothing to score.
+    """
+    if len(predicted) != len(targets):
+        raise ValueError(f"{len(predicted)} predictions for {len(targets)} targets.")
+    if not targets:
+        raise ValueError("no targets: a score needs at least one.")
+    return list(zip(predicted, targets, strict=True))
+
+
+def percent(values: Sequence[float]) -> float:
+    """Return the mean of values in 0-1, as a number in 0-100."""
+    return 100.0 * fsum(values) / len(values)
+
+
+# MultiRC: several candidate answers to a question, each right or wrong by itself.
+
+
+def multirc_scores(
+    predicted: Labels,
+    targets: Labels,
+    questions: Sequence[Hashable],
+    *,
+    positive: Hashable,
+) -> dict[str, float]:
+    """Return F1a, the binary F1 over all answers, and EM over whole questions, 0-100.
+
+    Args:
+        predicted: the predicted label of each candidate answer.
+        targets: the gold label of each candidate answer.
+        questions: the question of each answer. Include the paragraph, because question numbers are
+            not unique in some files.
+        positive: the label of a right answer.
+    """
+    all_right: dict[Hashable, bool] = {}
+    for question, (guess, gold) in paired(questions, paired(predicted, targets)):
+        all_right[question] = all_right.get(question, True) and guess == gold
+    return {
+        "f1a": binary_f1(predicted, targets, positive=positive),
+        "em": percent(list(map(float, all_right.values()))),
+    }
+
+
+# Fact probing (LAMA): precision at 1, the share of facts whose best prediction is the object.
+
+
+def precision_at_1(
+    predicted: Sequence[str], targets: Sequence[str], relations: Sequence[str]
+) -> dict[str, float]:
+    """Return P@1 in 0-100: `p_at_1`, the mean over relations, and `p_at_1_facts`, over facts.
+
+    The published tables use the mean over relations, as LAMA does (P-tuning does not say). A
+    prediction is the best word of the allowed vocabulary; leave out facts with another object.
+    """
+    hits: dict[str, list[float]] = {}
+    for relation, (guess, gold) in paired(relations, paired(predicted, targets)):
+        hits.setdefault(relation, []).append(float(guess == gold))
+    by_relation = fmean(map(percent, hits.values()))
+    return {"p_at_1": by_relation, "p_at_1_facts": accuracy(predicted, targets)}
+
+
+# Correlation of predicted with gold numbers, for STS-B; -100 to 100.
+#
+# If all predictions or all targets are equal, the coefficient is undefined and scored 0. So a
+# collapsed run gets a number that can be averaged, never NaN.
+
+Numbers = Sequence[float]
+
+
+def pearson(predicted: Numbers, targets: Numbers) -> float:
+    """Return 100 times the linear correlation; 0 if one side is constant.
+
+    Raises:
+        ValueError: a number is not finite, or there are fewer than two pairs.
+    """
+    for pair in paired(predicted, targets):
+        if not all(map(isfinite, pair)):
+            raise ValueError(f"prediction and target {pair} must be finite.")
+    if len(targets) < 2:
+        raise ValueError("a correlation needs at least two pairs; got 1.")
+    if min(predicted) == max(predicted) or min(targets) == max(targets):
+        return 0.0
+    return 100.0 * correlation(_scaled(predicted), _scaled(targets))
+
+
+def _scaled(values: Numbers) -> list[float]:
+    """Return values times a power of two, at most 1, so that no square overflows or vanishes."""
+    _, exponent = frexp(max(map(abs, values)))
+    return [ldexp(value, -exponent) for value in values]
+
+
+def spearman(predicted: Numbers, targets: Numbers) -> float:
+    """Return 100 times the linear correlation of ranks; equal numbers share their mean rank."""
+    return pearson(_ranks(predicted), _ranks(targets))
+
+
+def pearson_and_spearman(predicted: Numbers, targets: Numbers) -> float:
+    """Return the mean of both coefficients, -100 to 100: STS-B in IDPG."""
+    return (pearson(predicted, targets) + spearman(predicted, targets)) / 2
+
+
+def _ranks(values: Numbers) -> list[float]:
+    """Return ranks from 1, with the mean rank if values are equal."""
+    ranks, before = [0.0] * len(values), 0
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    for _, group in groupby(order, key=lambda i: values[i]):
+        tied = list(group)
+        for i in tied:
+            ranks[i] = before + (len(tied) + 1) / 2
+        before += len(tied)
+    return ranks
+
+
+# Scores of entities in tagged sentences, all in 0-100: the rules of seqeval in its default mode.
+#
+# They are lenient, as conlleval is: the tags O, B, I, E and S open and close entities even if they
+# break a scheme. A stray `I-X` opens an entity, and a change of type opens another one.
+
+Tags = Sequence[str]
+
+
+class TaggedEntity(NamedTuple):
+    """An entity: its type, and the positions of its first and last tag."""
+
+    kind: str
+    first: int
+    last: int
+
+
+def entity_scores(predicted: Sequence[Tags], targets: Sequence[Tags]) -> dict[str, float]:
+    """Return micro F1, precision and recall over entities; 0 if a ratio is undefined.
+
+    P-tuning v2 scores SRL with it too. The official scorer of SRL leaves out the predicate's own
+    span `V`, which is nearly always right, and joins a continuation `C-X` with its `X`.
+
+    Raises:
+        ValueError: a sentence has more or fewer predicted tags than target tags.
+    """
+    for guess, gold in paired(predicted, targets):
+        if len(guess) != len(gold):
+            raise ValueError(f"a sentence has {len(guess)} predicted tags for {len(gold)} targets.")
+    guesses, golds = set(entities(_joined(predicted))), set(entities(_joined(targets)))
+    right = len(guesses & golds)
+    precision, recall = right / (len(guesses) or 1), right / (len(golds) or 1)
+    f1 = 2 * precision * recall / (precision + recall or 1)
+    return {"f1": 100.0 * f1, "precision": 100.0 * precision, "recall": 100.0 * recall}
+
+
+def entities(tags: Tags) -> list[TaggedEntity]:
+    """Return the entities of a sentence, in order; a tag without a type has the type `_`."""
+    chunks, first = [], 0
+    mark_before, kind_before = "O", ""
+    for place, tag in enumerate([*tags, "O"]):
+        mark, kind = tag[0], tag[1:].split("-", maxsplit=1)[-1] or "_"
+        if _ends(mark_before, mark) or (mark_before not in "O." and kind != kind_before):
+            chunks.append(TaggedEntity(kind_before, first, place - 1))
+        if _begins(mark_before, mark) or (mark not in "O." and kind != kind_before):
+            first = place
+        mark_before, kind_before = mark, kind
+    return chunks
+
+
+def _joined(sentences: Sequence[Tags]) -> list[str]:
+    """Return all tags as one sequence, with an `O` after each sentence."""
+    return [tag for tags in sentences for tag in (*tags, "O")]
+
+
+def _ends(before: str, mark: str) -> bool:
+    return before in "ES" or (before in "BI" and mark in "BSO")
+
+
+def _begins(before: str, mark: str) -> bool:
+    return mark in "BS" or (before in "ESO" and mark in "EI")
+
+
+# SQuAD 1.1 and 2.0: exact match and token F1 after normalisation, the best over gold answers.
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as the official scorers
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+Answers = Sequence[str]
+Match = Callable[[str, str], float]
+"""A prediction and one gold answer to a value in 0-1."""
+
+
+def normalise(text: str) -> str:
+    """Return text in lower case without punctuation, articles and extra space, in that order."""
+    bare = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """Return 1 if both normalise to the same text, else 0."""
+    return float(normalise(prediction) == normalise(gold))
+
+
+def token_f1(prediction: str, gold: str) -> float:
+    """Return the F1 of the two bags of words, 0-1; 0 without a shared word, even if both empty."""
+    guess, wanted = normalise(prediction).split(), normalise(gold).split()
+    shared = (Counter(guess) & Counter(wanted)).total()
+    return 2 * shared / (len(guess) + len(wanted)) if shared else 0.0
+
+
+def token_f1_or_null(prediction: str, gold: str) -> float:
+    """Return SQuAD 2.0's F1, 0-1: as `token_f1`, but 1 if both have no words."""
+    both_empty = not normalise(prediction) and not normalise(gold)
+    return 1.0 if both_empty else token_f1(prediction, gold)
+
+
+def best(match: Match, prediction: str, answers: Answers) -> float:
+    """Return the largest value over the gold answers.
+
+    Raises:
+        ValueError: there is no gold answer.
+    """
+    if not answers:
+        raise ValueError(f"prediction {prediction!r} has no gold answer to compare with.")
+    return max(match(prediction, gold) for gold in answers)
+
+
+def squad_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
+    """Return SQuAD 1.1's exact match and F1, 0-100; every question has a gold answer."""
+    pairs = paired(predicted, targets)
+    return {
+        "em": percent([best(exact_match, p, golds) for p, golds in pairs]),
+        "f1": percent([best(token_f1, p, golds) for p, golds in pairs]),
+    }
+
+
+def squad_v2_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
+    """Return SQuAD 2.0's exact match and F1, 0-100: over all questions, and by answerability.
+
+    An empty prediction or an empty list of gold answers means "no answer". The scores
+    `has_answer_*` and `no_answer_*` are left out if there is no such question.
+    """
+    pairs = paired(predicted, targets)
+    parts = {
+        "": pairs,
+        "has_answer_": [pair for pair in pairs if pair[1]],
+        "no_answer_": [pair for pair in pairs if not pair[1]],
+    }
+    return {
+        prefix + name: percent([match_v2(match, p, golds) for p, golds in part])
+        for prefix, part in parts.items()
+        if part
+        for name, match in (("em", exact_match), ("f1", token_f1_or_null))
+    }
+
+
+def match_v2(match: Match, prediction: str, answers: Answers) -> float:
+    """Return the best value over gold answers that have words, or over "" if none has, 0-1."""
+    return best(match, prediction, [a for a in answers if normalise(a)] or [""])
+
+
+# ReCoRD: the entity chosen for a query, compared with the gold entities by SQuAD 1.1's rules.
+
+
+def record_scores(predicted: Sequence[str], targets: Sequence[Answers]) -> dict[str, float]:
+    """Return exact match and token F1 after normalisation, the best over gold entities, 0-100.
+
+    One item is one query with its chosen entity.
+    """
+    return squad_scores(predicted, targets)
+
+
+# DROP's exact match and F1 over several answer spans, as DPT uses them for QUOREF.
+
+Spans = Sequence[str]
+Bag = frozenset[str]
+
+
+def normalise_answer(text: str) -> str:
+    """Return the words between spaces and hyphens, each normalised, joined by one space.
+
+    Each word becomes lower case, and loses its punctuation unless it is a number. Then numbers are
+    written as floats (`1,000` and `1000` both give `1000.0`), and articles are removed.
+    """
+    words = [_word(piece) for piece in re.split("[ -]", text.lower())]
+    return " ".join(word for word in words if word)
+
+
+def drop_scores(predicted: Sequence[Spans], targets: Sequence[Spans]) -> dict[str, float]:
+    """Return exact match and F1, 0-100: means over questions.
+
+    Raises:
+        ValueError: a question has no gold span.
+    """
+    pairs = paired(predicted, targets)
+    return {
+        "em": percent([_exact(guess, gold) for guess, gold in pairs]),
+        "f1": percent([_f1(guess, gold) for guess, gold in pairs]),
+    }
+
+
+def _exact(predicted: Spans, gold: Spans) -> float:
+    """Return 1 if the sets of normalised spans and the numbers of spans are equal, else 0."""
+    same = {normalise_answer(span) for span in predicted} == {
+        normalise_answer(span) for span in gold
+    }
+    return float(same and len(predicted) == len(gold))
+
+
+def _f1(predicted: Spans, gold: Spans) -> float:
+    """Return a question's F1, 0-1: the F1 sum of its best pairs over the larger number of spans.
+
+    Rounded to 2 decimals as numpy rounds, since the scorer's mean is a numpy float: 100 times the
+    value to the nearest even integer. Python's `round(value, 2)` differs by 0.01 at some halves.
+    """
+    if not gold:
+        raise ValueError(f"predicted spans {list(predicted)} have no gold span to compare with.")
+    guesses, golds = [_bag(span) for span in predicted], [_bag(span) for span in gold]
+    table = [[_bag_f1(guess, wanted) for guess in guesses] for wanted in golds]
+    values = [table[row][column] for row, column in best_assignment(table)]
+    return round(100 * (sum(values) / max(len(guesses), len(golds)))) / 100
+
+
+def _bag_f1(guess: Bag, gold: Bag) -> float:
+    """Return the F1 of two sets of words, 0-1; 0 if gold has numbers and none is shared.
+
+    The order of operations is the scorer's: 3 of 5 words right give 0.7499..., and half of it
+    rounds to 0.37; the exact 3/4 would give 0.38.
+    """
+    numbers = {word for word in gold if _is_number(word)}
+    if numbers and not numbers & guess:
+        return 0.0
+    shared = len(gold & guess)
+    precision = shared / len(guess) if guess else 1.0
+    recall = shared / len(gold) if gold else 1.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _bag(span: str) -> Bag:
+    return frozenset(normalise_answer(span).split())
+
+
+def _word(piece: str) -> str:
+    bare = piece if _is_number(piece) else piece.translate(_PUNCTUATION)
+    number = str(float(bare)) if _is_number(bare) else bare
+    return " ".join(_ARTICLES.sub(" ", number).split())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# The one-to-one assignment of rows to columns with the largest total weight.
+
+_Weights = Sequence[Sequence[float]]
+_NOISE = 1e-12  # a smaller gain is rounding, and could lead to an endless loop
+
+
+def best_assignment(weights: _Weights) -> list[tuple[int, int]]:
+    """Return (row, column) pairs in row order; some items of the longer side stay unpaired."""
+    if not weights or not weights[0]:
+        return []
+    if len(weights) > len(weights[0]):
+        transposed = best_assignment(list(zip(*weights, strict=True)))
+        return sorted((row, column) for column, row in transposed)
+    row_of: list[int | None] = [None] * len(weights[0])
+    for row in range(len(weights)):
+        _add(row, weights, row_of)
+    return sorted((row, column) for column, row in enumerate(row_of) if row is not None)
+
+
+def _add(row: int, weights: _Weights, row_of: list[int | None]) -> None:
+    """Assign a column to a new row, and move earlier rows if that increases the total."""
+    gain, giver = _gains(row, weights, row_of)
+    free = [column for column, holder in enumerate(row_of) if holder is None]
+    column = max(free, key=lambda c: gain[c])
+    while (source := giver[column]) is not None:
+        row_of[column], column = row_of[source], source
+    row_of[column] = row
+
+
+def _gains(
+    row: int, weights: _Weights, row_of: Sequence[int | None]
+) -> tuple[list[float], list[int | None]]:
+    """Return, for each column, the best gain of a chain of moves, and the column before it.
+
+    The new row moves first. Each further move is made by the row whose column was taken. Repeat
+    until nothing improves (Bellman-Ford). No cycle gains, because `row_of` is optimal so far.
+    """
+    gain = list(weights[row])
+    giver: list[int | None] = [None] * len(row_of)
+    held = [(column, holder) for column, holder in enumerate(row_of) if holder is not None]
+    moves = [(a, b, weights[r][b] - weights[r][a]) for a, r in held for b in range(len(row_of))]
+    improved = True
+    while improved:
+        improved = False
+        for a, b, change in moves:
+            if gain[a] + change > gain[b] + _NOISE:
+                gain[b], giver[b], improved = gain[a] + change, a, True
+    return gain, giver
+
+
+# The selection bias of the best dev score: the cost of choosing among many candidates.
+
+
+def selection_bias(dev_scores: Sequence[float], examples: int) -> float:
+    """Return by how much the highest dev score is expected to be too high, in points of 0-100.
+
+    The reference is the winner's score on infinite data of the same kind. The bias is
+    `e(n) * b(w) / sqrt(b(m) + t)`, with
+
+    - `e(n)`, the expected maximum of n standard normals, for n candidates;
+    - `b(p) = p * (100 - p) / examples`, the binomial variance of a score around p;
+    - `m`, the mean dev score;
+    - `t`, the variance of the candidates' true scores: the sample variance (ddof 1) of their dev
+      scores minus `b(m)`, at least 0;
+    - `w`, the estimate of the winner's true score: `m` plus `t / (b(m) + t)` of its lead.
+
+    With equal candidates it is `e(n) * sqrt(b(m))`. True differences make it smaller. It assumes
+    that true scores and noise are normal and independent across candidates, and that the score is
+    the mean of independent right and wrong predictions. Candidates scored on the same dev set
+    share noise, which selection cannot exploit, so the value is an upper estimate.
+
+    Raises:
+        ValueError: no candidate, a score outside 0-100, or fewer than 1 dev example.
+    """
+    if not dev_scores:
+        raise ValueError("dev_scores is empty; give at least 1 score.")
+    if wrong := [score for score in dev_scores if not 0.0 <= score <= 100.0]:
+        raise ValueError(f"dev score {wrong[0]} is outside 0-100; give points.")
+    if examples < 1:
+        raise ValueError(f"examples is {examples}; a dev score needs at least 1.")
+    n, mean = len(dev_scores), statistics.fmean(dev_scores)
+    noise = _binomial_variance(mean, examples)
+    if n == 1 or noise == 0.0:
+        return 0.0
+    total = max(noise, statistics.variance(dev_scores))
+    winner = mean + (1.0 - noise / total) * (max(dev_scores) - mean)
+    return expected_maximum(n) * _binomial_variance(winner, examples) / sqrt(total)
+
+
+def expected_maximum(n: int) -> float:
+    """Return the expected maximum of n independent standard normals, to 1e-9.
+
+    The integral of `x * n * pdf(x) * cdf(x)^(n - 1)`, by the trapezoid rule on -10 to 10.
+    """
+    normal, step = NormalDist(), 0.01
+    points = [i * step for i in range(-1000, 1001)]
+    return step * n * sum(x * normal.pdf(x) * normal.cdf(x) ** (n - 1) for x in points)
+
+
+def _binomial_variance(score: float, examples: int) -> float:
+    return score * (100.0 - score) / examples

@@ -1,0 +1,270 @@
+"""Turns pieces of a pattern into one row of token ids, laid out as the tokenizer does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ptrun.errors import UserError
+from ptrun.pattern.rendering import Piece
+from ptrun.pattern.spelling import Frame, Spelling, frame, mask_ids, placeholder_id
+
+# Shortens a row that is too long.
+
+Shorten = Literal["longest", "in_proportion", "last"]
+"""Which text of a long row loses tokens: the longest one, each in proportion (PPT's pairs), or the
+last one until it is empty, then the one before it (P-tuning's few-shot code)."""
+
+
+def shorten(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
+    """Return lengths, in tokens, with a sum smaller by `excess`, or as small as possible.
+
+    The longest place of the first group loses one token at a time; of equals the last one does.
+    When the group is empty, the next group follows. Places in no group keep their length.
+    """
+    left = list(lengths)
+    for group in groups:
+        while excess > 0 and any(left[place] for place in group):
+            longest = max(group, key=lambda place: (left[place], place))
+            left[longest] -= 1
+            excess -= 1
+    return left
+
+
+def shorten_last(lengths: Sequence[int], groups: Sequence[Sequence[int]], excess: int) -> list[int]:
+    """Return lengths, in tokens, with a sum smaller by `excess`, or as small as possible.
+
+    As in P-tuning's few-shot code, whose rows have one segment, the last place of the first group
+    loses its tokens, then the one before it. When the group is empty, the next group follows.
+    """
+    left = list(lengths)
+    for place in (place for group in groups for place in sorted(group, reverse=True)):
+        cut = min(max(0, excess), left[place])
+        left[place] -= cut
+        excess -= cut
+    return left
+
+
+def shorten_in_proportion(
+    lengths: Sequence[int], groups: Sequence[Sequence[int]], room: int, mask: int
+) -> list[int]:
+    """Return lengths, in tokens, with a sum of at most `room`, or as small as possible.
+
+    As in PPT's code, the texts before and after the place of the mask have shares of the room in
+    proportion to their lengths, the mask counted with the second, each less one token.
+    """
+    total, before = sum(lengths), sum(lengths[:mask])
+    if not total:
+        return list(lengths)
+    first = int(before / total * (room - 1)) - 1
+    second = int((1 - before / total) * (room - 1)) - 1
+    after = total - before - lengths[mask]
+    opening = [[place for place in group if place < mask] for group in groups]
+    closing = [[place for place in group if place > mask] for group in groups]
+    left = shorten(shorten(lengths, opening, before - first), closing, after - second)
+    return shorten(left, groups, sum(left) - room)  # one side may be all literal text
+
+
+_MASKS = ("mask", "masks")
+
+
+class TooLong(UserError):
+    """A row is too long without its fields."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One row.
+
+    Args:
+        ids: token ids, special tokens included.
+        types: segment ids, or None if the tokenizer has none.
+        masks: positions where an answer is read, in order.
+        softs: positions of learned vectors, in order; `ids` holds a placeholder there.
+        items: position of the first token of each written-out label word.
+        cut: how many tokens of fields were cut.
+    """
+
+    ids: list[int]
+    types: list[int] | None
+    masks: list[int]
+    softs: list[int]
+    items: list[int]
+    cut: int
+
+
+class Encoder:
+    """Encodes pieces for one tokenizer, each separately, so that slots never change other tokens.
+
+    A mask is the tokenizer's mask token, or the sentinel for a missing span (T5, CPM-2). With a
+    tokenizer that has neither, the answer is read at the last token, and a pattern must end in the
+    mask. `left_to_right` does so for any vocabulary: Megatron-11B's is RoBERTa's with its mask
+    token, but no left-to-right backbone was trained on masks.
+    """
+
+    def __init__(self, tokenizer: Any, *, left_to_right: bool = False):
+        self._tokenizer, self._left_to_right = tokenizer, left_to_right
+        self.spelling = Spelling(tokenizer)
+        self._frames = (frame(tokenizer, 1), frame(tokenizer, 2))
+        self._filler = placeholder_id(tokenizer)
+
+    @property
+    def framed(self) -> bool:
+        """Whether the tokenizer adds special tokens around a text."""
+        return self._frames[0].size > 0
+
+    def encode(
+        self, pieces: Sequence[Piece], room: int, masks: int = 1, rule: Shorten = "longest"
+    ) -> Encoded:
+        """Return a row of at most `room` tokens; each `{masks}` slot becomes `masks` tokens.
+
+        A field is cut to its own limit. In a long row, shortenable fields lose their last tokens
+        first, which of them `rule` says; then the other fields do. Nothing else is cut.
+
+        Raises:
+            UserError: the row is too long without its fields, or a mask is not at the end and the
+                tokenizer has no mask token.
+        """
+        around = self._frames[max((piece.segment for piece in pieces), default=0)]
+        spelled = self._spell(pieces, around, masks)
+        sizes = [len(ids) for ids in spelled]
+        kept = _shortened(pieces, sizes, room - around.size, rule)
+        if around.size + sum(kept) > room:
+            raise TooLong(
+                f"a pattern takes {around.size + sum(kept)} tokens without any field, and a row "
+                f"has room for {room}; use fewer learned vectors, a pattern with fewer words, or a "
+                "larger task.max_tokens."
+            )
+        row = [ids[:size] for ids, size in zip(spelled, kept, strict=True)]
+        return _lay_out(pieces, row, around, sum(sizes) - sum(kept))
+
+    def _spell(self, pieces: Sequence[Piece], around: Frame, masks: int) -> list[list[int]]:
+        """Return the ids of each piece; a mask without a token has none."""
+        holes = iter(self._holes(pieces, masks))
+        out, seen = [], -1
+        for piece in pieces:
+            opens, seen = piece.segment != seen, piece.segment
+            if piece.kind in _MASKS:
+                out.append(next(holes))
+            elif piece.kind == "soft":
+                out.append([self._filler] * piece.count)
+            elif piece.kind == "separator":
+                out.append(self.spelling.separator())
+            else:
+                joined = opens and piece.segment == 1 and not around.ids[1]
+                spell = self.spelling.literal if piece.kind == "literal" else self.spelling.ids
+                ids = spell(piece.text, spaced=piece.spaced or joined, opens=opens)
+                out.append(ids[: piece.most])
+        return out
+
+    def _holes(self, pieces: Sequence[Piece], masks: int) -> list[list[int]]:
+        """Return the ids of each mask slot."""
+        kinds = [piece.kind for piece in pieces if piece.kind in _MASKS]
+        if not kinds:
+            return []
+        ids, spans = mask_ids(self._tokenizer, len(kinds))
+        if not ids or self._left_to_right:
+            _check_last(pieces, masks)
+            return [[]]
+        counts = [masks if kind == "masks" and not spans else 1 for kind in kinds]
+        return [[id_] * count for id_, count in zip(ids, counts, strict=True)]
+
+
+def _shortened(pieces: Sequence[Piece], sizes: list[int], room: int, rule: Shorten) -> list[int]:
+    """Return how many tokens each piece keeps."""
+    groups, excess = _groups(pieces), sum(sizes) - room
+    masks = [place for place, piece in enumerate(pieces) if piece.kind in _MASKS]
+    if rule == "in_proportion" and masks and excess > 0:
+        return shorten_in_proportion(sizes, groups, room, masks[0])
+    return (shorten_last if rule == "last" else shorten)(sizes, groups, excess)
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Return the places of shortenable fields, and of the other fields."""
+    fields = [place for place, piece in enumerate(pieces) if piece.kind == "field"]
+    return [
+        [place for place in fields if pieces[place].shortenable is own] for own in (True, False)
+    ]
+
+
+def _check_last(pieces: Sequence[Piece], masks: int) -> None:
+    kinds = [piece.kind for piece in pieces]
+    if sum(kind in _MASKS for kind in kinds) > 1 or ("masks" in kinds and masks > 1):
+        raise UserError(
+            "this backbone has no mask token and reads one answer token at the end; "
+            "use a pattern with one {mask}, its last slot."
+        )
+    if kinds[-1] not in _MASKS:
+        raise UserError(
+            "this backbone has no mask token, so the answer is read at the end; "
+            "use a pattern that ends in {mask}."
+        )
+
+
+def _lay_out(pieces: Sequence[Piece], row: Sequence[list[int]], around: Frame, cut: int) -> Encoded:
+    ids: list[int] = []
+    types: list[int] = []
+    places: dict[str, list[int]] = {"mask": [], "soft": [], "item": []}
+    for segment, special in enumerate(around.ids):
+        ids += special
+        types += around.types[segment] if around.types is not None else []
+        for piece, own in zip(pieces, row, strict=True):
+            if piece.segment == segment:
+                _note(places, piece, len(ids), len(own))
+                ids += own
+                types += [around.text_types[segment]] * len(own)
+    known = None if around.types is None else types
+    return Encoded(ids, known, places["mask"], places["soft"], places["item"], cut)
+
+
+def _note(places: dict[str, list[int]], piece: Piece, at: int, size: int) -> None:
+    """Record the positions of a slot; a mask without a token is read at the token before it."""
+    if piece.kind in _MASKS:
+        if size == 0 and at == 0:
+            raise UserError("nothing comes before {mask}; the pattern must show some text first.")
+        places["mask"] += range(at, at + size) if size else [at - 1]
+    elif piece.kind == "soft":
+        places["soft"] += range(at, at + size)
+    elif piece.item is not None:
+        places["item"].append(at)
+
+
+# Questions paired with their contexts: one row each, or overlapping windows.
+
+
+def paired(
+    tokenizer: Any, questions: Sequence[str], contexts: Sequence[str], room: int, stride: int = 0
+) -> Any:
+    """Tokenize questions with their contexts, with offsets; a question has at most half a row.
+
+    A context that is too long is cut, or with `stride` continued in further rows, which share at
+    most that many tokens.
+    """
+    around = tokenizer.num_special_tokens_to_add(pair=True)
+    longest = min(room // 2, room - around - 1)
+    windows: dict[str, Any] = {}
+    if stride:
+        shared = min(stride, 3 * (room - around - longest) // 4)
+        windows = {"stride": shared, "return_overflowing_tokens": True}
+    return tokenizer(
+        _cut_texts(tokenizer, questions, longest),
+        list(contexts),
+        truncation="only_second",
+        max_length=room,
+        return_offsets_mapping=True,
+        **windows,
+    )
+
+
+def after_space(context: str, start: int, end: int) -> int:
+    """Return where a token starts without its leading space, which some tokenizers include."""
+    return end - len(context[start:end].lstrip())
+
+
+def _cut_texts(tokenizer: Any, texts: Sequence[str], longest: int) -> list[str]:
+    """Return texts without leading spaces, cut to a number of tokens."""
+    bare = [text.lstrip() for text in texts]
+    rows = tokenizer(bare, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    return [
+        text if len(places) <= longest else text[: min(places[longest][0], places[longest - 1][1])]
+        for text, places in zip(bare, rows["offset_mapping"], strict=True)
+    ]

@@ -1,0 +1,261 @@
+"""Patterns, and PVPs: a pattern with its verbalizer."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from ptrun.errors import UserError
+from ptrun.pattern.encoding import Shorten
+from ptrun.pattern.rendering import SIGNS, Piece, render
+from ptrun.pattern.slots import GAPS, LISTS, Border, Field, Hole, LiteralText, Part, read_slot
+from ptrun.pattern.verbalizer import Rule, Verbalizer
+
+# Patterns: one line of text with slots that turns an example into the backbone's input.
+#
+#     "{~premise} Question: {hypothesis|strip_end}? {soft} Answer: {mask}."
+#
+# | slot                 | becomes                                                                 |
+# |----------------------|-------------------------------------------------------------------------|
+# | `{field}`            | a text of the example                                                   |
+# | `{~field}`           | the same; it is shortened first if a row is too long                    |
+# | `{field|strip_end}`  | the text, filtered: see `ptrun.pattern.slots`                          |
+# | `{mask}`             | where one token of the answer is read                                   |
+# | `{masks}`            | as many masks as the longest candidate has tokens                       |
+# | `{soft}`, `{soft:3}` | learned vectors                                                         |
+# | `{options|letters}`  | a list written out: `A. one.B. two.`; a space before the slot comes     |
+# |                      | before each letter (PPT's own code has none)                            |
+# | `{options|numerals}` | the same in Chinese, with a full-width comma and semicolon              |
+# | `{options|commas}`   | `one, two`;  `{options|or}`: `one or two`;  `"{options|or_quoted}"`:    |
+# |                      | `"one" or "two"`;  `" {options|or_quotes} "`: `" one " or " two "` (PET)|
+# | `{words|letters}`    | the label words written out, in any of these ways                       |
+# | `{query|gap}`        | a text with `@placeholder` in the place of the answer (ReCoRD)          |
+# | `{template|fact}`    | a text with `[X]`, the field `sub_label`, and `[Y]`, the mask (LAMA);   |
+# |                      | `fact_start` ends at `[Y]`                                              |
+# | `||`                 | the border between two segments                                         |
+#
+# All other text is literal. A space belongs to what follows it, since tokens may differ at the
+# start of a word (`ptrun.pattern.spelling`). Spaces beside `||` are dropped.
+
+_TOKEN = re.compile(r"\{([^{}]*)\}|[ \t]*\|\|[ \t]*|[{}]")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A parsed pattern; made by `parse`."""
+
+    text: str
+    parts: tuple[Part, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of an example that it shows, each once, in order."""
+        names = [name for part in self._slots() for name in part.names]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def masks(self) -> int:
+        """The number of slots for an answer; `{masks}` counts as one."""
+        holes = [part for part in self.parts if isinstance(part, Hole) and part.kind != "soft"]
+        return len(holes) + sum(slot.ending in GAPS for slot in self._slots())
+
+    @property
+    def bordered(self) -> bool:
+        """Whether it has two segments."""
+        return any(isinstance(part, Border) for part in self.parts)
+
+    @property
+    def softs(self) -> int:
+        """The number of learned vectors."""
+        return sum(p.count for p in self.parts if isinstance(p, Hole) and p.kind == "soft")
+
+    @property
+    def many_masks(self) -> bool:
+        """Whether an answer may have several tokens: `{masks}`, or a gap in a text."""
+        several = any(isinstance(part, Hole) and part.kind == "masks" for part in self.parts)
+        return several or any(slot.ending == "gap" for slot in self._slots())
+
+    def listing(self, name: str) -> str | None:
+        """Return the filter that writes out the list of this name, or None."""
+        endings = (slot.ending for slot in self._slots() if slot.name == name)
+        return next((ending for ending in endings if ending in LISTS), None)
+
+    def filtered(self, name: str, text: str) -> str:
+        """Return a text filtered by the first slot of this name; unchanged if there is none."""
+        slot = next((slot for slot in self._slots() if slot.name == name), None)
+        return slot.filtered(text) if slot else text
+
+    def spaced_listing(self, name: str) -> bool:
+        """Return whether the list of this name follows a space, or begins its segment."""
+        before: Part = Border()
+        for part in self.parts:
+            if isinstance(part, Field) and part.name == name and part.ending in LISTS:
+                break
+            before = part
+        spaced = isinstance(before, LiteralText) and before.text[-1] == " "
+        return spaced or isinstance(before, Border)
+
+    def render(self, fields: Mapping[str, Any], words: Sequence[str] = ()) -> list[Piece]:
+        """Return the pieces of an example, with label words where the pattern lists them.
+
+        Raises:
+            UserError: a field is missing, or a list instead of a text, or the reverse.
+        """
+        return render(self.parts, fields, words, f"pattern {self.text!r}")
+
+    def _slots(self) -> list[Field]:
+        return [part for part in self.parts if isinstance(part, Field)]
+
+
+def parse(text: str) -> Pattern:
+    """Read a pattern.
+
+    Raises:
+        UserError: it is no text, has no field, a brace does not close, a filter or slot is unknown,
+            a border has no text on one side, or there is a second border.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise UserError(
+            f'pattern {text!r} has no text; write one such as "{{~sentence}} {{mask}}".'
+        )
+    parts: list[Part] = []
+    at = 0
+    for match in _TOKEN.finditer(text):
+        parts += [LiteralText(text[at : match.start()])] if match.start() > at else []
+        parts.append(_part(match, f"pattern {text!r}, character {match.start() + 1}"))
+        at = match.end()
+    parts += [LiteralText(text[at:])] if at < len(text) else []
+    _check(text, parts)
+    return Pattern(text, tuple(parts))
+
+
+def _part(match: re.Match[str], where: str) -> Part:
+    if match.group().strip() == "||":
+        return Border()
+    if match.group() in ("{", "}"):
+        raise UserError(f"{where}: {match.group()} has no partner; write slots as {{field}}.")
+    return read_slot(match.group(1), where)
+
+
+def _check(text: str, parts: list[Part]) -> None:
+    if not any(isinstance(part, Field) and part.names for part in parts):
+        raise UserError(f"pattern {text!r} has no field; write a slot such as {{~sentence}}.")
+    borders = [place for place, part in enumerate(parts) if isinstance(part, Border)]
+    if len(borders) > 1:
+        raise UserError(f"pattern {text!r} has {len(borders)} borders ||; one or none is allowed.")
+    sides = [parts[: borders[0]], parts[borders[0] + 1 :]] if borders else [parts]
+    blank = [all(isinstance(p, LiteralText) and not p.text.strip() for p in side) for side in sides]
+    if any(blank):
+        raise UserError(f"pattern {text!r}: one side of || is empty; write text there or drop ||.")
+
+
+# A PVP: a pattern with its verbalizer, one entry of a task's `pvps`.
+#
+# pvps:   ppt_hybrid: {pattern: "{~sentence} It was {mask}.", words: {negative: [bad], positive:
+# [good]}}
+
+_KEYS = ("pattern", "words", "rule", "shorten")
+
+
+@dataclass(frozen=True)
+class PVP:
+    """A pattern, optional label words, and the rules for words of several tokens and long rows.
+
+    Without words the answer comes from the example: a letter, one of its texts, or a fact's object.
+    """
+
+    name: str
+    pattern: Pattern
+    words: Mapping[str, Sequence[str]] | None = None
+    rule: Rule = "single"
+    shorten: Shorten = "longest"
+
+    def __post_init__(self) -> None:
+        if self.shorten not in get_args(Shorten):
+            raise UserError(
+                f"pvp {self.name}: shorten is {self.shorten!r}; "
+                f"use one of {', '.join(get_args(Shorten))}."
+            )
+        listed = self.pattern.listing("words")
+        if self.words is not None:
+            Verbalizer(self.words, self.rule)
+        elif listed:
+            raise UserError(
+                f"pvp {self.name}: the pattern writes label words out, and there are none; "
+                "add words: {label: [word]}."
+            )
+        else:
+            return
+        if listed and any(len(words) > 1 for words in self.words.values()):
+            raise UserError(
+                f"pvp {self.name}: the pattern writes out one word for each label; "
+                "give each label one."
+            )
+        if self.rule == "mean" and not self.pattern.many_masks:
+            raise UserError(f"pvp {self.name}: rule mean needs {{masks}} in the pattern.")
+
+    def render(self, fields: Mapping[str, Any]) -> list[Piece]:
+        """Return the pieces of an example."""
+        return self.pattern.render(fields, [words[0] for words in (self.words or {}).values()])
+
+    def verbalizer(self, options: int = 0) -> Verbalizer | None:
+        """Return the label words, or the signs that the pattern writes before the items of a list.
+
+        Signs of label words have the labels in the order of `words`. Signs of an example's options,
+        at most `options`, have the labels "0", "1", and so on. None means that the answers are
+        texts of the example.
+        """
+        name = "options" if self.words is None else "words"
+        signs = SIGNS.get(self.pattern.listing(name) or "")
+        if signs is None:
+            return None if self.words is None else Verbalizer(self.words, self.rule)
+        labels = [str(i) for i in range(options)] if self.words is None else list(self.words)
+        if not 1 <= len(labels) <= len(signs):
+            raise UserError(f"pvp {self.name}: {len(labels)} items; 1 to {len(signs)} have signs.")
+        words = {label: (sign,) for label, sign in zip(labels, signs, strict=False)}
+        return Verbalizer(words, "single", glued=not self.pattern.spaced_listing(name))
+
+
+def read_pvp(name: str, node: Any, labels: Sequence[str] = ()) -> PVP:
+    """Return the PVP of a YAML node; with `labels`, its words must be for exactly these.
+
+    Raises:
+        UserError: a key is unknown or missing, or a part is invalid; the message names the PVP.
+    """
+    if not isinstance(node, Mapping) or "pattern" not in node or set(node) - set(_KEYS):
+        found = sorted(map(str, node)) if isinstance(node, Mapping) else repr(node)
+        raise UserError(f"pvp {name}: {found}; expected pattern, and words, rule and shorten.")
+    words = node.get("words")
+    try:
+        rules = node.get("rule", "single"), node.get("shorten", "longest")
+        pvp = PVP(name, parse(node["pattern"]), words, *rules)
+        if words is not None and labels:
+            Verbalizer(words, pvp.rule).check(labels)
+    except UserError as error:
+        prefix = f"pvp {name}: "
+        raise UserError(prefix + str(error).removeprefix(prefix)) from error
+    return pvp
+
+
+def check_pvps(node: Any, labels: Sequence[str], fields: Mapping[str, Any], where: str) -> None:
+    """Refuse PVPs that are not for these labels, or show fields that an example does not have.
+
+    Raises:
+        UserError: one is invalid; the message begins with `where`, the place of the PVPs.
+    """
+    try:
+        for pvp in read_pvps(node, labels).values():
+            pvp.render(fields)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def read_pvps(node: Any, labels: Sequence[str] = ()) -> dict[str, PVP]:
+    """Return a task's PVPs by name.
+
+    Raises:
+        UserError: it is no mapping, or one is invalid.
+    """
+    if not isinstance(node, Mapping):
+        raise UserError(f"pvps is {node!r}; expected name: {{pattern: ..., words: ...}}.")
+    return {str(name): read_pvp(str(name), own, labels) for name, own in node.items()}

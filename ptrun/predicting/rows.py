@@ -1,0 +1,471 @@
+"""The rows of a prediction: the user's questions in, and answers out as text or files."""
+
+import csv
+import io
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from io import TextIOWrapper
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TextIO
+
+from ptrun.errors import UserError, named, names, near, plain_json, shown
+from ptrun.files import created, safe
+from ptrun.task.dataset import Task
+from ptrun.task.source import Row
+from ptrun.task.table import FOUND, Given, columns, rows, table
+from ptrun.types import Example
+
+_LOG = logging.getLogger(__name__)
+
+
+# The user's rows as checked examples of the run's task, from a file or from Python.
+
+_ID = "id"
+STDIN = "-"
+"""The name of standard input."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row as an example, the id of its prediction, its number from 1, and all its fields."""
+
+    id: int | str
+    example: Example
+    number: int
+    data: Mapping[str, Any]
+
+
+def questions(
+    file: Path, task: Task, parts: Collection[str], form: Given = FOUND
+) -> Iterator[Question]:
+    """Yield each row of a file in order; only a few rows are in memory at once.
+
+    `parts` are the relations with their own prompt, or only "". `form` is what is known of a CSV.
+
+    Raises:
+        UserError: the file is missing, empty or without a required field, or a row has an empty
+            field or a relation that was not learned.
+    """
+    known = columns(file, form)
+    _check_fields(str(file), task, known)
+    cells = table(file, form).kind in ("cells", "excel")
+    return _asked(rows(file, known, form), task, parts, cells=cells)
+
+
+def given(
+    data: Iterable[Mapping[str, Any]], task: Task, parts: Collection[str]
+) -> Iterator[Question]:
+    """Yield each row of Python data in order; `parts` as in `questions`.
+
+    Raises:
+        UserError: a row is no mapping, or lacks a field, or has an empty one.
+    """
+    for number, own in enumerate(data, start=1):
+        where = f"row {number}"
+        if not isinstance(own, Mapping):
+            raise UserError(f"{where}: {shown(own)}; expected a dict such as {_form(task)}.")
+        _check_fields(where, task, own)
+        yield _question(Row(where, own), number, task, parts, cells=False)
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice: standard input, as JSON lines, is copied first.
+
+    Raises:
+        UserError: as it was raised, with the name of standard input in place of the copy's.
+    """
+    if str(file) != STDIN:
+        yield file
+        return
+    with TemporaryDirectory(prefix="ptrun-") as folder:
+        copy = Path(folder, "input.jsonl")
+        with copy.open("wb") as opened:
+            shutil.copyfileobj(sys.stdin.buffer, opened)
+        try:
+            yield copy
+        except UserError as error:
+            raise UserError(str(error).replace(str(copy), "standard input")) from error
+
+
+def _asked(
+    found: Iterable[Row], task: Task, parts: Collection[str], *, cells: bool
+) -> Iterator[Question]:
+    for number, row in enumerate(found, start=1):
+        yield _question(row, number, task, parts, cells=cells)
+
+
+def _question(
+    row: Row, number: int, task: Task, parts: Collection[str], *, cells: bool
+) -> Question:
+    _check_filled(row, task, cells=cells)
+    example = task.unlabelled(str(number), row)
+    if "" not in parts and example.group not in parts:
+        raise UserError(
+            f"{row.where}: relation {shown(example.group)} was not learned; the run has "
+            f"{names(sorted(parts))}."
+        )
+    return Question(_name(row, number, task), example, number, row.data)
+
+
+def _form(task: Task) -> str:
+    return "{" + ", ".join(f"{field!r}: ..." for field in task.reads) + "}"
+
+
+def _check_fields(where: str, task: Task, known: Collection[str]) -> None:
+    for field in task.reads:
+        if field not in known:
+            raise UserError(
+                f"{where}: no field {shown(field)}{near(field, known)}\n"
+                f"The run reads: {names(task.reads)}. Found: {names(known)}"
+            )
+
+
+def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
+    """Refuse a field without a value; in a table of text, an empty cell has none."""
+    for field in task.reads:
+        found = row.data.get(field, "null")
+        if found is None or (cells and not str(found).strip()):
+            raise UserError(
+                f"{row.where}: field {shown(field)} is {'empty' if cells else 'null'}; fill it in "
+                "or delete the row."
+            )
+
+
+def _name(row: Row, number: int, task: Task) -> int | str:
+    """Return the id of the row, else its number."""
+    found = None if _ID in task.reads else row.data.get(_ID)
+    if found is None or found == "":
+        return number
+    if isinstance(found, bool) or not isinstance(found, int | str):
+        raise UserError(f"{row.where}: id is {shown(found)}; expected a text, a number, or no id.")
+    return found
+
+
+# The output of predictions: standard output, or a file that appears only when it is complete.
+#
+# The suffix of the file selects the form: `.csv`, `.tsv`, else JSON lines.
+
+Answered = Sequence[tuple[Question, dict[str, Any]]]
+
+
+class LineForm(Protocol):
+    """How answers become lines of text."""
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield the lines of some rows and their answers."""
+
+    def end(self) -> Iterator[str]:
+        """Yield the lines that can be written after the last answer only."""
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield a line for each answer."""
+        return (_json(answer) for _, answer in answered)
+
+    def end(self) -> Iterator[str]:
+        """Yield nothing."""
+        return iter(())
+
+
+class Delimited:
+    """A table: a header, then a row for each answer; lists are JSON in one cell.
+
+    Args:
+        separator: `,` or a tab.
+        top: the number of likeliest labels, each with a column for itself and its probability.
+        raw: write texts as they are that a spreadsheet would run as formulas.
+    """
+
+    def __init__(self, separator: str, top: int | None, *, raw: bool = False):
+        self.separator, self.top, self.raw = separator, top, raw
+        self.header: list[str] = []
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield a line for each answer, and the header before the first."""
+        for _, answer in answered:
+            cells = self._cells(answer)
+            if not self.header:
+                self.header = list(cells)
+                yield self._line(self.header)
+            if more := [name for name in cells if name not in self.header]:
+                raise UserError(
+                    f"answer {answer.get('id')} has {more[0]}, which the first answers have not; "
+                    "type --output FILE.jsonl."
+                )
+            yield self._line([cells.get(name, "") for name in self.header])
+
+    def end(self) -> Iterator[str]:
+        """Yield nothing."""
+        return iter(())
+
+    def _cells(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer with one value a column."""
+        cells = {key: value for key, value in answer.items() if key != "top"}
+        if isinstance(cells.get("probabilities"), dict):
+            shares = cells.pop("probabilities")
+            cells |= {f"probability_{label}": share for label, share in shares.items()}
+        best = answer.get("top", [])
+        for place in range(self.top or 0):
+            own = best[place] if place < len(best) else {}
+            cells[f"top_{place + 1}"] = own.get("prediction", "")
+            cells[f"top_{place + 1}_probability"] = own.get("probability", "")
+        return cells
+
+    def _line(self, cells: Sequence[Any]) -> str:
+        plain = [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
+        text = io.StringIO()
+        kept = plain if self.raw else [*map(safe, plain)]
+        csv.writer(text, delimiter=self.separator, lineterminator="").writerow(kept)
+        return text.getvalue()
+
+
+def form_of(output: Path | None, top: int | None, *, raw: bool = False) -> LineForm:
+    """Return the form of a file, by its suffix."""
+    suffix = "" if output is None else output.suffix.lower()
+    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
+    return JsonLines() if separator is None else Delimited(separator, top, raw=raw)
+
+
+class Lines:
+    """A text output that flushes after each write."""
+
+    def __init__(self, opened: TextIO, name: str):
+        self._opened, self._name = opened, name
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Write lines.
+
+        Raises:
+            UserError: the output cannot be written, as on a full disk.
+            BrokenPipeError: the reader has closed the pipe.
+        """
+        try:
+            self._opened.writelines(f"{line}\n" for line in lines)
+            self._opened.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unwritable(self._name, error) from error
+
+
+@contextmanager
+def lines_to(file: Path | None) -> Iterator[Lines]:
+    """Yield an output for lines. A file gets its name after the last line.
+
+    Raises:
+        UserError: the file exists, its folder is missing, or it cannot be written.
+    """
+    if file is None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        yield Lines(sys.stdout, "standard output")
+        return
+    _check_new(file)
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        opened = TextIOWrapper(created(draft), encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(str(file), error) from error
+    try:
+        with named(file), opened:  # closing writes too
+            yield Lines(opened, str(file))
+            os.fsync(opened.fileno())
+        _check_new(file)
+        draft.replace(file)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def make(folder: Path) -> None:
+    """Make a folder for output.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(str(folder), error) from error
+
+
+def _json(answer: dict[str, Any]) -> str:
+    """Return an answer as JSON; a terminal would obey control characters that JSON lets pass."""
+    return plain_json(json.dumps(answer, ensure_ascii=False))
+
+
+def _check_new(file: Path) -> None:
+    if file.exists():
+        raise UserError(f"{file}: the file exists. Type another name, or remove it.")
+    if not file.parent.is_dir():
+        raise UserError(f"{file}: the folder {file.parent} is missing. Make it first.")
+
+
+def _unwritable(name: str, error: OSError) -> UserError:
+    return UserError(f"{name}: cannot be written ({error.strerror}).")
+
+
+# The files of predictions that the servers of GLUE and SuperGLUE take.
+#
+# GLUE takes a TSV with the columns `index` and `prediction`, SuperGLUE JSON lines with `idx` and
+# `label`. MultiRC's answers are gathered by passage and question. Rows are named by their field
+# `idx` or `index`, as the published test files and the hub's copies have it; without one, by their
+# number from 0.
+
+_KEYS = ("idx", "index")
+_MISMATCHED = ("mismatched", "mnli-mm", "mnli_mm")
+_FALSE_TRUE = {"different": "false", "same": "true"}
+
+
+@dataclass(frozen=True)
+class Official:
+    """The file of a task: its name, the rows of the hidden test, and the labels it holds."""
+
+    name: str
+    rows: int
+    labels: Mapping[str, Any] = dataclass_field(default_factory=dict)
+
+
+_OFFICIAL = {
+    "glue_cola": Official("CoLA.tsv", 1063, {"unacceptable": 0, "acceptable": 1}),
+    "glue_sst2": Official("SST-2.tsv", 1821, {"negative": 0, "positive": 1}),
+    "glue_mrpc": Official("MRPC.tsv", 1725, {"not_equivalent": 0, "equivalent": 1}),
+    "glue_stsb": Official("STS-B.tsv", 1379),
+    "glue_qqp": Official("QQP.tsv", 390_965, {"not_duplicate": 0, "duplicate": 1}),
+    "glue_mnli": Official("MNLI-m.tsv", 9796),
+    "glue_qnli": Official("QNLI.tsv", 5463),
+    "glue_rte": Official("RTE.tsv", 3000),
+    "boolq": Official("BoolQ.jsonl", 3245, {"no": "false", "yes": "true"}),
+    "cb": Official("CB.jsonl", 250),
+    "copa": Official("COPA.jsonl", 500),
+    "multirc": Official("MultiRC.jsonl", 9693, {"wrong": 0, "right": 1}),
+    "record": Official("ReCoRD.jsonl", 10_000),
+    "rte": Official("RTE.jsonl", 3000),
+    "wic": Official("WiC.jsonl", 1400, _FALSE_TRUE),
+    "wsc": Official("WSC.jsonl", 146, {"different": "False", "same": "True"}),
+}
+_MISMATCHED_FILE = Official("MNLI-mm.tsv", 9847)
+
+
+class Submission:
+    """The file of one task.
+
+    Args:
+        task: the name of the run's task.
+        labels: the labels of the task, if it has any.
+        file: the rows; MNLI's mismatched test is known by its name.
+
+    Raises:
+        UserError: the task has no such file.
+    """
+
+    def __init__(self, task: str, labels: Sequence[str], file: Path):
+        official = _OFFICIAL.get(task)
+        if official is None:
+            raise UserError(
+                f"--submission: task={task} has no leaderboard file. Tasks with one: "
+                f"{', '.join(_OFFICIAL)}."
+            )
+        if task == "glue_mnli" and any(part in file.name.lower() for part in _MISMATCHED):
+            official = _MISMATCHED_FILE
+        self.task, self.official, self.name = task, official, official.name
+        self.seen: set[str] = set()
+        self.passages: dict[int, dict[int, list[dict[str, Any]]]] = {}
+        self.labels = (0, 1) if task == "copa" else labels  # the two options of COPA
+        self.file, self.others = file, 0
+
+    def lines(self, answered: Answered) -> Iterator[str]:
+        """Yield a line for each answer; GLUE's header before the first; MultiRC's come last.
+
+        Raises:
+            UserError: an index is no number, or appears twice.
+        """
+        if not self.seen and self.name.endswith(".tsv"):
+            yield "index\tprediction"
+        for question, answer in answered:
+            value = self._value(answer["prediction"])
+            if self.task == "multirc":
+                self._gather(question, value)
+            elif self.name.endswith(".tsv"):
+                yield f"{self._index(question)}\t{value}"
+            else:
+                yield json.dumps({"idx": self._index(question), "label": value})
+
+    def end(self) -> Iterator[str]:
+        """Yield MultiRC's passages; warn about a wrong number of rows, and words of no label."""
+        for idx, questions in self.passages.items():
+            asked = [{"idx": one, "answers": own} for one, own in questions.items()]
+            yield json.dumps({"idx": idx, "passage": {"questions": asked}})
+        if len(self.seen) != self.official.rows:
+            _LOG.warning(
+                "%s: %d rows; the hidden test of %s has %d, and its server takes all of them.",
+                *(self.file, len(self.seen), self.task, self.official.rows),
+            )
+        if self.others:
+            _LOG.warning(
+                "%s: for %d rows the model wrote a word of no label; they have the label %s.",
+                *(self.file, self.others, self.labels[0]),
+            )
+
+    def _value(self, value: Any) -> Any:
+        if self.task == "glue_stsb":
+            return f"{min(max(float(value), 0.0), 5.0):.3f}"
+        if self.labels and value not in self.labels:
+            self.others += 1
+            value = self.labels[0]
+        return self.official.labels[value] if self.official.labels else value
+
+    def _index(self, question: Question) -> int:
+        found = _found(question)
+        if self.task == "record" and isinstance(found, Mapping):
+            found = found.get("query")
+        index = _number(found, question)
+        self._new(index, question)
+        return index
+
+    def _gather(self, question: Question, value: int) -> None:
+        found = _found(question)
+        if not isinstance(found, Mapping):
+            raise UserError(
+                f"row {question.number}: idx is {shown(found)}; MultiRC needs an object such as "
+                '{"paragraph": 0, "question": 0, "answer": 0}.'
+            )
+        parts = [_number(found.get(key), question) for key in ("paragraph", "question", "answer")]
+        passage, asked, answer = parts
+        self._new(tuple(parts), question)
+        own = self.passages.setdefault(passage, {}).setdefault(asked, [])
+        own.append({"idx": answer, "label": value})
+
+    def _new(self, index: int | tuple[int, ...], question: Question) -> None:
+        """Note an index; refuse one that an earlier row has."""
+        if str(index) in self.seen:
+            raise UserError(f"row {question.number}: the index {index} appears twice; remove one.")
+        self.seen.add(str(index))
+
+
+def _found(question: Question) -> Any:
+    """Return the index of a row as its file has it, else its number from 0."""
+    return next((question.data[key] for key in _KEYS if key in question.data), question.number - 1)
+
+
+def _number(value: Any, question: Question) -> int:
+    """Return an index as a number; a TSV has it as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    if type(value) is not int or value < 0:
+        raise UserError(
+            f"row {question.number}: idx is {shown(value)}; expected a whole number, 0 or more."
+        )
+    return value

@@ -1,0 +1,428 @@
+"""Read-outs of spans in a context: one or none by a head, or several."""
+
+import math
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.pattern.encoding import after_space, paired
+from ptrun.prompt import drawn
+from ptrun.readout.base import Batch, Features, Readout, TokenRow, WordReader, word_logits
+from ptrun.readout.class_words import Direction
+from ptrun.readout.head import Head, columns, row_limit, tokens
+from ptrun.task.dataset import Task
+from ptrun.task.extraction import Answer
+from ptrun.types import Example, Prediction
+
+# A head that finds one span of a context, or none (SQuAD).
+
+_BEST = 20  # starts and ends that are paired, as in the official script
+_LONGEST = 30  # tokens of an answer
+_STRIDE = 128  # tokens that neighbouring windows share
+
+Span = tuple[float, int, int]
+"""Score, minus the first character, the character after the last: the earliest wins a tie."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The positions of a window's tokens in the context.
+
+    Args:
+        null: the position that means "no answer here".
+        begin: the position of the first token of the context.
+        starts, ends: characters of the context at which each of its tokens starts and ends.
+    """
+
+    null: int
+    begin: int
+    starts: list[int]
+    ends: list[int]
+
+    def target(self, example: Example) -> list[int]:
+        """Return the first answer's first and last position, or twice the null position."""
+        if not example.target:
+            return [self.null, self.null]
+        start, end = example.target[0].start, example.target[0].start + len(example.target[0].text)
+        places = enumerate(zip(self.starts, self.ends, strict=True), start=self.begin)
+        inside = [i for i, (first, last) in places if first < end and last > start]
+        if not inside or self.starts[0] > start or self.ends[-1] < end:
+            return [self.null, self.null]
+        return [inside[0], inside[-1]]
+
+    def spans(self, scores: Tensor) -> list[Span]:
+        """Return the likeliest answers, from scores `[T, 2]` of starts and ends."""
+        tops = [scores[:, side].topk(min(_BEST, len(scores))) for side in (0, 1)]
+        starts, ends = (zip(t.indices.tolist(), t.values.tolist(), strict=True) for t in tops)
+        return [
+            (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
+            for (a, first), (b, last) in product(starts, ends)
+            if self._holds(a, b)
+        ]
+
+    def _holds(self, first: int, last: int) -> bool:
+        """Return whether an answer may span these positions."""
+        if not self.begin <= first <= last < min(first + _LONGEST, self.begin + len(self.starts)):
+            return False
+        written = self.starts[first - self.begin] < self.ends[last - self.begin]
+        return written and (first, last) != (self.null, self.null)
+
+
+class SpanHead(Head):
+    """Linear(H, 2): the start and the end of the answer, each a softmax over a window's tokens.
+
+    Long contexts are read in windows. The target of a window without the answer is its null
+    position: the first token of an encoder, the last of other families. As in the official P-tuning
+    v2 code there is no dropout before the map, and the loss is the mean of both. Unlike there,
+    padding is not in the softmax, and a batch counts questions, not windows.
+    """
+
+    everywhere = windows = True
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
+        super().__init__(backbone, task, 2)
+        self.dropout = 0.0
+        self.unanswerable = bool(getattr(task, "unanswerable", False))
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize question and context in overlapping windows."""
+        questions, contexts = columns(examples, self.task.fields)
+        limit = row_limit(self.task, room)
+        rows = paired(self.backbone.tokenizer(), questions, contexts, limit, stride=_STRIDE)
+        windows: list[list[int]] = [[] for _ in examples]
+        for i, example in enumerate(rows["overflow_to_sample_mapping"]):
+            windows[example].append(i)
+        return [self._features(e, rows, own) for e, own in zip(examples, windows, strict=True)]
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
+        scores = batch.by_row(self.scores(output, batch))
+        padded = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
+        return functional.cross_entropy(padded, batch.targets.view(-1, 2), reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the best span of each example's windows, or "" for no answer."""
+        scores = iter(batch.by_row(self.scores(output, batch).cpu()))
+        parts = [(f, [next(scores) for _ in f.rows]) for f in batch.features]
+        return [Prediction(f.id, self._answer(f, own)) for f, own in parts]
+
+    def _answer(self, features: Features, scores: list[Tensor]) -> str:
+        """Return the best answer, or "" if the task is `unanswerable` and null scores higher.
+
+        The null score is the least over windows, as in the official script.
+        """
+        windows = (Window(*own) for own in features.facts["windows"])
+        pairs = list(zip(windows, scores, strict=True))
+        null = min(sum(own[window.null].tolist()) for window, own in pairs)
+        best = max((s for window, own in pairs for s in window.spans(own)), default=None)
+        if best is None or (self.unanswerable and null > best[0]):
+            return ""
+        text: str = features.facts["context"][-best[1] : best[2]]
+        return text
+
+    def _features(self, example: Example, rows: Any, own: Sequence[int]) -> Features:
+        context, architecture = example.fields[self.task.fields[1]], self.backbone.architecture
+        first = architecture.encoder or architecture.has_blank
+        windows = [_window(rows, i, context, first=first) for i in own]
+        targets = [place for window in windows for place in window.target(example)]
+        facts = {"context": context, "windows": [list(vars(window).values()) for window in windows]}
+        parts = [tokens(rows, i) for i in own]
+        encoded = [TokenRow(ids, types, list(range(len(ids)))) for ids, types in parts]
+        return Features(example.id, encoded, targets, facts)
+
+
+def _window(rows: Any, i: int, context: str, *, first: bool) -> Window:
+    """Return a window; tokens start after the space that some tokenizers include.
+
+    `first` says whether no answer is at the first token; otherwise it is at the last.
+    """
+    texts = rows.sequence_ids(i)
+    begin = texts.index(1) if 1 in texts else 0
+    places = rows["offset_mapping"][i][begin : begin + texts.count(1)]
+    starts = [after_space(context, start, end) for start, end in places]
+    null = 0 if first else max(0, len(texts) - 1)
+    return Window(null, begin, starts, [end for _, end in places])
+
+
+# The base of read-outs of several spans: a row for each question, answers from odds.
+
+_TOGETHER = 256  # examples that are tokenized at once
+
+
+class PassageReader(Readout):
+    """Reads every token of a passage; a sub-class gives the odds that it belongs to an answer.
+
+    A token belongs to an answer if its log-odds are above `least`. `others` are further thresholds
+    by name; their answers are reported beside the prediction.
+    """
+
+    reads_decoder = False
+    everywhere = True
+    backbone: PretrainedBackbone
+    task: Task
+    least: float = 0.0
+    others: Mapping[str, float] = {}
+
+    teaches = True
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize question and passage; the passage is cut to the rest of the row."""
+        questions, texts = columns(examples, self.task.fields)
+        rows = paired(self.backbone.tokenizer(), questions, texts, row_limit(self.task, room))
+        encoded = []
+        for i, (example, text) in enumerate(zip(examples, texts, strict=True)):
+            passage, places = passage_of(rows, i, text)
+            row, tags = TokenRow(*tokens(rows, i), places), passage.tags(example.target)
+            encoded.append(Features(example.id, [row], tags, vars(passage)))
+        return encoded
+
+    def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
+        """Return the examples to train on: those whose answers are all in the cut passage."""
+        parts = (examples[i : i + _TOGETHER] for i in range(0, len(examples), _TOGETHER))
+        pairs = (pair for own in parts for pair in zip(own, self.encode(own, room), strict=True))
+        return [example for example, f in pairs if Passage(**f.facts).holds(example.target)]
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the answers to each question."""
+        pairs = batch.pairs(self.odds(output, batch).cpu())
+        return [self._predicted(f, odds.tolist()) for f, odds in pairs]
+
+    @abstractmethod
+    def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds `[K]` that a token belongs to an answer."""
+
+    def _predicted(self, features: Features, odds: list[float]) -> Prediction:
+        passage = Passage(**features.facts)
+        also = {name: answers(passage, odds, least) for name, least in self.others.items()}
+        return Prediction(features.id, answers(passage, odds, self.least), also)
+
+
+# A question and its passage in one row, and the tags of the passage's tokens.
+#
+#     [CLS] question [SEP] passage [SEP]
+#
+# The passage is cut at the longest input. Every token of a gold span is tagged 1, all others of the
+# passage 0 (IO tags), with all spans in one tagging. The task has checked the positions of gold
+# spans, so there is no search. Question and special tokens are not read.
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The positions in a text of the tokens that are read.
+
+    Args:
+        text: the whole text, before the cut.
+        starts, ends: the characters where each token starts, and before which it ends.
+        words: the number of each token's word, from 0.
+    """
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+    words: list[int]
+
+    def tags(self, answers: Sequence[Answer]) -> list[int]:
+        """Return 1 for each token of a word that overlaps an answer, else 0.
+
+        A handful of QUOREF's answers end inside a word; predictions are whole words.
+        """
+        inside = {
+            word
+            for word, start, end in zip(self.words, self.starts, self.ends, strict=True)
+            if any(start < a.start + len(a.text) and end > a.start for a in answers)
+        }
+        return [int(word in inside) for word in self.words]
+
+    def holds(self, answers: Sequence[Answer]) -> bool:
+        """Return whether no answer reaches beyond the cut."""
+        last = self.ends[-1] if self.ends else 0
+        return all(a.start + len(a.text.rstrip()) <= last for a in answers)
+
+    def between(self, first: int, last: int) -> str:
+        """Return the text from one word to another, both inclusive."""
+        end = len(self.words) - 1 - self.words[::-1].index(last)
+        return self.text[self.starts[self.words.index(first)] : self.ends[end]]
+
+
+def passage_of(rows: Any, i: int, text: str) -> tuple[Passage, list[int]]:
+    """Return the passage of a tokenized pair of texts, and its tokens' positions in the row.
+
+    Tokens of spaces alone are left out.
+    """
+    tokens = list(_placed(rows, i, text))
+    places, starts, ends, owners = ([token[part] for token in tokens] for part in range(4))
+    words, number = [], -1
+    for k, owner in enumerate(owners):
+        inside = k > 0 and owner == owners[k - 1] and _within(text, ends[k - 1], starts[k])
+        number += not inside
+        words.append(number)
+    return Passage(text, starts, ends, words), places
+
+
+def _placed(rows: Any, i: int, text: str) -> Iterator[tuple[int, int, int, int]]:
+    """Yield position, first character, the character after the last, and the tokenizer's word."""
+    tokens = zip(rows.sequence_ids(i), rows["offset_mapping"][i], rows.word_ids(i), strict=True)
+    for place, (side, (start, end), word) in enumerate(tokens):
+        bare = after_space(text, start, end) if side == 1 else end
+        if bare < end:
+            yield place, bare, end, word
+
+
+def _within(text: str, end: int, start: int) -> bool:
+    """Return whether a word continues in the next token: letters, digits and marks touch.
+
+    The tokenizer's words alone do not suffice: some tokenizers have none, some add punctuation.
+    """
+    if start != end:
+        return start < end  # a character of several tokens
+    return all(unicodedata.category(c)[0] in "LMN" for c in text[start - 1 : start + 1])
+
+
+# Turns the log-odds of tokens into answers, by the rules of DPT's released code (QUOREF).
+
+
+def answers(passage: Passage, odds: Sequence[float], least: float) -> list[str]:
+    """Return the texts whose tokens have log-odds above `least`, at least one text.
+
+    A word is taken if any of its tokens is; neighbouring words are one answer. If no token is, the
+    answer is the word of the likeliest token.
+    """
+    taken = {word for word, own in zip(passage.words, odds, strict=True) if own > least}
+    if not taken and odds:
+        taken = {passage.words[max(range(len(odds)), key=odds.__getitem__)]}
+    return distinct([passage.between(*run) for run in _runs(sorted(taken))])
+
+
+def distinct(texts: Sequence[str]) -> list[str]:
+    """Drop texts that equal an earlier one but for case, and texts that are part of another."""
+    first: dict[str, str] = {}
+    for text in texts:
+        first.setdefault(text.lower(), text)
+    return [text for low, text in first.items() if not any(_part(low, other) for other in first)]
+
+
+def _part(text: str, whole: str) -> bool:
+    """Return whether a text is a word or stem of another, or strictly inside it."""
+    if text == whole:
+        return False
+    if any(own in whole for own in (f"{text} ", f" {text}", f"{text}s", f"{text}n")):
+        return True
+    return text in whole and not whole.startswith(text) and not whole.endswith(text)
+
+
+def _runs(words: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of consecutive numbers."""
+    begin = 0
+    for k in range(1, len(words) + 1):
+        if k == len(words) or words[k] > words[k - 1] + 1:
+            yield words[begin], words[k - 1]
+            begin = k
+
+
+# A tagger that predicts for every token of a passage whether it belongs to an answer.
+#
+# It is the QUOREF baseline in DPT's code, after Segal et al. 2020: Linear(H, H), ReLU, dropout 0.1,
+# Linear(H, 2), tags O and I. Segal et al. sum the likelihood over all taggings that give the gold
+# answers. Here there is one tagging with all annotated spans, because the code's padding of that
+# list counts absent taggings as "no answer". Their Viterbi decoding has no learned transitions, so
+# its best path is the likelier tag of each token.
+
+
+class TagHead(PassageReader, Head):
+    """Two scores for each token; the loss is cross-entropy summed over tokens of the passage.
+
+    A token is a target, so the engine's loss is the mean over the tokens of a batch. An
+    encoder-decoder is read in its encoder.
+    """
+
+    def __init__(self, backbone: PretrainedBackbone, task: Task):
+        Head.__init__(self, backbone, task, 2)
+        self.dropout = 0.1
+        size = backbone.shape.hidden_size
+        self.dense = drawn(nn.Linear(size, size))
+
+    def read(self, output: BackboneOutput) -> Tensor:
+        """Return the input of the last linear map, `[K, H]`."""
+        raised: Tensor = self.dense(super().read(output).float())
+        return raised.relu()
+
+    def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds `[K]` of I against O."""
+        scores = self.scores(output, batch)
+        return scores[:, 1] - scores[:, 0]
+
+
+# The words of a passage scored by ELECTRA's head: words that look original are answers (DPT).
+#
+# Yao et al. 2022 on QUOREF: no pattern and no new parameters. z is the head's score of a token, and
+# large z means "replaced". The sources disagree on the direction. The paper selects tokens with a
+# score below 0.6, which only fits sigma(z). The released code selects those with sigma(z) above 0.6
+# and trains sigma(z) towards 1 on answers, with a head whose weights it does not give. So both the
+# trained direction and the probability of the threshold are options.
+
+
+class PassageWords(PassageReader, WordReader, nn.Module):
+    """The words of the passage that ELECTRA's head selects by a threshold.
+
+    Args:
+        backbone: an ELECTRA discriminator.
+        task: questions with several answers.
+        direction: what is trained towards 1 on answers: `one_minus_sigma` (original) or `sigma`.
+        threshold: a probability, 0 to 1.
+        on: the probability it applies to; answers are on the side that training moves them to.
+            The answers of the same threshold on the other probability are reported too.
+
+    Raises:
+        UserError: the threshold is no probability.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        *,
+        direction: Direction = "one_minus_sigma",
+        threshold: float = 0.6,
+        on: Direction = "sigma",
+    ):
+        super().__init__()
+        self.backbone, self.task, self.direction = backbone, task, direction
+        border = _log_odds(threshold)
+        self.least = border if on == direction else -border
+        other = "one_minus_sigma" if on == "sigma" else "sigma"
+        self.others = {f"on_{other}": -self.least}
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return binary cross-entropy summed over tokens of the passage, `[]`.
+
+        The code's loss is this sum over a batch; the engine's is the mean over tokens. The gradient
+        differs in its norm alone, which affects clipping but not AdamW.
+        """
+        odds = self.odds(output, batch)
+        right = batch.targets.to(odds.dtype)
+        return functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
+
+    def odds(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds `[K]` that a token belongs to an answer."""
+        z = word_logits(output)[:, 0]
+        return z if self.direction == "sigma" else -z
+
+
+def _log_odds(threshold: float) -> float:
+    """Return the log-odds of a probability, infinite at 0 and 1."""
+    if not 0 <= threshold <= 1:
+        raise UserError(f"readout.threshold is {threshold}; it is a probability, 0 to 1.")
+    if threshold in (0, 1):
+        return math.inf if threshold else -math.inf
+    return math.log(threshold / (1 - threshold))

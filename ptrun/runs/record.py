@@ -1,0 +1,357 @@
+"""The record of a run, from plan to result."""
+
+import hashlib
+import platform
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ptrun import __version__
+from ptrun.config.compose import Composed
+from ptrun.config.schema import Select
+from ptrun.errors import RunFailed, UserError
+from ptrun.files import below
+from ptrun.folder import request
+from ptrun.folder.store import RunStore, read_tensors
+from ptrun.hardware.device import faster
+from ptrun.hardware.ranks import Ranks
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.hub.repository import loaded
+from ptrun.method.base import Method
+from ptrun.metrics import selection_bias
+from ptrun.readout.base import Features
+from ptrun.runs.parts import Part
+from ptrun.runs.plan import Plan
+from ptrun.runs.token_cache import TOKENS, encoded
+from ptrun.start.saved_prompt import fingerprint_of
+from ptrun.task.protocol import Overlaps
+from ptrun.types import Example, Prediction, RunResult, Split
+
+# The run folder of several ranks: the first rank writes it.
+#
+# The state of a tuned backbone has many gigabytes, so each rank saves its own part of it as
+# `state.step-<n>.rank-<r>-of-<m>.safetensors`. When all parts are saved, `state.safetensors` names
+# their step, and parts of other steps are removed.
+
+
+class SharedStore:
+    """A `RunStore` for one of several ranks.
+
+    Args:
+        store: the run folder.
+        world: the ranks.
+        tuned: whether the backbone is tuned, so that each rank saves a part of the state.
+    """
+
+    def __init__(self, store: RunStore, world: Ranks, *, tuned: bool):
+        self.store, self.world, self.tuned = store, world, tuned
+        self.divided = tuned and world.size > 1
+        self._layout = {"ranks": world.size, "model_parallel": world.model_parallel}
+
+    def part(self, name: str) -> "SharedStore":
+        """Return the store of one part of the run."""
+        return SharedStore(self.store.part(name), self.world, tuned=self.tuned)
+
+    def write_request(self, composed: Composed) -> None:
+        """Write `run.yaml`, which `ptrun rerun` reads."""
+        if self.world.main:
+            request.write(self.store.folder, composed)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a row to `metrics.jsonl`."""
+        if self.world.main:
+            self.store.log(row)
+
+    def draft(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Callable[[], object]:
+        """Write a state beside the saved one: the part of every rank, or the whole by the first.
+
+        Return what replaces the saved one.
+        """
+        if not self.divided:
+            return self.store.draft(tensors, meta) if self.world.main else lambda: None
+        own = self._own_file(meta["step"])
+        self.store.write_tensors(own, tensors, {})
+        return partial(self._save_divided, own, meta)
+
+    def _save_divided(self, own: Path, meta: Mapping[str, Any]) -> None:
+        self.world.wait()
+        if self.world.main:
+            self.store.draft({}, {**meta, **self._layout})()
+        self.world.wait()
+        for file in own.parent.glob(self._own_file("*").name):
+            if file != own:
+                file.unlink()
+
+    def restore(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the saved state, or this rank's part of it.
+
+        Raises:
+            UserError: the state is damaged, or was divided among another number of ranks.
+        """
+        saved = self.world.broadcast(self.store.restore() if self.world.main else None)
+        if saved is None or not self.tuned:
+            return saved
+        _, meta = saved
+        layout = {key: meta.get(key, 1) for key in self._layout}
+        if layout != self._layout:
+            raise UserError(
+                f"{self.store.folder}: saved by {layout['ranks']} ranks with hardware."
+                f"model_parallel={layout['model_parallel']}. Start as many, or type rerun=true."
+            )
+        if not self.divided:
+            return saved
+        tensors, _ = read_tensors(self._own_file(meta["step"]), self.store.bound)
+        return tensors, meta
+
+    def write_prompt(
+        self, tensors: Mapping[str, Tensor], method: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Write `prompt.safetensors`."""
+        if self.world.main:
+            self.store.write_prompt(tensors, method, task)
+
+    def write_predictions(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> None:
+        """Write `predictions.jsonl`."""
+        if self.world.main:
+            self.store.write_predictions(examples, predictions)
+
+    def close(self, outcome: RunResult, *, keep_state: bool = True) -> None:
+        """Write the result; without `keep_state` a finished run loses its state."""
+        if self.world.main:
+            self.store.close(outcome)
+        self.world.wait()
+        if self.world.main and outcome.status == "finished" and not keep_state:
+            for file in self.store.folder.glob("*state*.safetensors"):
+                file.unlink()
+
+    def interrupt(self) -> None:
+        """Close the tracker of a run that has no result."""
+        self.store.tracker.finish(None)
+
+    def _own_file(self, step: int | str) -> Path:
+        name = f"step-{step}.rank-{self.world.rank}-of-{self.world.size}.safetensors"
+        return self.store.state_file.with_name(f"{self.store.state_file.stem}.{name}")
+
+
+Ended = RunResult | UserError | RunFailed
+
+
+@dataclass
+class Execution:
+    """One run from plan to result; each stage adds what the next one reads.
+
+    Args:
+        planned: its plan.
+        composed: the configuration that it was planned from; None in a rank.
+        files: the states of the files that its plan read.
+    """
+
+    planned: Plan
+    composed: Composed | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    split: Split = field(init=False)
+    overlaps: Overlaps = field(init=False)
+    parts: list[Part] = field(init=False)
+    store: SharedStore = field(init=False)
+    warnings: list[str] = field(init=False, default_factory=list)
+    ended: Ended | None = field(init=False, default=None)
+
+    @property
+    def methods(self) -> list[Method]:
+        """The method of each part."""
+        return [part.method for part in self.parts]
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the run tunes the backbone."""
+        return self.parts[0].method.tunes_backbone
+
+    @property
+    def failed(self) -> str | None:
+        """Why a member failed."""
+        return next((part.member.failed for part in self.parts if part.member.failed), None)
+
+    def encoded(self, method: Method, examples: Sequence[Example]) -> Sequence[Features]:
+        """Return examples as a method reads them; the token cache is shared between runs."""
+        return encoded(method, examples, below(self.planned.outputs, TOKENS))
+
+
+# The manifest of a finished run: what it was made with, and how its step was selected.
+
+
+def facts(done: Execution, seconds: float) -> dict[str, Any]:
+    """Return the manifest of a trained run."""
+    planned, parts = done.planned, done.parts
+    engine, frozen = planned.engine, not done.tuned
+    return {
+        **software(),
+        **machine(engine.device),
+        **computation(engine),
+        "backbone": weights(
+            planned.backbone, planned.backbone_path, seed=planned.seed, frozen=frozen
+        ),
+        "data": {
+            "digest": planned.content["data"],
+            "commits": loaded(planned.task.repositories),
+            **samples(done.split),
+            "rows": {name: own.record() for name, own in planned.task.accounts.items()},
+        },
+        "task_version": planned.task.version,
+        "own_code": planned.own_code,
+        "start": planned.start_typed,
+        "started_from": planned.start.record(),
+        "start_takes": planned.start.takes,
+        "prompt": fingerprint_of({part.name: part.method for part in parts}),
+        "steps": max(part.member.step for part in parts),
+        "skipped_steps": max(part.member.stepper.skipped for part in parts),
+        "seconds": seconds,
+        "tokens_per_second": engine.speed.per_second(),
+        **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
+        "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
+        "overlaps": done.overlaps.record(),
+    }
+
+
+def _selection(planned: Plan, part: Part) -> dict[str, Any]:
+    """Return how the reported step was selected, and from how many evaluations."""
+    member, split = part.member, part.split
+    counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
+    return {
+        "best_step": member.best_step,
+        "selected_by": planned.train.select.value,
+        "candidates": len(member.history),
+        **({} if planned.trial is None else {"abandoned": member.abandoned}),
+        "selection_bias": _selection_bias(planned, part),
+        "history": member.history,
+        "answered": {**counts, "left_out": part.left_out},
+    }
+
+
+def _selection_bias(planned: Plan, part: Part) -> float | None:
+    """Return the expected optimism of the best dev score, in points; None if unknown."""
+    if planned.train.select is not Select.metric:
+        return None
+    scores = [row[planned.task.metric] for row in part.member.history]
+    dev = part.split.dev
+    in_range = scores and all(0 <= score <= 100 for score in scores)
+    return selection_bias(scores, len(dev)) if in_range and dev else None
+
+
+# What a result was made with: versions, code, machine, weights, data.
+
+_PACKAGES = ("torch", "transformers", "datasets", "hydra-core", "omegaconf", "safetensors")
+_MAX_LISTED = 256  # ids
+
+
+def software() -> dict[str, Any]:
+    """Return the versions, and the commit of the code if it runs from a checkout."""
+    versions = {"ptrun": __version__, "python": platform.python_version()}
+    versions |= {package: version(package) for package in _PACKAGES}
+    commit = _git("rev-parse", "HEAD")
+    dirty = bool(_git("status", "--porcelain", "--untracked-files=no")) if commit else None
+    return {"versions": versions, "git_commit": commit, "git_dirty": dirty}
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return the device, its name, and the peak memory of it or of this process in MiB."""
+    import torch
+
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated() / 2**20
+        return {"device": device, "name": torch.cuda.get_device_name(), "peak_memory_mib": peak}
+    return {
+        "device": device,
+        "name": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "peak_memory_mib": _peak() / 2**20,
+    }
+
+
+def _peak() -> int:
+    """Return the most bytes that this process has held.
+
+    On Linux a new process inherits `ru_maxrss` from the one that started it, such as a notebook.
+    """
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 2**10
+    unit = 1 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes on macOS, else KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def computation(engine: TorchEngine) -> dict[str, Any]:
+    """Return how a run was computed; apart from the precision it changes rounding alone."""
+    return {
+        "precision": engine.precision,
+        "quantization": engine.quantization,
+        "faster_precision": faster(engine.precision, engine.device, engine.backbone.dtype),
+        "ranks": engine.world.size,
+        "nodes": list(dict.fromkeys(engine.world.each(socket.gethostname()))),
+        "model_parallel": engine.world.model_parallel,
+        "token_budget": engine.token_budget,
+        "population": engine.population,
+        "checkpointing": engine.checkpointing,
+    }
+
+
+def weights(backbone: Any, path: str | None, *, seed: int, frozen: bool) -> dict[str, Any]:
+    """Return what identifies a backbone; `path` is its local folder, if one was given.
+
+    `seed` is the run's. It draws a pooler that the files lack, unless a tuned one has its own.
+    """
+    untrained = backbone.architecture.pooler and not backbone.has_pooler
+    return {
+        "name": backbone.name,
+        "weights": backbone.weights,
+        "commit": backbone.commit,
+        "path": path and str(Path(path).resolve()),
+        "parameters": backbone.size(),
+        "pooler_seed": _pooler_seed(backbone, seed) if untrained else None,
+        "frozen_verified": True if frozen else None,
+    }
+
+
+def _pooler_seed(backbone: Any, seed: int) -> int | None:
+    return backbone.tuned.pooler_seed if backbone.tuned else seed
+
+
+def samples(split: Split) -> dict[str, Any]:
+    """Return which examples each part holds: their number, a hash of their ids, and short lists."""
+    parts = {name: _ids(getattr(split, name)) for name in ("train", "dev", "test")}
+    return {"origin": dict(split.origin), **parts}
+
+
+def _ids(examples: Sequence[Example]) -> dict[str, Any]:
+    hashed = hashlib.sha256()
+    for place, example in enumerate(examples):
+        hashed.update(("\n" * bool(place) + example.id).encode())
+    short = len(examples) <= _MAX_LISTED
+    listed = {"ids": [example.id for example in examples]} if short else {}
+    return {"count": len(examples), "ids_hash": hashed.hexdigest()[:16], **listed}
+
+
+def _git(*arguments: str) -> str | None:
+    """Return the output of git in ptrun's own checkout; None if there is none."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

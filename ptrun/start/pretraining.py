@@ -1,0 +1,131 @@
+"""`start=pretrained`: find or make the prerequisite run, whose prompt a run starts from.
+
+The prerequisite is composed as `ptrun method=RECIPE task=TASK`, with the method, backbone and
+hardware of the run that starts from it and the changes in `pretraining.*`. It is an ordinary run.
+Its id covers everything that shapes its prompt, so runs with another task, seed or learning rate
+share it. PPT's choice of pre-training task: Gu et al. 2022 §3.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from ptrun.config.compose import Composed, compose_run
+from ptrun.config.explain import explain
+from ptrun.config.paths import options
+from ptrun.errors import UserError, unknown
+from ptrun.folder import result
+from ptrun.task.dataset import Task
+
+_SHARED = ("backbone", "hardware", "protocol", "tracking")
+_NAMED = (*_SHARED, "readout")
+_NAME = "pretraining"
+_OWN_KEY = re.compile(r"(?<![\w.])((?:method|readout|task|train)\.\w)")
+
+
+def task_for(task: Task, reading: Mapping[str, Any], given: str) -> str:
+    """Return the pre-training task of a prompt: the given one, or PPT's for the kind of task.
+
+    Raises:
+        UserError: there is no such task, or PPT has none for the kind.
+    """
+    tasks = options("task")
+    if given and given not in tasks:
+        raise UserError(unknown(f"start=pretrained:{given}", given, tasks))
+    name = given or _of_ppt(task, reading)
+    if name not in tasks:
+        raise UserError(
+            f"task={task.name}: PPT pre-trains for it on {name}, which ptrun does not have. "
+            "Type method=ppt_unified or start=pretrained:TASK."
+        )
+    return name
+
+
+def _of_ppt(task: Task, reading: Mapping[str, Any]) -> str:
+    if reading.get("pattern") == "ppt_unified":
+        return "ppt_unified"
+    if task.answer == "label" and not task.fills_gap:
+        return "ppt_nsp" if len(task.fields) == 2 else "ppt_cls"
+    if task.answer == "option":
+        return "ppt_nss"
+    raise UserError(
+        f"start=pretrained: PPT has no pre-training task for {task.kind}, the kind of "
+        f"task={task.name}. Name one, as in start=pretrained:ppt_nsp."
+    )
+
+
+def composed_for(own: Composed, task: str) -> Composed:
+    """Return the configuration of the prerequisite run.
+
+    Raises:
+        UserError: a key of `pretraining` is unknown or does not fit, or the run would start from
+            itself.
+    """
+    config, changes = own.config, own.config["pretraining"]
+    if of_corpus(config):
+        raise UserError(
+            f"task={config['task']['name']} is itself a pre-training task. Type "
+            "method=ppt_pretraining, or start=identical."
+        )
+    try:
+        base = compose_run(
+            [f"method={changes['recipe'] or own.names['method']}", f"task={task}"],
+            given={group: config[group] for group in _SHARED},
+            changed=_changed(config),
+        )
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"pretraining: {explain(error, [])}") from error
+    if str(base.config["start"]).startswith("pretrained"):
+        raise UserError(
+            "A pre-training cannot use start=pretrained. Type pretraining.start=random."
+        )
+    if of_corpus(base.config):  # the corpus alone decides its split
+        base.config["data_seed"] = 1
+        _name_pattern(base.config)
+    return Composed(base.config, {**base.names, **{group: own.names[group] for group in _NAMED}})
+
+
+def typed_keys(message: object) -> str:
+    """Return a message about a prerequisite run with the keys that the user types."""
+    return _OWN_KEY.sub(r"pretraining.\1", str(message))
+
+
+def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the prerequisite shares with the run, changed by `pretraining`."""
+    changes = config["pretraining"]
+    read = {k: v for k, v in config["readout"].items() if k != "pattern"}  # is for the other task
+    return {
+        **{key: config[key] for key in ("outputs", "data_dir", "data_seed")},
+        **({"start": changes["start"]} if changes["start"] else {}),
+        "name": _NAME,
+        "seed": changes["seed"],
+        "method": {**config["method"], **changes["method"]},
+        "readout": {**read, **changes["readout"]},
+        "task": changes["task"],
+        "train": changes["train"],
+    }
+
+
+def _name_pattern(config: Mapping[str, Any]) -> None:
+    """Use the pattern that is named like the corpus, if there is one (the pocket corpus)."""
+    task, read = config["task"], config["readout"]
+    corpus = task["source"]["corpus"]
+    if corpus in task["pvps"]:
+        read["pattern"] = read.get("pattern") or corpus
+
+
+def of_corpus(config: Mapping[str, Any]) -> bool:
+    """Return whether a run's examples are made from a corpus without labels."""
+    return "corpus" in (config["task"].get("source") or {})
+
+
+def finished_folder(folder: Path, outputs: Path) -> Path:
+    """Return the folder where a run finished, under any name; else the folder it will have."""
+    if result.read(folder) is not None:
+        return folder
+    others = [f for depth in ("*", "*/*") for f in sorted(outputs.glob(f"{depth}/{folder.name}"))]
+    return next((other for other in others if (other / result.FINISHED).is_file()), folder)

@@ -1,0 +1,239 @@
+"""`start=`: checked against the method, the task and other runs, and carried out."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.compose import Composed
+from ptrun.errors import UserError
+from ptrun.folder.store import bound_to
+from ptrun.method.base import Method
+from ptrun.pattern.spelling import Spelling, mask_ids
+from ptrun.prompt import InputVectors
+from ptrun.readout.base import Features
+from ptrun.readout.heads import EntailmentHead
+from ptrun.readout.label_words import LabelWords
+from ptrun.start import peft, saved_prompt
+from ptrun.start.pretraining import task_for
+from ptrun.start.saved_prompt import follow, tuned_by
+from ptrun.start.spec import OTHERS, WORDS, Start, parse
+from ptrun.task.dataset import Task
+
+_LOG = logging.getLogger(__name__)
+
+
+# Check `start=` against the method, the task and other runs.
+
+
+def plan_start(
+    composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
+) -> Start:
+    """Return the start of a run; read the prompt file of another run, but no examples.
+
+    Raises:
+        UserError: as `parse`; the method or task does not support this start; or the other run is
+            missing or has another backbone.
+    """
+    config = composed.config
+    start, bound = parse(config["start"]), bound_to(backbone)
+    if start.kind == "run":
+        folder = saved_prompt.find(start.value, composed.outputs, composed.name)
+        tuned = tuned_by(folder, bound)
+        digest = tuned.digest if tuned else saved_prompt.fingerprint(folder, bound)
+        return Start("run", start.value, folder=folder, digest=digest, tuned=tuned)
+    if start.kind == "peft":
+        adapter = peft.read(Path(start.value).expanduser())
+        peft.check(adapter, method, config["method"], backbone)
+        return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
+    if start.kind == "pretrained":
+        return Start("pretrained", task_for(task, config["readout"], start.value))
+    if start.kind != "random" and not method.learns_vectors(config["method"]):
+        raise UserError(
+            f"start={config['start']}: {method.__name__} as configured learns no input vectors. "
+            "Use start=random, start=run:... or start=pretrained:TASK,\nor method=prompt_tuning "
+            "(or method=ptuning method.encoder=plain)."
+        )
+    if start.kind == "labels" and not task.labels and task.answer != "option":
+        raise UserError(f"start=labels: task={task.name} has no labels. Use start=vocabulary.")
+    return start
+
+
+# Token ids to start a prompt from: label words, vocabulary, words of the task, or a text.
+
+_TOP = 1000
+_SENTINELS = 16  # more than the masks of any pattern
+
+
+@dataclass(frozen=True)
+class WordSource:
+    """The sources of words.
+
+    Args:
+        start: the kind of words.
+        method: method with the backbone and the read-out.
+        rows: returns the encoded train and dev examples.
+        draw: random number generator.
+    """
+
+    start: Start
+    method: Method
+    rows: Callable[[], Iterable[Features]]
+    draw: torch.Generator
+
+    def shuffled(self, ids: Sequence[int]) -> list[int]:
+        """Return ids in random order."""
+        order = torch.randperm(len(ids), generator=self.draw).tolist()
+        return [ids[place] for place in order]
+
+    def size(self) -> int:
+        """Return the number of ids that have both a token and an embedding."""
+        backbone = self.method.backbone
+        rows = backbone.model.get_input_embeddings().weight.shape[0]
+        return min(len(backbone.tokenizer()), int(rows))
+
+
+def word_ids(source: WordSource, length: int) -> list[int]:
+    """Return `length` token ids; fewer ids are repeated.
+
+    Raises:
+        UserError: there are no such words.
+    """
+    ids = _KINDS[source.start.kind](source, length)
+    if not ids:
+        raise UserError(f"start={source.start}: found no words; use start=vocabulary.")
+    return [ids[place % len(ids)] for place in range(length)]
+
+
+def _labels(source: WordSource, _length: int) -> list[int]:
+    """Return the ids of the verbalizer's words by label; with a head, of the labels' names."""
+    method = source.method
+    if isinstance(method.readout, LabelWords):
+        return [i for words in method.readout.tokens.ids for word in words for i in word]
+    spelling = Spelling(method.backbone.tokenizer())
+    names = (str(label).replace("_", " ") for label in method.task.labels)
+    return [i for name in names for i in spelling.answer(name)]
+
+
+def _vocabulary(source: WordSource, length: int) -> list[int]:
+    return source.shuffled(range(source.size()))[:length]
+
+
+def _top(source: WordSource, length: int) -> list[int]:
+    return source.shuffled(range(min(_TOP, source.size())))[:length]
+
+
+def _task_words(source: WordSource, length: int) -> list[int]:
+    """Return the most frequent tokens of train and dev, without special tokens; ties by id."""
+    tokenizer = source.method.backbone.tokenizer()
+    special = {*tokenizer.all_special_ids, *mask_ids(tokenizer, _SENTINELS)[0]}
+    counts = Counter(i for f in source.rows() for row in f.rows for i in row.ids)
+    ranked = sorted(counts.keys() - special, key=lambda i: (-counts[i], i))
+    return source.shuffled(ranked[:length])
+
+
+def _text(source: WordSource, _length: int) -> list[int]:
+    spelling = Spelling(source.method.backbone.tokenizer())
+    return spelling.ids(source.start.value, spaced=False, opens=True)
+
+
+_KINDS: dict[str, Callable[[WordSource, int], list[int]]] = {
+    "labels": _labels,
+    "vocabulary": _vocabulary,
+    "top_1000": _top,
+    "task_words": _task_words,
+    "text": _text,
+}
+
+
+# Initialize the prompts of a run as `start=` says.
+
+Rows = Callable[[Method, str], Iterable[Features]]
+"""Returns the encoded train and dev examples of a method's part."""
+
+
+def begin(
+    start: Start, methods: Mapping[str, Method], bound: Mapping[str, str], seed: int, rows: Rows
+) -> None:
+    """Initialize the prompts of placed methods, by part, and heads copied from the backbone.
+
+    Raises:
+        UserError: the prompt of another run does not fit, or there are no words.
+    """
+    heads = [begin_head(method) for method in methods.values()]
+    if start.tuned is not None:
+        new = "the rest is new" if any(heads) else "prompt and head are new"
+        _LOG.info("start=run:%s: its backbone is used; %s", start.value, new)
+    elif start.kind == "peft":
+        assert start.folder is not None
+        adapter = peft.read(start.folder)
+        for method in methods.values():
+            peft.begin(adapter, method)
+    elif start.kind in OTHERS:
+        assert start.folder is not None
+        follow(start.folder, methods, bound)
+    elif start.kind != "random":
+        for part, method in methods.items():
+            prompt = cast(InputVectors, method.prompt)
+            generator = torch.Generator().manual_seed(seed)
+            source = WordSource(start, method, partial(rows, method, part), generator)
+            prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
+
+
+def vectors(source: WordSource, length: int, width: int) -> Tensor:
+    """Return the initial vectors `[length, width]` of a start."""
+    start, draw = source.start, source.draw
+    if start.kind in WORDS:
+        return _embedded(source.method, word_ids(source, length))
+    if start.kind == "uniform":
+        return (2 * torch.rand(length, width, generator=draw) - 1) * start.size
+    rows = 1 if start.kind == "identical" else length
+    return (torch.randn(rows, width, generator=draw) * start.size).expand(length, width)
+
+
+@torch.no_grad()
+def _embedded(method: Method, ids: Sequence[int]) -> Tensor:
+    table = method.backbone.model.get_input_embeddings().weight
+    return method.backbone.embed(torch.tensor(ids, device=table.device))
+
+
+# Starts EFL's entailment head from the trained head of an NLI model.
+
+
+def begin_head(method: Method) -> bool:
+    """Copy the backbone's classifier into an entailment head; return False if one is missing.
+
+    Raises:
+        UserError: the checkpoint's configuration names a classifier that its files lack.
+    """
+    head = method.readout
+    if not isinstance(head, EntailmentHead) or head.classifier is None:
+        return False
+    backbone = method.backbone
+    folder = backbone.tuned.file.parent if backbone.tuned else backbone.folder
+    assert folder is not None  # it is loaded
+    tensors = head.classifier.tensors(folder)
+    parameters = dict(head.named_parameters())
+    if lost := sorted(parameters.keys() - tensors.keys()):
+        raise UserError(
+            f"backbone={backbone.name}: its configuration names a classification head, but its "
+            f"files lack {lost[0]}; type readout.pooler=none for a new head."
+        )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            parameters[name].copy_(tensor)
+    others = [label for i, label in enumerate(head.classifier.labels) if i != head.entailed]
+    _LOG.info(
+        "the head starts from %s: %s against %s",
+        head.classifier.origin,
+        head.classifier.labels[head.entailed],
+        ", ".join(others),
+    )
+    return True

@@ -1,0 +1,206 @@
+"""Lines of a corpus labelled by a classifier: PPT pre-trains prompts for single texts on them.
+
+The classifier is another run, named by `task.source.labeller`. `ptrun.runs.finished` runs it and
+writes the labelled lines to shards. This file selects the lines to label and reads the shards.
+"""
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError
+from ptrun.files import read_bytes, write_text
+from ptrun.task.corpus import SPLITS, MadeExamples, part_of
+from ptrun.task.lines import json_lines
+from ptrun.task.stored import read_once
+
+_LOG = logging.getLogger(__name__)
+
+
+# Rows in numbered files of one folder; each file is complete, so an interrupted job resumes.
+#
+# The first line of a file is its head: the number of corpus lines that the file covers, the number
+# of rows of each split, and the hash of both and of the rows. A damaged file counts as missing, and
+# is made again.
+
+_DIGEST = "digest"
+_LARGEST = 2**31  # bytes of a file
+
+
+@dataclass(frozen=True)
+class RowShards:
+    """The files of a folder, from number 0 to the first that is missing or damaged."""
+
+    folder: Path
+
+    def heads(self) -> Iterator[dict[str, Any]]:
+        """Yield the head of each file."""
+        for file in self._files():
+            yield next(json_lines(file))[1]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows."""
+        for file in self._files():
+            yield from (row for _, row in list(json_lines(file))[1:])
+
+    def write(self, number: int, lines: int, rows: Sequence[dict[str, Any]]) -> None:
+        """Write a file atomically; `lines` corpus lines gave the `rows`.
+
+        Raises:
+            OSError: it cannot be written, as on a full disk; no draft is left.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(number)
+        head = {"lines": lines, "kept": Counter(row["split"] for row in rows)}
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        first = json.dumps({**head, _DIGEST: _digest(head, text.encode())})
+        write_text(file, f"{first}\n{text}")
+
+    def _files(self) -> Iterator[Path]:
+        return takewhile(_is_intact, map(self._file, count()))
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number:06}.jsonl"
+
+
+@read_once
+def _is_intact(file: Path) -> bool:
+    """Return whether a file is there with the hash of its head; older versions wrote none."""
+    first, _sep, text = read_bytes(file, _LARGEST).partition(b"\n")
+    if _fits(first, text):
+        return True
+    _LOG.warning("%s: damaged; it is made again", file)
+    return False
+
+
+def _fits(first: bytes, rows: bytes) -> bool:
+    try:
+        head = dict(json.loads(first))
+    except (ValueError, TypeError):
+        return False
+    return head.pop(_DIGEST, None) in (None, _digest(head, rows)) and "lines" in head
+
+
+def _digest(head: dict[str, Any], rows: bytes) -> str:
+    """Return the hash of the head of a file and of its rows."""
+    hashed = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    hashed.update(rows)
+    return hashed.hexdigest()[:32]
+
+
+_SHORTER, _LONGEST = 10, 10_000  # characters of a line: more than, and at most
+_SHARD = 4096  # lines
+_LOCATIONS = ("labeller", "shards")  # no part of the identity: `fingerprint` stands for them
+
+
+@dataclass(frozen=True)
+class CorpusLine:
+    """A line, its place in the corpus as `id`, and its split, which its text alone decides."""
+
+    id: str
+    split: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(MadeExamples):
+    """Lines whose label has a probability above a threshold.
+
+    Args beyond those of `MadeExamples`, whose `shares` count lines here:
+        labeller: `run:RUN`, a finished run of a classification task.
+        thresholds: a label's probability must be above its threshold; by label, or for the `first`,
+            the `last` and each `other` label. PPT: .95, .7 and .5 for five grades.
+        fingerprint, shards: the classifier's fingerprint and the folder of the labelled lines;
+            `ptrun.runs.finished` fills them in.
+
+    Raises:
+        UserError: a value has a wrong type or is out of range.
+    """
+
+    labeller: str
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    fingerprint: str = ""
+    shards: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for label, least in self.thresholds.items():
+            if not (isinstance(least, int | float) and 0 <= least < 1):
+                raise UserError(
+                    f"task.source.thresholds.{label} is {least!r}; give a probability from 0 to 1."
+                )
+
+    def digest(self) -> str:
+        """Return what identifies the examples, independent of where the files are."""
+        return self.identity(_LOCATIONS)
+
+    def folder_name(self) -> str:
+        """Return 16 hex that identify the shards; more examples only add shards."""
+        identity = self.identity((*_LOCATIONS, "examples"))
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    def every(self, split: str) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a split from the shards."""
+        return (row for row in self.kept.rows() if row["split"] == split)
+
+    def none(self, split: str) -> str:
+        """Return the error message for a split without examples."""
+        return (
+            f"no line of {split} has a label above its threshold; lower task.source.thresholds,\n"
+            "or give a larger corpus."
+        )
+
+    @property
+    def kept(self) -> RowShards:
+        """The shards.
+
+        Raises:
+            UserError: no classifier is given.
+        """
+        if self.shards is None:
+            raise UserError(
+                f"task.source.labeller={self.labeller} names no run. Type "
+                "task.source.labeller=run:RUN_ID, a finished run of a classification task."
+            )
+        return RowShards(Path(self.shards))
+
+    def full(self) -> bool:
+        """Return whether the shards have the requested examples, or the whole corpus."""
+        heads = list(self.kept.heads())
+        ended = bool(heads) and heads[-1]["lines"] < _SHARD
+        counts = _counts(heads)
+        return ended or all(counts[split] >= self.examples[split] for split in SPLITS)
+
+    def progress(self) -> str:
+        """Return the progress of labelling as text."""
+        heads = list(self.kept.heads())
+        counts = _counts(heads)
+        kept = (f"{split} {counts[split]:,}/{self.examples[split]:,}" for split in SPLITS)
+        return f"{sum(head['lines'] for head in heads):,} lines labelled, kept {', '.join(kept)}"
+
+    def waiting(self) -> Iterator[tuple[int, list[CorpusLine]]]:
+        """Yield the number and the lines of each missing shard; only the last is not full."""
+        done = len(list(self.kept.heads()))
+        lines = islice(self._lines(), done * _SHARD, None)
+        for number in count(done):
+            block = list(islice(lines, _SHARD))
+            yield number, block
+            if len(block) < _SHARD:
+                return
+
+    def _lines(self) -> Iterator[CorpusLine]:
+        for number, document in enumerate(self.documents()):
+            for place, text in enumerate(document):
+                if _SHORTER < len(text) <= _LONGEST:
+                    split = SPLITS[part_of([text], self.shares)]
+                    yield CorpusLine(f"{number}-{place}", split, text)
+
+
+def _counts(heads: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {split: sum(head["kept"].get(split, 0) for head in heads) for split in SPLITS}

@@ -1,0 +1,329 @@
+"""A protocol decides which examples are used for selection and which for the reported score."""
+
+import hashlib
+import random
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptrun.errors import UserError
+from ptrun.task.dataset import Task
+from ptrun.task.multi import Multi
+from ptrun.types import Example, Split
+
+
+class ClaimProtocol(Protocol):
+    """How examples are selected on and reported."""
+
+    select_best: bool
+    """Whether the best dev evaluation is reported, or the last step."""
+    disjoint: bool
+    """Whether a test set that equals dev is rejected."""
+
+    def split(self, task: Task, data_seed: int) -> Split:
+        """Return the task's examples as train, dev and test."""
+
+
+_FEWEST = 10  # smallest carved part, unless it exceeds a quarter of train
+
+
+def carve(
+    train: Sequence[Example],
+    share: float,
+    seed: int,
+    part: Literal["dev", "test"] = "dev",
+    *,
+    by_class: bool = False,
+) -> tuple[list[Example], list[Example]]:
+    """Split train into the rest and a part, both in file order.
+
+    The part has `share` of train, but at least 10 examples if that is at most a quarter: 2 of 20
+    would select by chance. With `by_class` each label has the same share of both, to rounding, and
+    train keeps at least one example of each. Examples of one group (the answers to one question)
+    stay together, whatever their labels. So do examples of equal texts (`overlap.normalise`), which
+    would be learned and then answered; a part may then be a few examples smaller.
+
+    Raises:
+        UserError: train is too small.
+    """
+    if by_class and any(example.group is not None for example in train):
+        return _carve_groups(train, share, seed, part)
+    size = max(round(share * len(train)), min(_FEWEST, len(train) // 4))
+    classes = _classes(train) if by_class else [list(range(len(train)))]
+    if not 0 < size <= len(train) - len(classes):
+        raise UserError(
+            f"train has {len(train)} examples{f' of {len(classes)} labels' * by_class}, too few to "
+            f"carve {share:.0%} for {part}; add examples, or a dev and a test set."
+        )
+    drawn = random.Random(f"carve:{seed}" if part == "dev" else f"carve {part}:{seed}")
+    sizes = _sizes([len(places) for places in classes], size)
+    copies = _copies(train)
+    taken: set[int] = set()
+    for places, k in zip(classes, sizes, strict=True):
+        taken |= _drawn(places, k, drawn, copies)
+    rest = [example for index, example in enumerate(train) if index not in taken]
+    return rest, [train[index] for index in sorted(taken)]
+
+
+def _drawn(
+    places: Sequence[int], size: int, drawn: random.Random, copies: Mapping[int, Sequence[int]]
+) -> set[int]:
+    """Return so many of the places of a class; each is drawn with all places of equal texts.
+
+    What would make the part too large is left in train.
+    """
+    if not copies:
+        return set(drawn.sample(places, size))
+    firsts = [place for place in places if copies.get(place, [place])[0] == place]
+    taken: set[int] = set()
+    for place in drawn.sample(firsts, len(firsts)):
+        equal = copies.get(place, [place])
+        if len(taken) + len(equal) <= size:
+            taken.update(equal)
+    return taken
+
+
+def _copies(train: Sequence[Example]) -> dict[int, list[int]]:
+    """Return the places of each text that occurs more than once, by each of its places."""
+    places: dict[int, list[int]] = {}
+    for place, example in enumerate(train):
+        if example.fields:
+            places.setdefault(int(fingerprint(example), 16), []).append(place)
+    return {place: own for own in places.values() if len(own) > 1 for place in own}
+
+
+def _carve_groups(
+    train: Sequence[Example], share: float, seed: int, part: str
+) -> tuple[list[Example], list[Example]]:
+    """Split train into the rest and a share of its groups."""
+    groups = list(dict.fromkeys(example.group for example in train))
+    size = max(1, round(share * len(groups)))
+    if not 0 < size < len(groups):
+        raise UserError(
+            f"train has {len(groups)} groups of examples, too few to carve {share:.0%} for {part}; "
+            "add examples, or a dev and a test set."
+        )
+    taken = set(random.Random(f"carve groups for {part}:{seed}").sample(groups, size))
+    rest = [example for example in train if example.group not in taken]
+    return rest, [example for example in train if example.group in taken]
+
+
+def _classes(examples: Sequence[Example]) -> list[list[int]]:
+    """Return the indices of each label, in order of first appearance."""
+    places: dict[str, list[int]] = {}
+    for index, example in enumerate(examples):
+        places.setdefault(example.target, []).append(index)
+    return list(places.values())
+
+
+def _sizes(counts: Sequence[int], size: int) -> list[int]:
+    """Divide `size` over classes in proportion to their counts, by largest remainder.
+
+    Each class keeps one example. Ties go to the class with the smaller size.
+    """
+    total = sum(counts)
+    sizes = [size * count // total for count in counts]
+    while sum(sizes) < size:
+        able = [i for i, count in enumerate(counts) if sizes[i] < count - 1]
+        sizes[max(able, key=lambda i: (size * counts[i] - total * sizes[i], -sizes[i]))] += 1
+    return sizes
+
+
+# The honest protocol: dev selects, and test is scored once afterwards.
+#
+# If a data set publishes no labelled test set, its dev set becomes the test set and dev is carved
+# from train, so no example is both selected on and reported. If it has only train, both are carved.
+# Classes keep their shares.
+
+
+class Honest:
+    """Selection and report on disjoint examples.
+
+    Args:
+        dev_share: share of train to carve for a missing set; see `carve` for small ones.
+    """
+
+    select_best = True
+    disjoint = True
+
+    def __init__(self, *, dev_share: float = 0.1):
+        self.dev_share = dev_share
+
+    def split(self, task: Task, data_seed: int) -> Split:
+        """Return train, dev and test; `data_seed` decides the carved sets."""
+        if isinstance(task, Multi):
+            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
+        train = task.load("train")
+        if task.has("dev") and task.has("test"):
+            origin = {"dev": "published dev", "test": "published test"}
+            return Split(train, task.load("dev"), task.load("test"), origin)
+        rest, test, reported = self._reported(task, train, data_seed)
+        rest, dev, drawn = self._carved(task, rest, data_seed, "dev")
+        return Split(rest, dev, test, {"dev": drawn, "test": reported})
+
+    def _reported(
+        self, task: Task, train: Sequence[Example], data_seed: int
+    ) -> tuple[Sequence[Example], Sequence[Example], str]:
+        """Return the rest of train, the reported examples, and their origin."""
+        if task.has("test"):
+            return train, task.load("test"), "published test"
+        if task.has("dev"):
+            return train, task.load("dev"), "published dev"
+        return self._carved(task, train, data_seed, "test")
+
+    def _carved(
+        self, task: Task, train: Sequence[Example], data_seed: int, part: Literal["dev", "test"]
+    ) -> tuple[list[Example], list[Example], str]:
+        """Return the rest of train, the carved part, and its origin."""
+        by_class = task.stratified
+        rest, taken = carve(train, self.dev_share, data_seed, part, by_class=by_class)
+        share = f"{len(taken) / len(train):.0%} of "
+        grouped = taken[0].group is not None
+        return rest, taken, share + ("each class of train" if by_class and not grouped else "train")
+
+
+# The papers' protocol: the splits that the authors used, from a task's `paper_splits`.
+#
+# If dev is both selected on and reported, every table says so.
+
+
+class Paper:
+    """Published dev selects; published test is reported, or dev if there is no test.
+
+    If the authors drew dev from train, dev is empty until a setting draws it.
+    """
+
+    select_best = True
+    disjoint = False
+
+    def split(self, task: Task, data_seed: int) -> Split:
+        """Return the published splits."""
+        if isinstance(task, Multi):
+            return task.joined({n: self.split(t, data_seed) for n, t in task.tasks.items()})
+        train = task.load("train", paper=True)
+        dev = task.load("dev", paper=True) if task.has("dev", paper=True) else []
+        test = task.load("test", paper=True) if task.has("test", paper=True) else dev
+        same = [(e.id, e.fields) for e in dev] == [(e.id, e.fields) for e in test]
+        reported = "published dev, selected on it too" if same else "published test"
+        return Split(train, dev, test, {"dev": "published dev", "test": reported})
+
+
+# Equal texts within and between the parts of a split, found by a hash of the normalised text.
+
+_PRINT = np.dtype([("text", np.uint64), ("target", np.uint64)])
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Repeated and shared texts of parts; pairs of parts are named `train/test`, in this order."""
+
+    rows: Mapping[str, int]
+    duplicates: Mapping[str, int]
+    """Rows of a part whose text appears earlier in the same part."""
+    conflicts: Mapping[str, int]
+    """Texts of a part that appear with different targets."""
+    shared: Mapping[str, int]
+    """Distinct texts that two parts have in common; pairs with none are left out."""
+    leaked: Mapping[str, int]
+    """Rows of the second part of a pair whose text is in the first part."""
+    identical: Sequence[str]
+    """Pairs with the same texts, for example if dev is test."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each pair of parts that have texts in common."""
+        remedy = {"train/dev": "dev", "train/test": "test", "dev/test": "test"}
+        return [
+            f"{pair} share {count:,} texts ({self.leaked[pair]:,} rows of {remedy[pair]}), so its "
+            "score is too good; leave such rows out of one of them"
+            for pair, count in self.shared.items()
+            if pair not in self.identical
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for a manifest."""
+        return {**asdict(self), "identical": list(self.identical)}
+
+
+def normalise(text: str) -> str:
+    """Return a text in NFKC and lower case, with white space collapsed."""
+    return " ".join(unicodedata.normalize("NFKC", text).lower().split())
+
+
+def fingerprint(example: Example) -> str:
+    """Return 16 hex over all texts of an example and its group, without its target and id.
+
+    Lists of texts (words, options, entities) are hashed in their order. Fields are hashed in the
+    order of their names, so a reordered YAML file keeps the fingerprints. The group separates
+    facts of two relations.
+    """
+    values = [*(example.fields[name] for name in sorted(example.fields)), example.group or ""]
+    texts = (text for value in values for text in _texts(value))
+    return hashlib.sha256("\x1f".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def overlaps(split: Split) -> Overlaps:
+    """Return what the three parts of a run have in common."""
+    return compare({"train": split.train, "dev": split.dev, "test": split.test})
+
+
+def compare(parts: Mapping[str, Iterable[Example]]) -> Overlaps:
+    """Return what named parts have in common; empty parts share nothing.
+
+    Memory holds 16 bytes an example.
+    """
+    prints = {name: _prints(examples) for name, examples in parts.items()}
+    texts = {name: _distinct(rows["text"]) for name, rows in prints.items()}
+    common = {
+        (a, b): np.intersect1d(texts[a], texts[b], assume_unique=True)
+        for a, b in combinations(parts, 2)
+    }
+    pairs = {pair: shared for pair, shared in common.items() if shared.size}
+    return Overlaps(
+        rows={name: len(rows) for name, rows in prints.items()},
+        duplicates={name: len(rows) - len(texts[name]) for name, rows in prints.items()},
+        conflicts={name: _conflicts(rows) for name, rows in prints.items()},
+        shared={f"{a}/{b}": len(shared) for (a, b), shared in pairs.items()},
+        leaked={
+            f"{a}/{b}": int(np.isin(prints[b]["text"], shared).sum())
+            for (a, b), shared in pairs.items()
+        },
+        identical=[f"{a}/{b}" for a, b in pairs if np.array_equal(texts[a], texts[b])],
+    )
+
+
+def _prints(examples: Iterable[Example]) -> NDArray[np.void]:
+    """Return hashes of the text and the target of each example, sorted."""
+    pairs = ((int(fingerprint(e), 16), _number(repr(e.target))) for e in examples)
+    prints = np.fromiter(pairs, _PRINT)
+    prints.sort()
+    return prints
+
+
+def _number(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _distinct(ordered: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    return ordered.compress(new[: len(ordered)])
+
+
+def _conflicts(prints: NDArray[np.void]) -> int:
+    texts, targets = prints["text"], prints["target"]
+    differ = (texts[1:] == texts[:-1]) & (targets[1:] != targets[:-1])
+    return len(_distinct(texts[1:][differ]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield normalise(value)
+    elif isinstance(value, list | tuple):
+        yield f"\x1e{len(value)}"
+        yield from (text for item in value for text in _texts(item))
