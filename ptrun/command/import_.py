@@ -196,7 +196,7 @@ def _is_new(given: argparse.Namespace) -> bool:
 def _files(given: argparse.Namespace) -> "list[MadeFile]":
     """Return the files to write."""
     if given.kind == "lama":
-        from ptrun.importing.lama import lama
+        from ptrun.importing.published import lama
 
         return lama(given.source)
     if given.kind == "conll":
@@ -206,10 +206,10 @@ def _files(given: argparse.Namespace) -> "list[MadeFile]":
         parts = {"train": given.train, "dev": given.dev, "test": given.test}
         return conll(given.source, given.task, columns, parts)
     if given.kind == "squad":
-        from ptrun.importing.squad import squad
+        from ptrun.importing.published import squad
 
         return squad(given.source)
-    from ptrun.importing.superglue import fewglue, superglue
+    from ptrun.importing.published import fewglue, superglue
 
     return superglue(given.source) if given.kind == "superglue" else fewglue(given.source)
 
