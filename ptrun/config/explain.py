@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -63,6 +64,8 @@ def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | N
     if not match:
         return None
     key, _, value = match[1].lstrip("+").partition("=")
+    if Path(value).expanduser().is_file():
+        return f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
     return (
         f"{key}={value}: several values. Type ptrun -m {key}={value} for a sweep, or "
         f"'{key}=[{value}]' for a list."

@@ -202,7 +202,8 @@ class HeadReading(Reading):
     Args:
         pooler: the vector of a text: see `ptrun.readout.head`. Only where one is read.
         dropout: before the map; null is the backbone's.
-        literal_sep: of a sentence with a predicate (task=conll05): see `ptrun.readout.heads`.
+        literal_sep: of a sentence with a predicate (task=conll05): see `TokenHead`.
+        longest_answer: the most tokens of a span.
     """
 
     name = "head"
@@ -213,6 +214,7 @@ class HeadReading(Reading):
     pooler: Pooler = "auto"
     dropout: float | None = None
     literal_sep: bool = False
+    longest_answer: int = 30
 
     @classmethod
     def reads(cls, task: Task) -> bool:
@@ -222,17 +224,20 @@ class HeadReading(Reading):
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a dropout that is no probability, and data sets without a common pooler."""
         _check_dropout(self.dropout)
+        if self.longest_answer < 1:
+            raise UserError(f"readout.longest_answer is {self.longest_answer}; use 1 or more.")
         if isinstance(task, Multi):
             self._check_shared(backbone, task)
 
     def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
-        """Return the keys: `pooler` where a vector of a text is read, `literal_sep` on words."""
+        """Return the keys that the kind of answer has, besides `dropout`."""
         if isinstance(task, Multi):
             every = [self.used(backbone, own, soft=soft) for own in task.tasks.values()]
             return set().union(*every)
         parts = isinstance(task, Tagging) and task.has_predicate
         words = ["literal_sep"] if parts else []
-        return {"dropout", *words, *(["pooler"] if _is_pooled(task) else [])}
+        spans = ["longest_answer"] if task.answer == "span" else []
+        return {"dropout", *words, *spans, *(["pooler"] if _is_pooled(task) else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
@@ -248,6 +253,8 @@ class HeadReading(Reading):
         made = HEADS[task.answer]
         if made is TokenHead:
             return made(backbone, task, literal_sep=self.literal_sep)
+        if made is SpanHead:
+            return made(backbone, task, longest=self.longest_answer)
         return made(backbone, task, self.pooler) if _is_pooled(task) else made(backbone, task)
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:

@@ -28,7 +28,6 @@ from ptrun.types import Example, Prediction
 # A head that finds one span of a context, or none (SQuAD).
 
 _BEST = 20  # starts and ends that are paired, as in the official script
-_LONGEST = 30  # tokens of an answer
 _STRIDE = 128  # tokens that neighbouring windows share
 
 Span = tuple[float, int, int]
@@ -61,19 +60,19 @@ class Window:
             return [self.null, self.null]
         return [inside[0], inside[-1]]
 
-    def spans(self, scores: Tensor) -> list[Span]:
-        """Return the likeliest answers, from scores `[T, 2]` of starts and ends."""
+    def spans(self, scores: Tensor, longest: int) -> list[Span]:
+        """Return the likeliest answers, from scores `[T, 2]`; each has at most `longest` tokens."""
         tops = [scores[:, side].topk(min(_BEST, len(scores))) for side in (0, 1)]
         starts, ends = (zip(t.indices.tolist(), t.values.tolist(), strict=True) for t in tops)
         return [
             (first + last, -self.starts[a - self.begin], self.ends[b - self.begin])
             for (a, first), (b, last) in product(starts, ends)
-            if self._holds(a, b)
+            if self._holds(a, b, longest)
         ]
 
-    def _holds(self, first: int, last: int) -> bool:
+    def _holds(self, first: int, last: int, longest: int) -> bool:
         """Return whether an answer may span these positions."""
-        if not self.begin <= first <= last < min(first + _LONGEST, self.begin + len(self.starts)):
+        if not self.begin <= first <= last < min(first + longest, self.begin + len(self.starts)):
             return False
         written = self.starts[first - self.begin] < self.ends[last - self.begin]
         return written and (first, last) != (self.null, self.null)
@@ -86,12 +85,17 @@ class SpanHead(Head):
     position: the first token of an encoder, the last of other families. As in the official P-tuning
     v2 code there is no dropout before the map, and the loss is the mean of both. Unlike there,
     padding is not in the softmax, and a batch counts questions, not windows.
+
+    Args:
+        backbone, task: as in `Head`.
+        longest: the most tokens of a predicted answer; 30 in the official script.
     """
 
     everywhere = windows = True
 
-    def __init__(self, backbone: PretrainedBackbone, task: Task):
+    def __init__(self, backbone: PretrainedBackbone, task: Task, *, longest: int = 30):
         super().__init__(backbone, task, 2)
+        self.longest = longest
         self.dropout = 0.0
         self.unanswerable = bool(getattr(task, "unanswerable", False))
 
@@ -104,6 +108,11 @@ class SpanHead(Head):
         for i, example in enumerate(rows["overflow_to_sample_mapping"]):
             windows[example].append(i)
         return [self._features(e, rows, own) for e, own in zip(examples, windows, strict=True)]
+
+    def too_long(self, features: Features) -> bool:
+        """Return whether the right answer has more tokens than can be predicted."""
+        starts, ends = features.targets[::2], features.targets[1::2]
+        return any(b - a >= self.longest for a, b in zip(starts, ends, strict=True))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return cross-entropy summed over the starts and ends of all windows, `[]`."""
@@ -125,7 +134,9 @@ class SpanHead(Head):
         windows = (Window(*own) for own in features.facts["windows"])
         pairs = list(zip(windows, scores, strict=True))
         null = min(sum(own[window.null].tolist()) for window, own in pairs)
-        best = max((s for window, own in pairs for s in window.spans(own)), default=None)
+        best = max(
+            (s for window, own in pairs for s in window.spans(own, self.longest)), default=None
+        )
         if best is None or (self.unanswerable and null > best[0]):
             return ""
         text: str = features.facts["context"][-best[1] : best[2]]

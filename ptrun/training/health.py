@@ -19,6 +19,7 @@ from ptrun.readout.class_tree import ClassTree
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.head import row_limit
 from ptrun.readout.label_words import LabelWords
+from ptrun.readout.spans import SpanHead
 from ptrun.task.dataset import Task
 from ptrun.types import Prediction
 
@@ -39,9 +40,22 @@ def doubts(
     found = [toy(method.backbone, method.task), unread_mean(method)]
     if not method.readout.windows:
         found.append(cut_texts(train, method.task, method.room()))
+    if isinstance(method.readout, SpanHead):
+        found.append(long_answers(method.readout, train))
     if method.learned():
         found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in found if text]
+
+
+def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
+    """Return a warning if some right answers are longer than any that is predicted."""
+    count = sum(map(readout.too_long, train))
+    if not count:
+        return None
+    return (
+        f"{count} of {len(train)} answers have more than {readout.longest} tokens, the most of a "
+        "predicted one; type readout.longest_answer=N"
+    )
 
 
 def toy(backbone: PretrainedBackbone, task: Task) -> str | None:

@@ -69,6 +69,7 @@ WITNESSES = {
         "pooler": (SST2, "mean"),
         "dropout": ([*SST2, *FT], "0.5"),
         "literal_sep": (["task=srl_up_de", "backbone.path=roberta"], "true"),
+        "longest_answer": (["task=squad"], "1"),
     },
     "EntailmentReading": {
         "pooler": (["readout=entailment", *SST2], "mean"),

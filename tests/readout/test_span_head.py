@@ -9,6 +9,7 @@ import torch
 from ptrun.metrics import squad_scores
 from ptrun.readout.spans import SpanHead, Window
 from ptrun.task.extraction import Answer
+from ptrun.training.health import long_answers
 from ptrun.types import Example
 from tests.prompt import tokenizers
 from tests.readout.reading import loss_and_answers, task, words_only
@@ -210,3 +211,14 @@ def test_gold_positions_of_real_rows_spell_the_answers(shared, name):
     exact = sum(a == b for a, b in zip(found, golds, strict=True))
     assert len(examples) > 1000 and 100 * exact / len(golds) >= RECOVERED[name]
     assert squad_scores(found, [[gold] for gold in golds])["em"] >= 99
+
+
+def test_answers_longer_than_any_predicted_one_are_counted(tiny, data_dir):
+    examples = task("squad")
+    context = "Ann met Bob in Oslo and Rome."
+    long = Example("1", {"question": "Who?", "context": context}, [Answer(context, 0)])
+    short = Example("2", {"question": "Who?", "context": context}, [Answer("Ann", 0)])
+    own = SpanHead(tiny(), examples, longest=3)
+    features = own.encode([long, short, short], 60)
+    assert "1 of 3 answers have more than 3 tokens" in long_answers(own, features)
+    assert long_answers(SpanHead(tiny(), examples), features) is None
