@@ -112,7 +112,7 @@ ptrun.UserError, ptrun.run, ptrun.load, ptrun.sweep, ptrun.report
 heavy = {"torch", "hydra", "transformers", "datasets", "numpy", "rich"} & set(sys.modules)
 assert not heavy, heavy
 import ptrun.runs.parts, ptrun.sweeps.job
-from ptrun.runs import shape
+from ptrun.runs import parts
 assert callable(ptrun.run) and callable(ptrun.sweep)
 """
 

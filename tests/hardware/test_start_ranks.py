@@ -164,7 +164,7 @@ from ptrun.training import stopping
 stopping.install()
 from ptrun.config.compose import Composed
 from ptrun.hardware.start_ranks import start
-watch = "from ptrun.hardware import parent_watch\\nparent_watch.exit_with_parent(os.environ)\\n"
+watch = "from ptrun.hardware.processes import exit_with_parent\\nexit_with_parent(os.environ)\\n"
 try:
     start(Composed({}, {}), 2, [sys.executable, "-c", sys.argv[1] + watch + "hang()"])
 except stopping.Stopped as stopped:
