@@ -11,6 +11,7 @@ run: .venv/.run  ## Set up, then train a deep prompt on the shipped tiny backbon
 
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 OWN_TIMES := --durations=30 --durations-min=1
+unexport PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile the package and the tests
 
 test: .venv/.dev  ## Set up, then pass the core tests, on up to four cores.
 	$(PYTEST) -m "not slow" $(ARGS)
