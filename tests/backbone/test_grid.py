@@ -1,4 +1,6 @@
-"""Every family x injection point x precision x checkpointing: what an injection changes, exactly.
+"""Every family x injection point: what an injection changes, exactly.
+
+Precision and checkpointing are crossed by pairs: every injection point of a family in each.
 
 One cell of one row is perturbed; the activations that differ, layer by layer and cell by cell, must
 be those that attention lets it reach, and no others. Dropout is on. Then the invariants every
@@ -13,10 +15,12 @@ import torch
 from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import KINDS, LENGTHS, activations, asked, every, stacks, text
+from tests.covering import covering
 from tests.tiers import tiered
 
 ROW, COLUMN, LAYER, PROMPT = 1, 2, 1, 4
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+PASSES = {False: "plain", True: "checkpointed"}
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}  # relative, of gradients after recomputation
 SEQ2SEQ = ("t5", "mt5")
 POINTS = ("embedding", "prefix", "layer", "attention", "ffn")
@@ -122,13 +126,20 @@ def _reached_in_answer(given, shapes):
     return {"text": hit}
 
 
+WAYS = covering(CELLS, DTYPES, (False, True))
+WAYS += [(cell, "fp32", False) for cell in CELLS if (cell, "fp32", False) not in WAYS]
+
+
 @pytest.mark.parametrize(
-    "checkpointing",
-    [False, pytest.param(True, marks=pytest.mark.slow)],
-    ids=["plain", "checkpointed"],
+    ("kind", "point", "precision", "checkpointing"),
+    tiered(
+        [
+            pytest.param(*cell, *way, id="-".join((*cell, way[0], PASSES[way[1]])))
+            for cell, *way in WAYS
+        ],
+        lambda kind, point, *way: way == ("fp32", False),
+    ),
 )
-@pytest.mark.parametrize("precision", tiered(DTYPES, lambda name: name == "fp32"))
-@pytest.mark.parametrize(("kind", "point"), CELLS)
 def test_an_injection_changes_exactly_what_it_reaches(
     tiny_folder, kind, point, precision, checkpointing
 ):
