@@ -5,7 +5,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.planning.preview import _labels, _marked
 from ptrun.readout.base import TokenRow
 from ptrun.types import Example
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readings import reading
 from tests.readout.reading import pocket, task
 

@@ -92,7 +92,7 @@ WITNESSES = {
             [*SAY, "task=lama", "backbone.path=llama", pvps("fact"), "readout.pattern=fact"],
             "true",
         ),
-        "released_query": ([], "tests/prompt/test_released_query.py"),
+        "released_query": ([], "tests/readout/test_released_query.py"),
     },
     "ClassWordsReading": {
         "pattern": (DPT, "ended"),

@@ -10,7 +10,7 @@ from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import parse, read_pvps
 from ptrun.pattern.slots import FILTERS, LISTS, Border, Field, Hole, LiteralText
 from tests.fuzz.strategies import JSON, TEXTS, fewer, read_or_refused
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 
 PIECES = ["{", "}", "||", "|", "~", " ", ":", "mask", "masks", "soft", "3", "a", "options"]
 PIECES += ["words", "letters", "or", "gap", "fact", "strip_end", "{~a}", "{mask}", "{soft:2}"]

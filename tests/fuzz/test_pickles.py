@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ptrun.errors import UserError
 from ptrun.hub.pickled import open_file
-from tests.converting.test_pickled import packed, save, tensor
+from tests.hub.test_pickled_converting import packed, save, tensor
 
 STATE = {"w": torch.arange(6.0).view(2, 3).half(), "v": torch.ones(3, dtype=torch.bool)}
 OPCODES = [ord(one.code) for one in pickletools.opcodes]

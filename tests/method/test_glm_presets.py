@@ -8,7 +8,7 @@ import torch
 from ptrun.backbone.own_tokenizers import add_special, write
 from ptrun.config.compose import compose_run
 from ptrun.runs.launch import launch
-from tests.prompt.test_glm import ROWS
+from tests.pattern.test_glm import ROWS
 
 pytestmark = pytest.mark.shared
 

@@ -164,7 +164,7 @@ def test_gpt_logits_equal_those_of_peft(pocket_gpt2):
     peft = pytest.importorskip("peft")
     from transformers import GPT2LMHeadModel
 
-    from tests.prompt.test_encoder import copied
+    from tests.method.test_encoder import copied
 
     pattern = "task.pvps={front: {pattern: '{soft:3} {sub_label} {mask}'}}"
     data = task("pocket_facts", None, pattern)

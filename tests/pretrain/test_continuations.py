@@ -9,7 +9,7 @@ from ptrun.errors import UserError
 from ptrun.pretrain.adapting import Continuations, Place, divided, encoder
 from ptrun.pretrain.recipe import Adaptation
 from ptrun.readout.base import Features, TokenRow
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 
 
 def numbers(lines):

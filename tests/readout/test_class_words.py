@@ -18,7 +18,7 @@ from ptrun.readout.base import collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.types import Example
 from tests.composing import task_node
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readings import readout_for
 from tests.readout.reading import CPU, given, loss_and_answers, task, words_only
 from tests.small_runs import sst2

@@ -9,7 +9,7 @@ from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.base import collate
 from ptrun.readout.label_words import FactWords
 from ptrun.types import Example
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readout.reading import CPU, pocket, read, task, words_only
 
 PATTERN = "{template|fact}"

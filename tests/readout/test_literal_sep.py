@@ -8,7 +8,7 @@ from ptrun.pattern.pattern import read_pvp
 from ptrun.readout.heads import TokenHead
 from ptrun.readout.label_words import LabelWords
 from ptrun.types import Example
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readout.reading import task, words_only
 
 WORDS = {"entailment": ["good"], "contradiction": ["bad"], "neutral": ["dull"]}

@@ -11,7 +11,7 @@ from ptrun.readout.spans import SpanHead, Window
 from ptrun.task.extraction import Answer
 from ptrun.training.health import long_answers
 from ptrun.types import Example
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readout.reading import loss_and_answers, task, words_only
 
 FAMILIES = {"bert": "masked", "roberta": "masked", "gpt2": "causal", "t5": "seq2seq"}

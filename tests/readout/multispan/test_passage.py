@@ -7,7 +7,7 @@ import pytest
 from ptrun.readout.spans import Passage, TagHead, answers, distinct
 from ptrun.task.extraction import Answer
 from ptrun.types import Example
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readout.reading import task, words_only
 
 STYLES = {"bert": "masked", "roberta": "masked", "gpt2": "causal", "t5": "seq2seq"}

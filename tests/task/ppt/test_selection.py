@@ -13,7 +13,7 @@ from ptrun.pattern.pattern import read_pvps
 from ptrun.task.corpus import cases
 from ptrun.task.ppt import SIX, UNIFIED, selection_rows, unified_rows
 from ptrun.task.source import Row
-from tests.prompt.tokenizers import real
+from tests.pattern.tokenizers import real
 from tests.task.ppt.corpora import document, origin
 
 DOCUMENTS = [document(number, 6 + number % 3) for number in range(1_500)]

@@ -9,7 +9,7 @@ from ptrun.pattern.encoding import Encoder, shorten, shorten_last
 from ptrun.pattern.pattern import parse
 from ptrun.pattern.rendering import Piece
 from ptrun.pattern.spelling import Spelling, mask_ids
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 
 
 def row(tokenizer, text, fields, room=100, masks=1, words=()):

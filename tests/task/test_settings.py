@@ -102,7 +102,7 @@ def test_what_cannot_be_drawn_is_refused(make, message):
 
 def test_a_sample_does_not_depend_on_the_hash_seed():
     code = (
-        "from tests.setting.test_settings import *\n"
+        "from tests.task.test_settings import *\n"
         "s = made({'a': 101, 'b': 101})\n"
         "print([ids(x.choose(s, 1).train) for x in (FewShot(k=9), LowResource(), KShot(k=9))])"
     )

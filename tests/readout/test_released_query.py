@@ -20,7 +20,7 @@ from ptrun.readout.base import collate
 from ptrun.readout.label_words import FactWords
 from ptrun.types import Example
 from tests.facts import backbone
-from tests.prompt import tokenizers
+from tests.pattern import tokenizers
 from tests.readout.reading import CPU, task, words_only
 
 WRITTEN = "{template|fact_start}"

@@ -6,7 +6,7 @@ import torch
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import read_pvp, read_pvps
 from ptrun.pattern.verbalizer import Verbalizer
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 
 TWO = {"no": ["bad"], "yes": ["good"]}
 

@@ -10,7 +10,7 @@ import pytest
 
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 from tests.readout.reading import task
 
 pytestmark = pytest.mark.shared

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import read_pvps
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 
 ROOT = Path(__file__).parents[2]
 FILES = [file for folder in ("conf/task",) for file in (ROOT / folder).glob("*.yaml")]

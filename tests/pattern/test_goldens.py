@@ -13,7 +13,7 @@ import pytest
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import parse, read_pvp
 from ptrun.pattern.verbalizer import Verbalizer
-from tests.prompt import tokenizers as make
+from tests.pattern import tokenizers as make
 
 pytestmark = pytest.mark.shared
 
