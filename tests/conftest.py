@@ -14,7 +14,9 @@ os.environ.pop("PTRUN_CONFIG_DIR", None)
 import json
 import logging
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +26,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ptrun.backbone.family import family_of, library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.reading import weights
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]
@@ -152,13 +155,21 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 @pytest.fixture(scope="session")
 def tiny(tiny_folder: Callable[[str], Path]) -> Callable[..., PretrainedBackbone]:
-    """Load a tiny backbone: `tiny("roberta")`."""
+    """Load a tiny backbone: `tiny("roberta")`; its files are read once."""
+    read, models = weights.read, {}
 
     def load(kind: str = "bert") -> PretrainedBackbone:
+        def copied(*given: Any) -> tuple[Any, Any]:
+            if kind not in models:
+                models[kind] = read(*given)
+            return deepcopy(models[kind])
+
         backbone = PretrainedBackbone(
             name=f"tiny_{kind}", path=str(tiny_folder(kind)), dtype="fp32"
         )
-        backbone.load()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(weights, "read", copied)
+            backbone.load()
         return backbone
 
     return load
