@@ -33,7 +33,7 @@ def write_page(name: Path, content: dict) -> None:
     name.with_suffix(".md").write_text(
         _HEAD.format(name=name.name, **content) + "\n".join(rows) + "\n"
     )
-    name.with_suffix(".svg").write_text(plots.file(_picture(content)))
+    name.with_suffix(".svg").write_text(plots.svg_file(_picture(content)))
 
 
 _HEAD = """\

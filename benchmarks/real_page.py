@@ -129,8 +129,8 @@ def write_page(name: Path, stored: list[dict], rows: int) -> None:
     ]
     text = head + "\n".join([*lines, *map(_row, stored)]) + "\n"
     name.with_suffix(".md").write_text(text)
-    name.with_suffix(".svg").write_text(plots.file(differences(done(stored))))
-    name.with_name(f"{name.name}_rows.svg").write_text(plots.file(scores(stored)))
+    name.with_suffix(".svg").write_text(plots.svg_file(differences(done(stored))))
+    name.with_name(f"{name.name}_rows.svg").write_text(plots.svg_file(scores(stored)))
 
 
 def _summary(verdicts: list[str]) -> str:

@@ -24,9 +24,9 @@ import torch
 os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # before triton
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from ptrun.backbone import weights
 from ptrun.backbone.family import family_of, library_config, model_class
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.backbone.reading import weights
 
 WORDS = ["the", "a", "film", "plot", "was", "is", "not", "good", "bad", "dull", "bright", "in"]
 WORDS += ["of", "and", "Ann", "Bob", "Oslo", "Rome", "met", "saw"]

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import family, files, tensor_parallel, tokenizers, weights
-from ptrun.backbone import weights as slices
 from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
 from ptrun.backbone.family import Family, family_of
 from ptrun.backbone.files import fingerprint, tensor_table
@@ -183,9 +182,9 @@ class PretrainedBackbone:
                 options = self._has_own_output(), self.division, dtype
                 model, self.cuts, missing = tensor_parallel.load(*chosen, *options)
             elif self.quantization != "none":
-                model = slices.skeleton(*chosen, own_output=self._has_own_output())
+                model = weights.skeleton(*chosen, own_output=self._has_own_output())
                 self._replace_maps(model)
-                missing = slices.fill(model, folder, dtype, device)
+                missing = weights.fill(model, folder, dtype, device)
             else:
                 model, missing = weights.read(*chosen, dtype, device)
         self.has_head = weights.has_head(self.name, missing, self.architecture)

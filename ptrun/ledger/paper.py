@@ -15,12 +15,10 @@ from rich.text import Text
 from ptrun.errors import UserError, unknown
 from ptrun.files import below, safe, write_text
 from ptrun.ledger import experiment as experiments
-from ptrun.ledger import plots as png
-from ptrun.ledger import plots as svg
 from ptrun.ledger.experiment import AXES
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.page import page
-from ptrun.ledger.plots import Canvas, plots
+from ptrun.ledger.plots import Canvas, plots, png_possible, svg_file, write_png
 from ptrun.ledger.rows import rows
 from ptrun.ledger.shown import (
     MINUS,
@@ -54,7 +52,7 @@ def report(paper: str, table: str | None, outputs: Path, to: Path | None) -> Ren
         files = write(tables, folder)
     except OSError as error:
         raise UserError(f"report --to {to}: cannot be written: {error.strerror}.") from error
-    hint = "" if png.possible() else "\nFor PNG files too: pip install 'ptrun[figures]'"
+    hint = "" if png_possible() else "\nFor PNG files too: pip install 'ptrun[figures]'"
     return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}{hint}")
 
 
@@ -80,10 +78,10 @@ def _figures(drawings: Mapping[str, Mapping[str, Canvas]], folder: Path) -> list
         for kind, canvas in kinds.items():
             file = folder / f"{table.replace('/', '-')}-{kind}.svg"
             folder.mkdir(exist_ok=True)
-            write_text(file, svg.file(canvas))
+            write_text(file, svg_file(canvas))
             names.append(f"figures/{file.name}")
-            if png.possible():
-                png.write(canvas, file.with_suffix(".png"))
+            if png_possible():
+                write_png(canvas, file.with_suffix(".png"))
     return names
 
 

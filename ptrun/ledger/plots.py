@@ -368,7 +368,7 @@ def inside(canvas: Canvas) -> str:
     return _whole(canvas, "", "")
 
 
-def file(canvas: Canvas) -> str:
+def svg_file(canvas: Canvas) -> str:
     """Return the drawing as a file; it is light or dark as the reader's screen is."""
     dark = "".join(_rule(role, colour) for role, colour in DARK.items())
     light = "".join(_rule(role, colour) for role, colour in LIGHT.items())
@@ -460,12 +460,12 @@ _POINTS = 72 / 96  # points in a pixel
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def possible() -> bool:
+def png_possible() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def write(canvas: Canvas, file: File) -> None:
+def write_png(canvas: Canvas, file: File) -> None:
     """Write a drawing in light colours at twice the resolution of a screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

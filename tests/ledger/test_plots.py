@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptrun.ledger import plots as png
-from ptrun.ledger import plots as svg
+from ptrun.ledger import plots as drawing
 from ptrun.ledger.experiment import read
 from ptrun.ledger.paper import write
 from ptrun.ledger.plots import Dot, Path, Scale, plots, ticks
@@ -43,7 +42,7 @@ def test_methods_beside_each_other_are_no_curve(tmp_path):
 
 
 def test_a_file_is_well_formed_and_needs_nothing(tmp_path):
-    text = svg.file(plots(table(tmp_path))["seeds"])
+    text = drawing.svg_file(plots(table(tmp_path))["seeds"])
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert text.count("http") == 1 and "url(" not in text and "var(--c)" in text
@@ -62,7 +61,7 @@ def test_files_are_written(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib is not here")
 def test_a_png_is_written(tmp_path):
-    png.write(plots(table(tmp_path))["seeds"], tmp_path / "seeds.png")
+    drawing.write_png(plots(table(tmp_path))["seeds"], tmp_path / "seeds.png")
     assert (tmp_path / "seeds.png").read_bytes().startswith(b"\x89PNG")
 
 
