@@ -176,7 +176,8 @@ def _check_columns(own: Table, wanted: Sequence[str]) -> None:
     present = _columns(own)
     for name in wanted:
         if name not in present:
-            none = own.kind == "cells" and not own.given.columns
+            close = near(name, present)
+            none = own.kind == "cells" and not own.given.columns and not close
             advice = (
                 f"\nIf it has no header, name its {len(present)} columns: task.columns=[...] "
                 "(ptrun predict: --columns)."
@@ -184,7 +185,7 @@ def _check_columns(own: Table, wanted: Sequence[str]) -> None:
                 else ""
             )
             raise UserError(
-                f"{own.file}: no column {shown(name)}{near(name, present)}\n"
+                f"{own.file}: no column {shown(name)}{close}\n"
                 f"Its first line names the columns: {names(present)}{advice}"
             )
 

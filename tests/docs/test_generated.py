@@ -57,7 +57,7 @@ def test_a_picture_shows_what_the_method_puts_in():
     assert whole.text.tuned and whole.text.read == [len(whole.text.tokens) - 1]
     made = placement("pocket_bert", "method=idpg", "method.length=3")
     assert made.text.edited == [[1, 2, 3]] * 3 + [[]] and made.text.learned == [1, 2, 3]
-    assert placement("pocket_gpt2", "method=idpg").startswith("IDPG needs a backbone")
+    assert placement("pocket_gpt2", "method=idpg").startswith("IDPG needs an encoder")
 
 
 def test_drawings_of_a_page_are_on_it():

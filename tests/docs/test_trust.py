@@ -8,7 +8,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "concepts" / "trust.md").read_text(encoding="utf-8")
 HOSTILE, FILES, USER = "cli/test_hostile.py", "test_files.py", "config/test_user_files.py"
-PICKLED, DRILL = "converting/test_pickled.py", "workshop/drill/test_drill.py"
+PICKLED, DRILL = "hub/test_pickled_converting.py", "workshop/drill/test_drill.py"
 TESTED = {  # how a sentence begins: file and test, or None for what promises nothing
     "You may read a data file": None,
     "Such a file can do one thing": (DRILL, "test_files_of_somebody_else_do_no_harm"),
@@ -59,7 +59,7 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "Messages write control": ("config/test_readable.py", "test_control_characters_are_written"),
     "The HTML page of": ("ledger/test_page.py", "test_the_page_refers_to_nothing_outside"),
     "Its Content-Security-Policy": ("ledger/test_page.py", "test_the_policy_allows_this_script"),
-    "In CSV and TSV files": ("drawing/test_spreadsheet.py", "test_a_formula_begins_with"),
+    "In CSV and TSV files": ("ledger/test_spreadsheet.py", "test_a_formula_begins_with"),
     "The completion of a shell": ("config/test_completing.py", "test_names_that_a_shell_would"),
     "ptrun prints and stores no": (USER, "test_a_variable_of_the_environment_is_not_read"),
     "A tracker that you choose": None,

@@ -182,8 +182,7 @@ def test_a_mean_over_the_grid_selects_none_and_needs_all_of_it(tmp_path):
 
 
 def test_a_cell_that_repeats_a_mean_of_another_table_is_that_mean(made, tmp_path, monkeypatch):
-    for module in ("rows", "cell_runs"):
-        monkeypatch.setattr(f"ptrun.ledger.{module}.load", lambda name: made)
+    monkeypatch.setattr("ptrun.ledger.rows.load", lambda name: made)
     head = TABLE[: TABLE.index("derived")].replace("table: up", "table: figure")
     own = 'of: [{when: {task: AVG}, table: made/up}]\nnot_run: [{why: "a mean of up"}]\n'
     file = tmp_path / "figure.yaml"

@@ -37,7 +37,7 @@ KINDS = {
         [{"label": 2}, {"label": "maybe"}, {"label": 1.5}],
     ),
     "regression": Kind(
-        "regression.Regression",
+        "classification.Regression",
         {"fields": ["a"], "label": "score", "low": 0, "high": 5},
         {"a": "one", "score": 2.5},
         [{"score": -1}, {"score": 5.01}, {"score": "3"}, {"score": True}],
@@ -64,7 +64,7 @@ KINDS = {
         ],
     ),
     "multispan": Kind(
-        "multispan.MultiSpan",
+        "extraction.MultiSpan",
         {},
         SPAN,
         [
@@ -74,20 +74,20 @@ KINDS = {
         ],
     ),
     "grouped": Kind(
-        "grouped.Grouped",
+        "classification.Grouped",
         {"fields": ["a"], "group": ["q"], "positive": "yes", **BINARY},
         {"a": "one", "q": "which?", "label": 0},
         [{"label": 3}, {"q": 4}],
     ),
     "entity_choice": Kind(
-        "entity_choice.EntityChoice",
+        "choice.EntityChoice",
         {},
         {"passage": "Ann ran.", "query": "@placeholder ran", "entities": ["Ann"]}
         | {"answers": ["Ann"]},
         [{"query": "no gap"}, {"entities": []}, {"answers": [1]}],
     ),
     "span_check": Kind(
-        "span_check.SpanCheck",
+        "classification.SpanCheck",
         {"fields": ["text"], "extra": ["span1_text", "span2_text"], **BINARY},
         {"text": "Ann ran as she could", "span1_text": "Ann", "span1_index": 0}
         | {"span2_text": "she", "span2_index": 3, "label": 1},

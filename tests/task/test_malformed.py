@@ -14,13 +14,13 @@ SPOILT = 5
 OWN_LINES = Kind("own", {}, {"text": "fine", "label": 1}, [{"label": [1]}, {"text": ""}])
 COUNTS = {  # refused, read
     "classification": (39, 7),
-    "regression": (37, 7),
+    "regression": (36, 8),
     "choice": (40, 7),
     "tagging": (40, 8),
     "extraction": (41, 7),
-    "multispan": (38, 8),
-    "grouped": (37, 8),
-    "entity_choice": (42, 7),
+    "multispan": (37, 9),
+    "grouped": (38, 7),
+    "entity_choice": (41, 8),
     "span_check": (47, 9),
     "facts": (41, 7),
     "csv": (30, 12),

@@ -244,12 +244,12 @@ def test_the_pronoun_of_a_row_whose_index_is_one_off_is_marked(shared):
 def columns(name):
     """Return the fields that examples of a task have, as its file says."""
     config = config_of(name)
-    made = {"extraction": ["question", "context"], "facts": ["sub_label", "template", *SEARCHED]}
-    kind = config["_target_"].split(".")[2]
+    made = {"Extraction": ["question", "context"], "Facts": ["sub_label", "template", *SEARCHED]}
+    kind = config["_target_"].split(".")[-1]
     found = [*config.get("fields", []), *(config.get("extra") or []), *made.get(kind, [])]
-    found += ["options"] if kind == "choice" else []
-    found += ["marked"] if kind == "span_check" else []
-    return {*found, *(["passage", "query", "entities"] if kind == "entity_choice" else [])}
+    found += ["options"] if kind == "Choice" else []
+    found += ["marked"] if kind == "SpanCheck" else []
+    return {*found, *(["passage", "query", "entities"] if kind == "EntityChoice" else [])}
 
 
 @pytest.mark.parametrize("name", NAMES)
