@@ -21,7 +21,7 @@ COUNTS = {  # refused, read
     "multispan": (37, 9),
     "grouped": (38, 7),
     "entity_choice": (41, 8),
-    "span_check": (47, 9),
+    "span_check": (46, 10),
     "facts": (41, 7),
     "csv": (30, 12),
     "tsv": (28, 14),
