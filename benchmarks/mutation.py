@@ -22,11 +22,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = Path(__file__).parent / "results" / "mutation.md"
 MODULES = {
-    "metrics": ("tests/metrics", "tests/fuzz/test_metrics.py"),
+    "metrics": (
+        "tests/metrics",
+        "tests/fuzz/test_metrics.py",
+        "tests/training/test_selection_bias.py",
+    ),
     "training/member": ("tests/training/test_select.py", "tests/training/test_stopping.py"),
-    "training/selection_bias": ("tests/training/test_selection_bias.py",),
     "config/identity": ("tests/config/test_identity.py", "tests/fuzz/test_identity.py"),
-    "runs/store": ("tests/runs/test_store.py",),
+    "folder/store": ("tests/runs/test_store.py",),
     "sweeps/scheduler": ("tests/sweeps/test_scheduler.py",),
 }
 """The modules by name, and their tests: those of a second or two."""
@@ -91,7 +94,7 @@ def prepared(folder: Path) -> None:
     """Copy the repository into a folder, and let mutmut make the mutants."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
     subprocess.run(["tar", "x"], cwd=folder, input=archive.stdout, check=True)
-    files = [f"ptrun/{name}{'/*' if name == 'metrics' else ''}.py" for name in MODULES]
+    files = [f"ptrun/{name}.py" for name in MODULES]
     tests = [test for own in MODULES.values() for test in own]
     listed = {"files": files, "tests": tests}
     text = {key: "\n".join(f"    {one}" for one in own) for key, own in listed.items()}
