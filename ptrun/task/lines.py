@@ -125,8 +125,7 @@ def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, s
 
 def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
     """Yield lines of an encoding in which a line ends in the byte of LF."""
-    alone = b"\r" in start and b"\n" not in start and len(start) < _START
-    alone = alone or (b"\r" in start.rstrip(b"\r") and b"\n" not in start)
+    alone = b"\n" not in start and b"\r" in start.rstrip(b"\r")  # as on a classic Mac
     mark = codecs.BOM_UTF8 if encoding.lower().replace("_", "-") == "utf-8" else b""
     for number, line in enumerate(_byte_lines(file, b"\r" if alone else b"\n"), start=1):
         whole = line.removeprefix(mark) if number == 1 else line
@@ -134,20 +133,30 @@ def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str
 
 
 def _byte_lines(file: Path, end: bytes) -> Iterator[bytes]:
-    number, read, most = 0, 0, max(_SMALL, _RATIO * file.stat().st_size)
+    number, read, most = 0, 0, most_bytes(file)
     try:
         with unpacked(file) as opened:
             for number, line in enumerate(_split(opened, end), start=1):
                 _check_length(f"{file}:{number}", len(line))
                 read += len(line)
                 if read > most:
-                    raise UserError(
-                        f"{file}: it unpacks to more than {_RATIO:,} times its size; unpack it "
-                        "yourself if you trust it."
-                    )
+                    raise grown(file)
                 yield line
     except _DAMAGED as error:
         raise _damaged(file, number + 1, error) from error
+
+
+def grown(file: Path) -> UserError:
+    """Return the refusal of a packed file that grows too much."""
+    return UserError(
+        f"{file}: it unpacks to more than {_RATIO:,} times its size; unpack it yourself if you "
+        "trust it."
+    )
+
+
+def most_bytes(file: Path) -> int:
+    """Return to how many bytes a packed file may grow."""
+    return max(_SMALL, _RATIO * file.stat().st_size)
 
 
 def _split(opened: IO[bytes], end: bytes) -> Iterator[bytes]:

@@ -32,7 +32,9 @@ from ptrun.errors import UserError, names, near, shown
 from ptrun.task.lines import (
     LONGEST,
     encoding_of,
+    grown,
     json_records,
+    most_bytes,
     name_inside,
     packing,
     start_of,
@@ -240,7 +242,10 @@ def _holds_sheets(file: Path) -> bool:
 
     try:
         with zipfile.ZipFile(file) as archive:
-            return "xl/workbook.xml" in archive.namelist()
+            found = "xl/workbook.xml" in archive.namelist()
+            if found and sum(one.file_size for one in archive.infolist()) > most_bytes(file):
+                raise grown(file)
+            return found
     except (zipfile.BadZipFile, OSError) as error:
         raise UserError(f"{file}: a damaged Excel or zip file ({error}).") from error
 
