@@ -217,7 +217,7 @@ class VerbalizerReading(Reading):
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone that writes no words, and a task without a pattern for it."""
         pvp = self._pvp(backbone, task, soft)
-        _check_words(backbone, task, pvp)
+        _check_words(backbone, task)
         if self.among == "vocabulary" and (pvp.rule == "mean" or pvp.pattern.masks > 1):
             raise UserError(
                 f"readout.among=vocabulary reads one token, but pattern {pvp.name} reads several "
@@ -275,7 +275,11 @@ class VerbalizerReading(Reading):
         return made(backbone, task, pvp, **keys)
 
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
-        return choose(task, backbone, soft=soft, name=self.pattern)
+        """Return the pattern; without label words, the labels themselves are the words."""
+        pvp = choose(task, backbone, soft=soft, name=self.pattern)
+        if pvp.words is not None or task.answer != "label" or task.fills_gap:
+            return pvp
+        return replace(pvp, words={label: [label] for label in task.labels})
 
     def _values(self, *keys: str) -> dict[str, Any]:
         return {key: getattr(self, key) for key in keys}
@@ -295,7 +299,7 @@ def _has_label_words(task: Task, pvp: PVP) -> bool:
     return pvp.verbalizer(1 if task.answer == "option" else 0) is not None and task.answer != "word"
 
 
-def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
+def _check_words(backbone: PretrainedBackbone, task: Task) -> None:
     if not backbone.architecture.writes_words:
         raise UserError(
             f"backbone={backbone.name} has no language-model head (its head detects replaced "
@@ -305,13 +309,6 @@ def _check_words(backbone: PretrainedBackbone, task: Task, pvp: PVP) -> None:
         raise UserError(
             f"task={task.name} needs a backbone that fills masks, and {backbone.name} is "
             f"{backbone.family}; use readout=head."
-        )
-    if task.answer == "label" and not task.fills_gap and pvp.words is None:
-        words = ", ".join(f"{label}: [WORD]" for label in task.labels[:3])
-        words += ", ..." if len(task.labels) > 3 else ""
-        raise UserError(
-            f"pattern {pvp.name} of task={task.name} has no label words; write into its YAML "
-            f"(task=csv: task.pattern=@FILE)\nwords: {{{words}}}."
         )
 
 

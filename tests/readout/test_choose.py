@@ -121,10 +121,10 @@ def test_another_method_is_named_where_this_one_has_no_such_read_out(tiny):
         )
 
 
-def test_missing_label_words_are_shown_as_they_are_typed(tiny):
+def test_without_label_words_the_labels_are_the_words(tiny):
     bare = task("sst2", "none", pvps={"own": {"pattern": "{~sentence} {mask}"}})
-    told = refused(tiny(), bare, readout="verbalizer")
-    assert told.endswith("words: {negative: [WORD], positive: [WORD]}.")
+    made = readout_for(tiny(), bare, {"readout": "verbalizer"}, soft=False)
+    assert made.pvp.words == {"negative": ["negative"], "positive": ["positive"]}
 
 
 def test_a_pattern_that_no_one_would_read_is_refused(tiny):
