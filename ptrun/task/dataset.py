@@ -190,7 +190,9 @@ class Dataset(ABC):
         examples = partial(self._examples, source, split)
         if self.store is None:
             return list(examples())
-        return stored(self.store / self._file(source, split), examples, _example)
+        found = stored(self.store / self._file(source, split), examples, _example)
+        self.accounts.pop(split, None)  # kept examples are read without their rows
+        return found
 
     def digest(self) -> str:
         """Return what identifies the data: contents of local files, or hub id and revision."""

@@ -27,6 +27,7 @@ from ptrun.errors import UserError, names, shown
 
 LONGEST = 2**25
 """The most bytes of a line."""
+_ENOUGH = 200  # bytes to guess an encoding from
 _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
 _PACKED = {
@@ -230,7 +231,7 @@ def _other_encodings(file: Path, line: bytes) -> str:
 
     start = start_of(file)
     whole = start[: start.rfind(b"\n") + 1] or start
-    likely = [match.encoding for match in from_bytes(whole)][:1]
+    likely = [match.encoding for match in from_bytes(whole)][:1] if len(whole) >= _ENOUGH else []
     texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
     for encoding in dict.fromkeys([*likely, "gb18030", "shift_jis", "cp1252"]):
         try:

@@ -242,7 +242,6 @@ class Overlaps:
             f"{pair} share {count:,} texts ({self.leaked[pair]:,} rows of {remedy[pair]}), so its "
             "score is too good; leave such rows out of one of them"
             for pair, count in self.shared.items()
-            if pair not in self.identical
         ]
 
     def record(self) -> dict[str, Any]:
