@@ -159,7 +159,7 @@ def features(vocabulary: int, count: int, seed: int) -> list[Features]:
 
 def members(model: PretrainedBackbone, count: int, batch: int, steps: int) -> list[Member]:
     """Return members, each with its own prompt and examples."""
-    task: Any = SimpleNamespace(kind="classification", labels=["a", "b"], max_tokens=None)
+    task: Any = SimpleNamespace(answer="label", name="made", labels=["a", "b"], max_tokens=None)
     train = TrainConfig(
         max_steps=steps, batch_size=batch, lr=0.3, schedule=Schedule.constant, eval_every=10**9
     )
