@@ -20,7 +20,7 @@ from typing import Any
 import ptrun
 from ptrun import __version__
 from ptrun.config.compose import Composed
-from ptrun.config.identity import canonical
+from ptrun.config.identity import NOT_OF_A_RUN, canonical
 from ptrun.config.paths import conf_dir
 from ptrun.errors import UserError
 from ptrun.files import below, read_json, write_text
@@ -120,10 +120,9 @@ def _state(path: Path, outputs: Path) -> str:
 
 def _file(composed: Composed) -> Path:
     """Return the file of a configuration, typed here, in this version of the code."""
-    config = {
-        key: value for key, value in composed.config.items() if key not in ("sweep", "cluster")
-    }
-    typed = [composed.names, config, str(Path.cwd()), __version__, _code()]
+    config = {k: value for k, value in composed.config.items() if k not in NOT_OF_A_RUN}
+    names = {k: name for k, name in composed.names.items() if k not in NOT_OF_A_RUN}
+    typed = [names, config, str(Path.cwd()), __version__, _code()]
     key = hashlib.sha256(canonical(typed).encode()).hexdigest()[:24]
     return below(composed.outputs, _FOLDER, f"{key}.json")
 

@@ -80,6 +80,7 @@ class Runs:
         return replace(own, planned=replace(own.planned, rerun=True)) if again else own
 
     def _facts(self, index: int, text: str) -> PlannedRun:
+        from ptrun.folder import recognition, result
         from ptrun.runs.launch import planned
         from ptrun.runs.parts import shape
 
@@ -92,6 +93,8 @@ class Runs:
             return PlannedRun(index, refused=str(told))
         self.planned[index] = own
         one = own.planned
+        if own.composed is not None and (one.folder / result.FINISHED).is_file():
+            recognition.remember(own.composed, one.folder, own.files)  # next time without a plan
         return PlannedRun(index, str(one.folder), shape(one), one.hardware.population)
 
 
