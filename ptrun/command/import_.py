@@ -162,7 +162,7 @@ def _data(arguments: Sequence[str]) -> None:
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
     from ptrun.importing.data import write
 
-    marked = given.kind in _MARKED or (given.kind == "conll" and _is_new(given))
+    marked = given.kind in _MARKED or (given.kind == "conll" and given.source.is_file())
     files, option, content = _marks(given) if marked else (_files(given), None, "")
     for line in write(given.out, files, {} if option is None else {option: content}):
         print(line)
@@ -184,13 +184,6 @@ def _marks(given: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None,
     parts = {"train": given.train, "dev": given.dev, "test": given.test}
     found = marks(given.source, given.task, read, parts)
     return found.files, found.file, found.content
-
-
-def _is_new(given: argparse.Namespace) -> bool:
-    """Return whether columns are one file to divide, or of a new task."""
-    from ptrun.config.paths import options
-
-    return given.source.is_file() or given.task not in options("task")
 
 
 def _files(given: argparse.Namespace) -> "list[MadeFile]":
