@@ -288,7 +288,12 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
 
 def _own_name(option: str, given: str) -> str:
     """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
-    stem = re.sub(r"(\.(csv|tsv|jsonl|parquet))?(\.gz)?$", "", Path(given).name, flags=re.I)
+    stem = re.sub(
+        r"(\.(csv|tsv|jsonl?|parquet|arrow|xlsx))?(\.(gz|bz2|xz|zst|zip))?$",
+        "",
+        Path(given).name,
+        flags=re.I,
+    )
     safe = re.sub(r"[^\w.]+", "_", stem)
     return f"{option}_{safe[:40]}"
 

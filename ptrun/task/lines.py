@@ -50,6 +50,11 @@ def name_inside(file: Path) -> str:
     return next((lower.removesuffix(end) for end in _SUFFIXES if lower.endswith(end)), lower)
 
 
+def unpacked_name(file: Path) -> Path:
+    """Return the name of a file without the suffix of its packing."""
+    return Path(file.name[: len(name_inside(file))])
+
+
 def packing(file: Path) -> str | None:
     """Return how a file is packed, by its first bytes.
 

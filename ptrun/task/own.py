@@ -28,9 +28,18 @@ from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
 from ptrun.task.dataset import PARTS, Account, Part, Scores
-from ptrun.task.lines import text_lines
+from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import Row
-from ptrun.task.table import Given, Quoting, check_columns, check_file, columns, rows, table
+from ptrun.task.table import (
+    Given,
+    Quoting,
+    check_columns,
+    check_file,
+    columns,
+    contents,
+    rows,
+    table,
+)
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -124,7 +133,7 @@ class Own:
         self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         paths = {"train": train, "dev": dev, "test": test}
         self._files = {part: Path(path) for part, path in paths.items() if path is not None}
-        self.name = name or re.sub(r"(\.\w+){1,2}$", "", Path(train or "csv").name) or "csv"
+        self.name = name or unpacked_name(Path(train or "csv")).stem
         self._labels, self._empty = labels, empty
         self._skip = {_normal(one) for one in skip or []}
         self.fields, self._label = self._columns(text, label)
@@ -194,7 +203,10 @@ class Own:
         hashed = hashlib.sha256()
         for part in filter(self.has, PARTS):
             file = self._files[part]
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            whole = hashlib.sha256()
+            for one in contents(file):
+                whole.update(one.read_bytes())
+            content = whole.hexdigest()
             hashed.update(f"{part} {''.join(file.suffixes[-2:]).lower()} {content}\n".encode())
         if self.pvps:
             hashed.update(json.dumps(self.pvps, default=str).encode())
@@ -287,10 +299,11 @@ class Own:
         empty: list[str] = []
         for i, row in enumerate(rows(file, [*wanted, *more], self.given)):
             account.read += 1
-            label = self._target(row)
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
-            elif label is not None and label in self._skip:
+                continue
+            label = self._target(row)
+            if label is not None and label in self._skip:
                 account.leave_out(f"{self._label} is {label}")
             elif label is None or not all(map(_is_filled, self._raw(row))):
                 empty.append(row.where)
@@ -325,7 +338,8 @@ class Own:
         return label if _is_filled(label) else None
 
     def _raw(self, row: Row) -> list[str]:
-        return [row.text(field) for field in self.fields]
+        """Return the texts of a row; a null is an empty one."""
+        return ["" if row.data.get(f, "") is None else row.text(f) for f in self.fields]
 
     def _texts(self, row: Row) -> dict[str, str]:
         return {field: _filled(row, field, row.text(field)) for field in self.fields}
@@ -376,7 +390,7 @@ def _as_text(row: Row, column: str) -> str:
         )
     if raw is None or raw == []:
         return ""
-    finite = isinstance(raw, int) or (isinstance(raw, float) and math.isfinite(raw))
+    finite = isinstance(raw, int) or (isinstance(raw, float) and not math.isinf(raw))
     if not isinstance(raw, str) and not finite:
         raise UserError(
             f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."

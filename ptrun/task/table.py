@@ -139,6 +139,11 @@ def table(file: Path, given: Given = FOUND) -> Table:
     return Table(file, kind, typed or (said[1] if said else usual), spaced, given)
 
 
+def contents(file: Path) -> list[Path]:
+    """Return the files that hold a table: itself, or those of a folder of `datasets`."""
+    return _streams(file) if file.is_dir() else [file]
+
+
 def columns(file: Path, given: Given = FOUND) -> list[str]:
     """Return the column names of a table.
 
@@ -448,7 +453,7 @@ def _arrow(file: Path) -> tuple[Any, Iterator[Any]]:
     """
     import pyarrow
 
-    files = _streams(file) if file.is_dir() else [file]
+    files = contents(file)
     try:
         opened = [_reader(one) for one in files]
         return opened[0][0], chain.from_iterable(batches for _, batches in opened)

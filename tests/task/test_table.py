@@ -166,6 +166,7 @@ def test_arrow_parquet_and_folders_of_datasets_are_read():
     wanted = [e.target for e in own("b.csv", cells()).load("train")]
     for name in ("saved", "a.parquet", "a.arrow"):
         assert [e.target for e in own(name).load("train")] == wanted, name
+    assert len(own("saved").digest()) == 16
 
 
 def test_excel_is_read():
@@ -316,3 +317,17 @@ def test_what_was_found_is_said():
 def test_a_wrong_form_is_refused(keys, told):
     with pytest.raises(UserError, match=told):
         own("a.csv", cells(), **keys)
+
+
+def test_a_null_is_an_empty_cell_and_a_missing_number_may_be_skipped():
+    made = {"text": ["a", None, "b", "c"], "label": [1.0, 0.0, float("nan"), 0.0]}
+    pq.write_table(pa.table(made), "a.parquet")
+    refused(lambda: own("a.parquet"), "an empty cell", "in 1 rows")
+    task = own("a.parquet", empty="skip", skip=["nan"])
+    assert [e.target for e in task.load("train")] == ["1", "0"]
+    assert task.accounts["train"].left_out.total() == 2
+
+
+def test_a_task_is_named_after_its_file_without_form_and_packing():
+    assert own("my.data.csv", cells()).name == "my.data"
+    assert own("My.csv.gz", gzip.compress(cells().encode())).name == "My"
