@@ -3,6 +3,7 @@
 import re
 import statistics
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import groupby
@@ -264,6 +265,8 @@ def _begins(before: str, mark: str) -> bool:
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as the official scorers
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+"""A Chinese character or Japanese kana; no spaces stand between these."""
 
 Answers = Sequence[str]
 Match = Callable[[str, str], float]
@@ -274,6 +277,18 @@ def normalise(text: str) -> str:
     """Return text in lower case without punctuation, articles and extra space, in that order."""
     bare = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def by_characters(text: str) -> str:
+    """Return a text with spaces around Chinese and Japanese characters, without punctuation.
+
+    Words are then characters, as in the scorers of CMRC 2018, DRCD and MLQA; words of other scripts
+    stay whole. Full-width punctuation goes too; a text without such characters does not change.
+    """
+    if not UNSPACED.search(text):
+        return text
+    bare = "".join(c for c in text if not unicodedata.category(c).startswith("P"))
+    return " ".join(UNSPACED.sub(r" \g<0> ", bare).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:

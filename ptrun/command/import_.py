@@ -42,6 +42,7 @@ Check it with ptrun check task=NAME data_dir=DIR. Hidden test labels are left ou
 """
 DATA_EXAMPLES = """\
   ptrun import data lama P-tune_LAMA --out DIR                       task=lama
+  ptrun import data glue GLUE --out DIR                              task=glue_rte, glue_qqp, ...
   ptrun import data superglue SuperGLUE --out DIR                    task=boolq, cb, copa, ...
   ptrun import data fewglue FewGLUE_32dev --out DIR                  setting=fewglue
   ptrun import data conll CoNLL03 --task conll03 --out DIR           words first, tags last
@@ -55,6 +56,7 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
   lama       P-tuning's LAMA files: relations.jsonl, 29k-vocab.json, 34k-vocab.json and
              fact-retrieval/original/P*/{train,dev,test}.jsonl; OptiPrompt's LPAQA_relations.jsonl
              and AutoPrompt_relations.jsonl are read too if you put them there
+  glue       <Task>/{train,dev,test}.tsv of GLUE: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE
   superglue  <Task>/{train,val}.jsonl of SuperGLUE
   fewglue    <Task>/{train,dev32,val}.jsonl of P-tuning's FewGLUE_32dev
   conll      files of columns, of names with train, dev (valid, testa), test (testb): CoNLL-2003
@@ -202,16 +204,17 @@ def _files(given: argparse.Namespace) -> "list[MadeFile]":
         from ptrun.importing.published import squad
 
         return squad(given.source)
-    from ptrun.importing.published import fewglue, superglue
+    from ptrun.importing.published import fewglue, glue, superglue
 
-    return superglue(given.source) if given.kind == "superglue" else fewglue(given.source)
+    readers = {"glue": glue, "superglue": superglue, "fewglue": fewglue}
+    return readers[given.kind](given.source)
 
 
 def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
     made = Parser("import data", _DATA, DATA_EXAMPLES)
     made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "superglue", "fewglue", "squad", *_TAGGED]
+    kinds = ["lama", "glue", "superglue", "fewglue", "squad", *_TAGGED]
     made.add_argument("kind", choices=kinds, help="whose files they are")
     made.add_argument("source", type=Path, help="folder of the files, or a file")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")

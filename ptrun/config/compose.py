@@ -258,7 +258,9 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
         if isinstance(task.get(part), str):
             task[part] = os.path.expanduser(task[part])
     if isinstance(task.get("train"), str):
-        names["task"] = _own_name(names["task"], str(task.get("name") or task["train"]))
+        names["task"] = _own_name(
+            names["task"], str(task.get("name") or task.get("hub") or task["train"])
+        )
     return Composed(content, names, typed=list(typed))
 
 

@@ -41,6 +41,7 @@ class Repository:
         commit: the commit that was loaded.
         current: the commit that the revision names now, if the hub responds.
         is_converted: whether the commit is one of the hub's conversions, on a branch of its own.
+        group: the part of the configuration that names the repository.
     """
 
     kind: Literal["model", "dataset"]
@@ -50,8 +51,13 @@ class Repository:
     commit: str | None = None
     current: str | None = None
     is_converted: bool = False
+    group: str = ""
     _trouble: Exception | None = None
     _sizes: dict[str, int | None] | None = None  # of the current commit
+
+    def __post_init__(self) -> None:
+        """Name the usual part of the configuration."""
+        self.group = self.group or ("backbone" if self.kind == "model" else "task.source")
 
     @property
     def key(self) -> str:
@@ -67,11 +73,6 @@ class Repository:
     def noun(self) -> str:
         """What it is, in words."""
         return "model" if self.kind == "model" else "data set"
-
-    @property
-    def group(self) -> str:
-        """The part of the configuration that names the repository."""
-        return "backbone" if self.kind == "model" else "task.source"
 
     def ask(self) -> Exception | None:
         """Ask the hub, once, for the current commit; return the error if there is no answer."""

@@ -1,17 +1,23 @@
-"""Data sets as published, as rows of ptrun's tasks: SuperGLUE, FewGLUE, LAMA and SQuAD."""
+"""Data sets as published, as rows of ptrun's tasks: GLUE, SuperGLUE, FewGLUE, LAMA and SQuAD."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, names, shown
 from ptrun.importing.data import MadeFile, Record, each, inner, label, rows, whole_number
+from ptrun.task.dataset import Account
 from ptrun.task.facts import word_list
-from ptrun.task.lines import json_file
+from ptrun.task.lines import json_file, text_lines
 from ptrun.task.source import Row
+
+_LOG = logging.getLogger(__name__)
+
 
 # SuperGLUE's files as published, and FewGLUE's in the same form.
 #
@@ -195,6 +201,147 @@ READERS: dict[str, Callable[..., Iterator[Record]]] = {
     "WSC": _wsc,
 }
 """How a row of each task is read, by the name of its folder; `hidden` says that it has no label."""
+
+
+# GLUE's tables as published: `<Task>/{train,dev,test}.tsv`, with tabs, and quotes that are text.
+#
+# A train or dev file may lack its header, as CoLA's do. Labels become numbers, as on the hub. Lines
+# with a wrong number of cells (three of QQP, cut by line breaks) are left out with a warning.
+
+
+@dataclass(frozen=True)
+class Glue:
+    """The files of one task.
+
+    Args:
+        folder: of our task.
+        columns: all columns of train, in order, separated by commas.
+        texts: our fields by their columns.
+        label: its column.
+        labels: the names of the labels, by number; None means scores.
+        splits: ours by the names of their files.
+    """
+
+    folder: str
+    columns: str
+    texts: Mapping[str, str]
+    label: str = "label"
+    labels: Sequence[str] | None = ("0", "1")
+    splits: Mapping[str, str] = field(
+        default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
+    )
+
+
+def _same(*fields: str) -> dict[str, str]:
+    return {name: name for name in fields}
+
+
+_PAIR = _same("sentence1", "sentence2")
+_NO_NEUTRAL = ("entailment", "not_entailment")
+_MNLI = {"train": "train"} | {
+    f"{theirs}_{kind}": f"{ours}_{kind}"
+    for theirs, ours in (("dev", "validation"), ("test", "test"))
+    for kind in ("matched", "mismatched")
+}
+GLUE = {
+    "CoLA": Glue("glue_cola", "source,label,star,sentence", _same("sentence")),
+    "SST-2": Glue("glue_sst2", "sentence,label", _same("sentence")),
+    "MRPC": Glue(
+        "glue_mrpc",
+        "Quality,#1 ID,#2 ID,#1 String,#2 String",
+        {"#1 String": "sentence1", "#2 String": "sentence2"},
+        "Quality",
+    ),
+    "STS-B": Glue(
+        "glue_stsb",
+        "index,genre,filename,year,old_index,source1,source2,sentence1,sentence2,score",
+        _PAIR,
+        "score",
+        None,
+    ),
+    "QQP": Glue(
+        "glue_qqp",
+        "id,qid1,qid2,question1,question2,is_duplicate",
+        _same("question1", "question2"),
+        "is_duplicate",
+    ),
+    "MNLI": Glue(
+        "glue_mnli",
+        "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
+        "sentence2_parse,sentence1,sentence2,label1,gold_label",
+        {"sentence1": "premise", "sentence2": "hypothesis"},
+        "gold_label",
+        ("entailment", "neutral", "contradiction"),
+        _MNLI,
+    ),
+    "QNLI": Glue(
+        "glue_qnli",
+        "index,question,sentence,label",
+        _same("question", "sentence"),
+        labels=_NO_NEUTRAL,
+    ),
+    "RTE": Glue("glue_rte", "index,sentence1,sentence2,label", _PAIR, labels=_NO_NEUTRAL),
+}
+"""How the files of each task are read, by the name of its folder."""
+
+
+def glue(source: Path) -> list[MadeFile]:
+    """Return the files of all tasks that a folder of GLUE has; tests are without labels.
+
+    Raises:
+        UserError: it has none, or one lacks train.
+    """
+    found = [name for name in GLUE if (source / name).is_dir()]
+    if not found:
+        raise UserError(f"{source}: none of the folders {', '.join(GLUE)} is there.")
+    made = []
+    for name in found:
+        own = GLUE[name]
+        for theirs, ours in own.splits.items():
+            file = source / name / f"{theirs}.tsv"
+            if file.is_file():
+                rows_of = _glue_rows(file, own, hidden=theirs.startswith("test"))
+                made.append(MadeFile(own.folder, f"{ours}.jsonl", [file], rows_of))
+            elif theirs == "train":
+                raise UserError(f"{file}: no such file; {name} needs it.")
+    return made
+
+
+def _glue_rows(file: Path, own: Glue, *, hidden: bool) -> Iterator[Record]:
+    cells = ((where, text.rstrip("\r\n").split("\t")) for where, text in text_lines(file))
+    where, first = next(cells, (str(file), [""]))
+    wanted = [*own.texts, *([] if hidden else [own.label])]
+    known = own.columns.split(",")
+    if not {*wanted} <= {*first} and len(first) != len(known):
+        raise UserError(
+            f"{where}: expected the columns {names(wanted)}, or without a header the "
+            f"{len(known)} columns {names(known)}; found {names(first)}"
+        )
+    named = first if {*wanted} <= {*first} else known
+    every = cells if named is first else chain([(where, first)], cells)
+    account = Account()
+    for number, (place, line) in enumerate(every):
+        account.read += 1
+        if len(line) != len(named):
+            account.leave_out(f"not {len(named)} cells")
+            continue
+        row = Row(place, dict(zip(named, line, strict=True)))
+        fields: dict[str, Any] = {ours: row.text(theirs) for theirs, ours in own.texts.items()}
+        idx = row.data.get("index", str(number))
+        fields["idx"] = int(idx) if idx.isdecimal() else idx
+        yield fields if hidden else {**fields, "label": _glue_label(row, own)}
+    if account.left_out:
+        _LOG.warning("%s: %s", file, account)
+
+
+def _glue_label(row: Row, own: Glue) -> int | float:
+    raw = row.text(own.label)
+    if own.labels is not None:
+        return label(row.with_fields({"label": raw}), own.labels)
+    try:
+        return float(raw)
+    except ValueError as error:
+        raise UserError(f"{row.where}: {own.label} is {shown(raw)}; expected a number.") from error
 
 
 # LAMA's T-REx facts as P-tuning releases them (zenodo 5578210, `P-tune_LAMA.tar.gz`).

@@ -25,6 +25,7 @@ from ptrun.importing.data import (
     task_fields,
     whole_number,
 )
+from ptrun.metrics import UNSPACED
 from ptrun.task.lines import json_objects
 from ptrun.task.source import Row
 
@@ -35,8 +36,6 @@ _LOG = logging.getLogger(__name__)
 #
 # Words are runs of letters, digits and marks; every other visible character is a word of its own,
 # and so is every Chinese character and Japanese kana, as no spaces stand between them.
-
-_ALONE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def words(text: str) -> list[tuple[int, int]]:
 
 def _joins(char: str) -> bool:
     marks = char == "_" or unicodedata.category(char).startswith("M")
-    return (char.isalnum() or marks) and not _ALONE.match(char)
+    return (char.isalnum() or marks) and not UNSPACED.match(char)
 
 
 def tagged(where: str, text: str, spans: Sequence[Span]) -> tuple[list[str], list[str]]:

@@ -19,6 +19,8 @@ from ptrun.pattern.pattern import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, TokenRow
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
+from ptrun.task.dataset import Task
+from ptrun.task.protocol import unseen
 from ptrun.training.member import check_select
 from ptrun.types import Example
 
@@ -64,9 +66,15 @@ def preview(planned: Plan) -> Group:
     ]
     title = " · ".join([*planned.names.values(), f"metric {planned.task.metric}"])
     part = parts[0] if parts[0].examples else parts[2]
-    rows = [f"{escape(name)}: {own}" for name, own in planned.task.accounts.items()]
     body = [*_rendered(method, part), *_patterns(method, part)]
-    return Group(title, *rows, _counts(parts), *map(escape, shared.warnings), *body)
+    doubts = [*shared.warnings, *unseen(planned.task, whole)]
+    return Group(title, *_read(planned.task), _counts(parts), *map(escape, doubts), *body)
+
+
+def _read(task: Task) -> list[str]:
+    """Return a line on the rows that were read and left out; a task may not count them."""
+    parts = [f"{name} {own}" for name, own in task.accounts.items()]
+    return [escape(f"read: {' · '.join(parts)}")] if parts else []
 
 
 def _part(

@@ -20,7 +20,7 @@ from ptrun.errors import UserError, named, names, near, plain_json, shown
 from ptrun.files import created, safe
 from ptrun.task.dataset import Task
 from ptrun.task.source import Row
-from ptrun.task.table import FOUND, Given, columns, rows, table
+from ptrun.task.table import FOUND, Given, table
 from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
@@ -54,10 +54,9 @@ def questions(
         UserError: the file is missing, empty or without a required field, or a row has an empty
             field or a relation that was not learned.
     """
-    known = columns(file, form)
-    _check_fields(str(file), task, known)
-    cells = table(file, form).kind in ("cells", "excel")
-    return _asked(rows(file, known, form), task, parts, cells=cells)
+    own = table(file, form)
+    _check_fields(str(file), task, own.columns)
+    return _asked(own.rows(own.columns), task, parts, cells=own.kind in ("cells", "excel"))
 
 
 def given(

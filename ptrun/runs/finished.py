@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 _AGAIN = "Type the command of its run again with rerun=true."
-_FILES = ("train", "dev", "test", "pattern")  # of `task=csv`
+_FILES = ("train", "dev", "test", "pattern", "hub")  # of `task=csv` and `task=hub`
 
 
 @dataclass(frozen=True)

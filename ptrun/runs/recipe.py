@@ -23,6 +23,7 @@ from ptrun.runs.parts import Part, divide
 from ptrun.runs.plan import Plan, split_of, with_prerequisite
 from ptrun.runs.record import Ended, Execution, SharedStore, facts
 from ptrun.start.start import begin
+from ptrun.task.protocol import unseen
 from ptrun.tracking.trackers import Trackers
 from ptrun.training.health import doubts
 from ptrun.training.member import Member, check_select
@@ -182,6 +183,7 @@ def _open(work: Execution) -> None:
     work.warnings = [
         *doubts(work.parts[0].method, features[0][0], rate, usual),
         *work.overlaps.warnings,
+        *unseen(planned.task, work.split),
     ]
     work.store = _open_folder(planned, tuned=work.tuned)
     for part, rows in zip(work.parts, features, strict=True):

@@ -17,8 +17,9 @@ from ptrun.config.build import build
 from ptrun.config.paths import options
 from ptrun.errors import UserError, names, shown
 from ptrun.pocket.tasks import rows as pocket_rows
+from ptrun.task.own import label_text
 from ptrun.task.source import Row
-from ptrun.task.table import check_columns, rows
+from ptrun.task.table import table
 
 # The files of a new method, task, backbone or cluster, made from the templates in this folder.
 
@@ -184,20 +185,20 @@ def _own(kind: str, data: Path, columns: Sequence[str] | None) -> list[Row]:
             f"{', '.join(fields)}."
         )
     try:
-        check_columns(data, taken)
+        table(data).check(taken)
     except UserError as error:
         raise UserError(
             f"{error}\n--kind {kind} reads {', '.join(fields)}. Name yours in this order: "
             "--columns A,B,..."
         ) from error
-    return [_named(row, taken, fields, kind) for row in rows(data, taken)]
+    return [_named(row, taken, fields, kind) for row in table(data).rows(taken)]
 
 
 def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> Row:
     """Return a row with the fields of the new task, and its id."""
     found = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
     if kind in ("classification", "pair"):
-        found["label"] = _text(row, found["label"])
+        found["label"] = _label(row.with_fields(found))
     elif kind == "similarity":
         found["label"] = _number(row, found["label"])
     elif kind == "own":  # 1, 2, 4 and 5 stars
@@ -206,17 +207,15 @@ def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> 
     return Row(row.where, {"id": row.data["id"], **found} if "id" in row.data else found)
 
 
-def _text(row: Row, label: Any) -> str:
-    """Return a label as text: 1 and 1.0 are `1`, true is `true`.
+def _label(row: Row) -> str:
+    """Return a label as text.
 
     Raises:
         UserError: it is empty, or neither text nor number.
     """
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)
-    if not isinstance(label, str | int) or not str(label).strip():
-        raise UserError(f"{row.where}: the label is {shown(label)}; expected text or a number.")
-    return str(label).lower() if isinstance(label, bool) else str(label).strip()
+    if not (text := label_text(row, "label")):
+        raise UserError(f"{row.where}: the label is empty; expected text or a number.")
+    return text
 
 
 def _number(row: Row, label: Any) -> float:

@@ -29,17 +29,8 @@ from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
 from ptrun.task.dataset import PARTS, Account, Part, Scores
 from ptrun.task.lines import text_lines, unpacked_name
-from ptrun.task.source import Row
-from ptrun.task.table import (
-    Given,
-    Quoting,
-    check_columns,
-    check_file,
-    columns,
-    contents,
-    rows,
-    table,
-)
+from ptrun.task.source import HubTable, Row
+from ptrun.task.table import Given, Quoting, Table, check_file, table
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -83,6 +74,8 @@ class Own:
             pattern and perhaps label words; it becomes the PVP `own`.
         name: the task's name in tables and folders; null means the training file's name.
         separator, quoting, columns, encoding: of a CSV; see `ptrun.task.table.Given`.
+        hub: a data set of the hub; train, dev and test are then the names of its splits.
+        subset, revision: of that data set.
         labels: all labels, for prediction without the training file; null means to read it.
 
     The id of an example is that of the column `id`, if the file has one, else part and number.
@@ -93,7 +86,6 @@ class Own:
     version = 1
     max_tokens: int | None = None
     descriptions: ClassVar[Mapping[str, str]] = {}
-    repositories: ClassVar[Sequence[Repository]] = ()
     unit = 1.0
 
     def __init__(
@@ -116,12 +108,20 @@ class Own:
         quoting: Quoting = None,
         columns: list[Column] | None = None,
         encoding: str | None = None,
+        hub: str | None = None,
+        subset: str | None = None,
+        revision: str = "main",
         labels: list[str] | None = None,
     ):
+        if hub == "":
+            raise UserError(
+                "task=hub: no data set. Type task.hub=ORG/NAME task.text=COLUMN task.label=COLUMN."
+            )
         if train is None and labels is None:
             raise UserError(
                 "task=csv: no training file. Type task.train=FILE task.text=COLUMN "
-                "task.label=COLUMN; FILE is CSV, TSV, JSON, parquet, Arrow or Excel."
+                "task.label=COLUMN; FILE is CSV, TSV, JSON, parquet, Arrow or Excel. A data set of "
+                "the hub is task=hub task.hub=ORG/NAME."
             )
         if variant is not None:
             raise UserError(
@@ -131,9 +131,12 @@ class Own:
         self.stratified = kind == "classification"
         self.metric = _metric(kind, metric)
         self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
-        paths = {"train": train, "dev": dev, "test": test}
-        self._files = {part: Path(path) for part, path in paths.items() if path is not None}
-        self.name = name or unpacked_name(Path(train or "csv")).stem
+        given: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
+        self._places = {part: place for part, place in given.items() if place is not None}
+        self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
+        self._subset = subset
+        self._tables: dict[str, Table | HubTable] = {}
+        self.name = name or _named(hub, train)
         self._labels, self._empty = labels, empty
         self._skip = {_normal(one) for one in skip or []}
         self.fields, self._label = self._columns(text, label)
@@ -142,6 +145,11 @@ class Own:
         self.pvps_from = pattern and place(pattern)
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, list[Example]] = {}
+
+    @property
+    def repositories(self) -> Sequence[Repository]:
+        """The data set of the hub, if the rows come from one."""
+        return [] if self._hub is None else [self._hub]
 
     @cached_property
     def labels(self) -> Sequence[str]:
@@ -172,7 +180,7 @@ class Own:
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the user gave a file for this part."""
-        return part in self._files
+        return part in self._places
 
     def load(self, part: Part, *, paper: bool = False) -> list[Example]:
         """Return the examples of a part, in file order.
@@ -180,7 +188,7 @@ class Own:
         Raises:
             UserError: the user gave no file for the part, or a row does not fit the task.
         """
-        if part not in self._files:
+        if part not in self._places:
             raise UserError(
                 f"task {self.name} has no {part} file: type task.{part}=FILE, or protocol=honest, "
                 "which takes one from train."
@@ -202,12 +210,7 @@ class Own:
         """Return 16 hex over the contents of the files, their parts, and the pattern."""
         hashed = hashlib.sha256()
         for part in filter(self.has, PARTS):
-            file = self._files[part]
-            whole = hashlib.sha256()
-            for one in contents(file):
-                whole.update(one.read_bytes())
-            content = whole.hexdigest()
-            hashed.update(f"{part} {''.join(file.suffixes[-2:]).lower()} {content}\n".encode())
+            hashed.update(f"{part} {self._table(part).identity()}\n".encode())
         if self.pvps:
             hashed.update(json.dumps(self.pvps, default=str).encode())
         return hashed.hexdigest()[:16]
@@ -218,10 +221,10 @@ class Own:
         """Return the columns of text and of the label, all of them present and distinct."""
         given = text if isinstance(text, list) else [] if text is None else [text]
         texts = [str(one) for one in given]
-        if "train" not in self._files:  # checked when the run was trained
+        if "train" not in self._places:  # checked when the run was trained
             return texts, "" if label is None else str(label)
-        train = self._files["train"]
-        listed = f"columns: {names(columns(train, self.given))}"
+        train = self._table("train").file
+        listed = f"columns: {names(self._table('train').columns)}"
         if not 1 <= len(texts) <= 2:
             raise UserError(
                 f"task.text: expected one or two columns of {train}, got {len(texts)}; {listed}\n"
@@ -236,9 +239,19 @@ class Own:
                 f"task.text={names(texts)} and task.label={label} name the same column twice; "
                 f"{listed}"
             )
-        for file in self._files.values():
-            check_columns(file, [*texts, str(label)], self.given)
+        for part in filter(self.has, PARTS if self._hub is None else ()):  # the hub is asked later
+            self._table(part).check([*texts, str(label)])
         return texts, str(label)
+
+    def _table(self, part: Part) -> Table | HubTable:
+        """Return the table of a part; how it is read is found once."""
+        if part not in self._tables:
+            self._tables[part] = (
+                table(Path(self._places[part]), self.given)
+                if self._hub is None
+                else HubTable(self._hub, self._subset, self._places[part])
+            )
+        return self._tables[part]
 
     def _check_labels(self, counts: Mapping[str, int]) -> None:
         """Refuse values that are no labels, or several labels in a cell.
@@ -259,9 +272,9 @@ class Own:
         elif len(counts) > _MOST_LABELS and 2 * len(counts) > total:
             problem = f"{len(counts)} different values in {total} rows, too many to be labels."
         if problem:
-            train = self._files["train"]
+            train = self._table("train").file
             usual = "Classification needs a few labels with many rows each. Name another column: "
-            usual += f"task.label=COLUMN, of {names(columns(train, self.given))}"
+            usual += f"task.label=COLUMN, of {names(self._table('train').columns)}"
             raise UserError(
                 f"{train}: column {shown(self._label)} has {problem}\n{advice or usual}"
             )
@@ -276,13 +289,13 @@ class Own:
             _LOG.warning(
                 "%s: %s %s (%d rows) may mean that a row has no label; task.skip=[%s] leaves such "
                 "rows out",
-                *(self._files["train"], self._label, shown(label), counts[label], label),
+                *(self._table("train").file, self._label, shown(label), counts[label], label),
             )
         if self.metric == "accuracy" and max(counts.values()) > _SKEWED * sum(counts.values()):
             _LOG.warning(
                 "%s: %.0f%% of the rows have one label, so accuracy hides the others; "
                 "task.metric=macro_f1 selects by all classes",
-                *(self._files["train"], 100 * max(counts.values()) / sum(counts.values())),
+                *(self._table("train").file, 100 * max(counts.values()) / sum(counts.values())),
             )
 
     def _read(self, part: Part) -> Iterator[Example]:
@@ -291,13 +304,12 @@ class Own:
         Raises:
             UserError: rows have empty cells, or a label that the training file does not have.
         """
-        file, wanted = self._files[part], [*self.fields, self._label]
-        present = columns(file, self.given)
-        more = [one for one in (_ID, self._verdict(file, present)) if one and one not in wanted]
-        more = [one for one in more if one in present]
+        own, wanted = self._table(part), [*self.fields, self._label]
+        also = {_ID, self._verdict(own)} - {*wanted}
+        more = [column for column in own.columns if column in also]
         account = self.accounts[part] = Account()
         empty: list[str] = []
-        for i, row in enumerate(rows(file, [*wanted, *more], self.given)):
+        for i, row in enumerate(own.rows([*wanted, *more])):
             account.read += 1
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
@@ -312,29 +324,29 @@ class Own:
                 yield self._example(row, part, i, label, named=_ID in more)
         if empty and self._empty == "refuse":
             raise self._empties(empty, [*self.fields, self._label])
-        _LOG.info("%s: %s; %s", file, table(file, self.given).found, account)
+        _LOG.info("%s: %s; %s", own.file, own.found, account)
 
     def _example(self, row: Row, part: Part, number: int, label: str, *, named: bool) -> Example:
         if part != "train" and self.kind == "classification" and label not in self.labels:
             raise UserError(
                 f"{row.where}: {self._label} is {shown(label)}, a label that "
-                f"{self._files['train']} does not have; it has {names(self.labels)}"
+                f"{self._table('train').file} does not have; it has {names(self.labels)}"
             )
         name = row.data.get(_ID) if named else None
         known = isinstance(name, str | int) and name != ""
         target = label if self.kind == "classification" else _number(row, self._label, label)
         return Example(str(name) if known else f"{part}-{number}", self._texts(row), target)
 
-    def _verdict(self, file: Path, present: Sequence[str]) -> str | None:
-        """Return the column of Prodigy's verdicts, if all its values are verdicts."""
-        if _VERDICT not in present or _VERDICT in (*self.fields, self._label):
-            return None
-        found = {row.data.get(_VERDICT) for row in rows(file, [_VERDICT], self.given)}
-        return _VERDICT if found <= _VERDICTS else None
+    def _verdict(self, own: Table | HubTable) -> str:
+        """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
+        if _VERDICT not in own.columns or _VERDICT in (*self.fields, self._label):
+            return ""
+        found = {row.data.get(_VERDICT) for row in own.rows([_VERDICT])}
+        return _VERDICT if found <= _VERDICTS else ""
 
     def _target(self, row: Row) -> str | None:
         """Return the label of a row as text; None if the cell is empty."""
-        label = _as_text(row, self._label)
+        label = label_text(row, self._label)
         return label if _is_filled(label) else None
 
     def _raw(self, row: Row) -> list[str]:
@@ -351,6 +363,11 @@ class Own:
             f"{places[0]}: an empty cell ({names(cells)}), in {len(places)} rows: {first}{more}."
             "\nFill them in, or type task.empty=skip to leave these rows out."
         )
+
+
+def _named(hub: str | None, train: str | None) -> str:
+    """Return the name of a task: that of the data set, or of the file."""
+    return hub.rpartition("/")[2] if hub else unpacked_name(Path(train or "csv")).stem
 
 
 def _metric(kind: str, metric: Metric | None) -> str:
@@ -375,7 +392,7 @@ def _filled(row: Row, column: str, text: str) -> str:
     return text
 
 
-def _as_text(row: Row, column: str) -> str:
+def label_text(row: Row, column: str) -> str:
     """Return a label as text, equal for all ways to write it.
 
     Raises:

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -11,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ptrun.errors import UserError
+from ptrun.errors import UserError, names
 from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example, Split
@@ -247,6 +248,24 @@ class Overlaps:
     def record(self) -> dict[str, Any]:
         """Return plain data for a manifest."""
         return {**asdict(self), "identical": list(self.identical)}
+
+
+def unseen(task: Task, split: Split) -> list[str]:
+    """Return a warning if dev and test have labels or tags that train has not."""
+    if task.answer not in ("label", "tags") or not split.train:
+        return []
+    learned = {one for example in split.train for one in _listed(example.target)}
+    others = (one for part in (split.dev, split.test) for e in part for one in _listed(e.target))
+    counts = Counter(str(one) for one in others if one not in learned)
+    if not counts:
+        return []
+    listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
+    noun = "labels" if task.answer == "label" else "tags"
+    return [f"dev and test have {noun} that train never has, so no run learns them: {listed}"]
+
+
+def _listed(target: Any) -> Sequence[Any]:
+    return target if isinstance(target, list | tuple) else [target]
 
 
 def normalise(text: str) -> str:

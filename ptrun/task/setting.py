@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from ptrun.errors import UserError
+from ptrun.task.protocol import fingerprint
 from ptrun.types import Example, Split
 
 
@@ -31,9 +32,41 @@ def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:
     """
     groups: dict[Hashable, list[int]] = {}
     for index, example in enumerate(examples):
-        plain = isinstance(example.target, str)
-        groups.setdefault(example.target if plain else None, []).append(index)
+        groups.setdefault(_class(example), []).append(index)
     return groups
+
+
+def _class(example: Example) -> str | None:
+    return example.target if isinstance(example.target, str) else None
+
+
+def apart(
+    examples: Sequence[Example], train: Sequence[int], dev: Sequence[int], rng: random.Random
+) -> list[int]:
+    """Return dev with another example of the class in place of each whose text is in train.
+
+    Raises:
+        UserError: a class has too few other texts.
+    """
+    learned = {fingerprint(examples[i]) for i in train if examples[i].fields}
+    shared = {i for i in dev if fingerprint(examples[i]) in learned}
+    fresh = {
+        label: rng.sample(own, len(own))
+        for label, places in (by_class(examples) if shared else {}).items()
+        if (own := [i for i in places if i not in {*train, *dev}])
+    }
+    kept = [i for i in dev if i not in shared]
+    for place in sorted(shared):
+        own = fresh.get(_class(examples[place]), [])
+        while own and fingerprint(examples[own[-1]]) in learned:
+            own.pop()
+        if not own:
+            raise UserError(
+                f"{examples[place].id}: its text is in train too, so dev needs another, and its "
+                "class has none.\nUse a smaller setting.k, or setting=full."
+            )
+        kept.append(own.pop())
+    return kept
 
 
 def drawn(split: Split, origin: Mapping[str, str], **parts: Sequence[int]) -> Split:
@@ -86,6 +119,7 @@ class FewShot(Setting):
             self._check(label, len(indices), size)
             sample = rng.sample(indices, 2 * size)
             train, dev = train + sample[:size], dev + sample[size:]
+        dev = apart(split.train, train, dev, rng)
         kind = "of each class" if self.per_class else "balanced"
         origin = {"train": f"{self.k} {kind}", "dev": f"{self.k} others of train, {kind}"}
         return drawn(split, origin, train=train, dev=dev)
@@ -156,7 +190,9 @@ class KShot(Setting):
         rng = random.Random(f"k shot:{self.subset_seed}")
         sample = rng.sample(range(len(split.train)), self.k + count)
         origin = {"train": f"{self.k} of train", "dev": f"{count} others of train"}
-        return drawn(split, origin, train=sample[: self.k], dev=sample[self.k :])
+        train = sample[: self.k]
+        dev = apart(split.train, train, sample[self.k :], rng)
+        return drawn(split, origin, train=train, dev=dev)
 
 
 # Low resource: a share of each class of train (DPT: 10 %); dev and test do not change.

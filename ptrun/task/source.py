@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptrun.config.identity import canonical
-from ptrun.errors import UserError, names, shown
+from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import (
     COMMIT,
     CONVERTED,
@@ -227,16 +227,87 @@ class Source:
                 f"For local files type data_dir=DIR with DIR/{self.folder}/"
                 f"{{train,validation,test}}.jsonl[.gz].{self._how}"
             ) from error
-        classes = {key: _label_names(feature) for key, feature in data.features.items()}
-        for index, row in enumerate(data):
-            decoded = {key: _decode(value, classes[key]) for key, value in row.items()}
-            yield self._renamed(Row(f"{hub}/{split} row {index}", decoded))
+        yield from map(self._renamed, _hub_rows(f"{hub}/{split}", data))
 
     def _renamed(self, row: Row) -> Row:
         """Rename fields; a field that already has the new name is replaced."""
         rename: Mapping[str, str] = self.origin.get("rename", {})
         kept = {key: value for key, value in row.data.items() if key not in rename}
         return Row(row.where, {**kept, **{new: row.value(old) for old, new in rename.items()}})
+
+
+class HubTable:
+    """A split of a data set of the hub as the user's own table; `ptrun.task.table.Table` is a file.
+
+    Args:
+        repository: the data set.
+        subset: its subset, if it has several.
+        split: the name of the split.
+    """
+
+    def __init__(self, repository: Repository, subset: str | None, split: str):
+        self._repository, self._subset, self._split = repository, subset, split
+        self.file = f"{repository.name}/{split}"
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of the columns.
+
+        Raises:
+            UserError: the data set cannot be read.
+        """
+        return list(self._data.column_names)
+
+    @property
+    def found(self) -> str:
+        """What the data set has, in a few words."""
+        return f"a data set of the hub with splits {names(list(self._data.info.splits or {}))}"
+
+    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows in order, with classes by name.
+
+        Raises:
+            UserError: it cannot be read, has no such column, or has no rows.
+        """
+        self.check(wanted)
+        data = self._data.select_columns(list(wanted))
+        if not len(data):
+            raise UserError(f"{self.file}: no rows.")
+        return _hub_rows(self.file, data)
+
+    def check(self, wanted: Sequence[str]) -> None:
+        """Refuse columns that the split does not have.
+
+        Raises:
+            UserError: names the column, the most similar one, and all columns.
+        """
+        for name in wanted:
+            if name not in self.columns:
+                raise UserError(
+                    f"{self.file}: no column {shown(name)}{near(name, self.columns)}\n"
+                    f"Its columns: {names(self.columns)}"
+                )
+
+    def identity(self) -> str:
+        """Return what identifies the rows: data set, subset, revision and split."""
+        origin = {"hub": self._repository.name, "revision": self._repository.revision}
+        return f"{self._split} {canonical({**origin, 'subset': self._subset})}"
+
+    @cached_property
+    def _data(self) -> Any:
+        try:
+            return read_hub(self._repository, self._subset, self._split)
+        except UserError as error:
+            said = str(error).replace("task.splits", "task.train=, dev= or test=")
+            raise UserError(said) from error
+
+
+def _hub_rows(place: str, data: Any) -> Iterator[Row]:
+    """Yield the rows of a table of the `datasets` library; classes are read by name."""
+    classes = {key: _label_names(feature) for key, feature in data.features.items()}
+    for index, row in enumerate(data):
+        decoded = {key: _decode(value, classes[key]) for key, value in row.items()}
+        yield Row(f"{place} row {index}", decoded)
 
 
 def _pocket(name: str, split: str) -> Iterator[Row]:
@@ -309,7 +380,7 @@ def _of_folder(repository: Repository, subset: str | None) -> Any:
     if not name.startswith((".", "/")):
         raise UserError(
             f"{name}: the current folder has a folder of this name, which would be read in place "
-            f"of the hub's.\nRename it, or type task.source.hub=./{name} to read it."
+            f"of the hub's.\nRename it, or type {repository.group}.hub=./{name} to read it."
         )
     try:
         return _builder(repository, {"name": subset})
@@ -327,17 +398,18 @@ def _with_rows(repository: Repository) -> Repository:
     script = f"{repository.name.rpartition('/')[2]}.py"
     names = repository.listing()
     if isinstance(names, Exception):
-        other = Repository("dataset", repository.name, CONVERTED, repository.recorded)
+        was = repository.recorded
+        other = Repository("dataset", repository.name, CONVERTED, was, group=repository.group)
         is_other = repository.wanted_commit is None and other.cached()
         return other if is_other else repository
     if script not in names:
         return repository
-    other = Repository("dataset", repository.name, CONVERTED)
+    other = Repository("dataset", repository.name, CONVERTED, group=repository.group)
     if COMMIT.fullmatch(repository.revision or "") or other.ask():
         raise UserError(
             f"{repository.name}: its rows are made by {script} at revision {repository.revision}, "
             "and ptrun runs no script.\n"
-            f"Type task.source.revision={CONVERTED}, if the hub has converted it."
+            f"Type {repository.group}.revision={CONVERTED}, if the hub has converted it."
         )
     _LOG.info("%s has a script; its rows are those of %s.", repository.name, CONVERTED)
     return other
@@ -358,7 +430,7 @@ def _options(repository: Repository, subset: str | None, split: str) -> dict[str
     if subset not in found and (subset is not None or len(found) > 1):
         raise UserError(
             f"{repository.name}: no subset {subset} at {CONVERTED}; there are "
-            f"{', '.join(sorted(found))}.\nType task.source.subset=NAME."
+            f"{', '.join(sorted(found))}.\nType {repository.group}.subset=NAME."
         )
     _check_whole(repository, names, subset or next(iter(found)), split)
     return {"data_dir": subset} if subset else {"name": None}
@@ -370,7 +442,7 @@ def _check_whole(repository: Repository, names: Collection[str], subset: str, sp
         raise UserError(
             f"{repository.name}: {CONVERTED} has only a part of split {split} of {subset} "
             f"({subset}/partial-{split}).\n"
-            "Type task.source.hub= with a repository that has all rows."
+            f"Type {repository.group}.hub= with a repository that has all rows."
         )
 
 
@@ -405,7 +477,7 @@ def _builder(repository: Repository, options: dict[str, str | None]) -> Any:
         text = " ".join(str(error).split())
         raise UserError(
             f"{repository.name}: no subset {options['name']} ({text})\n"
-            "Type task.source.subset=NAME."
+            f"Type {repository.group}.subset=NAME."
         ) from error
     builder.download_and_prepare()
     if subset := options.get("data_dir"):  # the copy's own name does not say so
@@ -448,7 +520,7 @@ def _check_commit(repository: Repository, found: str, trouble: Exception | None)
         why = "and the hub does not give it now" if trouble else "but its files cannot be read"
         raise UserError(
             f"{repository.name}: commit {wanted} is needed, {why}; the cache has {found}.\n"
-            f"Type task.source.revision={found}, or the command again later."
+            f"Type {repository.group}.revision={found}, or the command again later."
         )
 
 

@@ -17,6 +17,7 @@ a header: those of csv, clevercsv and DuckDB guess, and drop or join rows where 
 """
 
 import csv
+import hashlib
 import json
 import os
 import re
@@ -24,7 +25,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import chain
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -55,6 +57,7 @@ _NAMED |= {".csv": "cells", ".tsv": "cells", ".txt": "cells", ".tab": "cells"}
 _MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 _Record = TypeVar("_Record")
+_BLOCK = 2**20  # bytes that are read together
 _BATCH = 1024  # rows of a parquet file that are read together
 _STATE = "state.json"  # in a folder of `datasets.Dataset.save_to_disk`
 _SPACED = re.compile(r'[,;\t|] +"')
@@ -98,13 +101,64 @@ FOUND = Given()
 
 @dataclass(frozen=True)
 class Table:
-    """A table file and how it is read."""
+    """A table file and how it is read.
+
+    Args:
+        file: the file, or a folder of `save_to_disk`.
+        kind: its form.
+        separator: between the cells of a CSV.
+        spaced: whether spaces stand before the quotes of a CSV.
+        says: whether the first line of a CSV is `sep=;`.
+        given: what the user says of it.
+    """
 
     file: Path
     kind: Kind
     separator: str = ","
     spaced: bool = False
+    says: bool = False
     given: Given = FOUND
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of the columns.
+
+        Raises:
+            UserError: the first line names no columns.
+        """
+        return _columns(self)
+
+    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows, in order; `where` is the first line of a row. Blank lines are none.
+
+        Raises:
+            UserError: a wanted column is missing, a row does not fit the header, or none is there.
+        """
+        self.check(wanted)
+        every = _rows(self, wanted)
+        first = next(every, None)
+        if first is None:
+            raise UserError(f"{self.file}: no rows below the header; a table needs at least one.")
+        return chain([first], every)
+
+    def check(self, wanted: Sequence[str]) -> None:
+        """Refuse columns that the table does not have.
+
+        Raises:
+            UserError: names the column, the most similar one, and all columns.
+        """
+        for name in wanted:
+            if name not in self.columns:
+                raise _no_column(self, name)
+
+    def identity(self) -> str:
+        """Return what identifies the rows: the form, and the SHA-256 of all files in hex."""
+        hashed = hashlib.sha256()
+        for file in _streams(self.file) if self.file.is_dir() else [self.file]:
+            with file.open("rb") as opened:
+                while block := opened.read(_BLOCK):
+                    hashed.update(block)
+        return f"{''.join(self.file.suffixes[-2:]).lower()} {hashed.hexdigest()}"
 
     @property
     def found(self) -> str:
@@ -136,65 +190,23 @@ def table(file: Path, given: Given = FOUND) -> Table:
     usual = "\t" if name_inside(file).endswith(".tsv") else _separator(top)
     typed = "\t" if given.separator == "tab" else given.separator
     spaced = bool(_SPACED.search(start_of(file)[:5000].decode(errors="replace")))
-    return Table(file, kind, typed or (said[1] if said else usual), spaced, given)
+    separator = typed or (said[1] if said else usual)
+    return Table(file, kind, separator, spaced, said is not None, given)
 
 
-def contents(file: Path) -> list[Path]:
-    """Return the files that hold a table: itself, or those of a folder of `datasets`."""
-    return _streams(file) if file.is_dir() else [file]
-
-
-def columns(file: Path, given: Given = FOUND) -> list[str]:
-    """Return the column names of a table.
-
-    Raises:
-        UserError: there is no such table, or its first line names no columns.
-    """
-    return _columns(table(file, given))
-
-
-def rows(file: Path, wanted: Sequence[str], given: Given = FOUND) -> Iterator[Row]:
-    """Yield the rows of a table; `where` is the first line of a row.
-
-    Each row below the header is yielded, in order; blank lines are none.
-
-    Raises:
-        UserError: a wanted column is missing, a row does not fit the header, or there is no row.
-    """
-    own = table(file, given)
-    _check_columns(own, wanted)
-    every = _rows(own, wanted)
-    first = next(every, None)
-    if first is None:
-        raise UserError(f"{file}: no rows below the header; a table needs at least one.")
-    return chain([first], every)
-
-
-def check_columns(file: Path, wanted: Sequence[str], given: Given = FOUND) -> None:
-    """Refuse columns that a table does not have.
-
-    Raises:
-        UserError: names the column, the most similar one, and all columns.
-    """
-    _check_columns(table(file, given), wanted)
-
-
-def _check_columns(own: Table, wanted: Sequence[str]) -> None:
-    present = _columns(own)
-    for name in wanted:
-        if name not in present:
-            close = near(name, present)
-            none = own.kind == "cells" and not own.given.columns and not close
-            advice = (
-                f"\nIf it has no header, name its {len(present)} columns: task.columns=[...] "
-                "(ptrun predict: --columns)."
-                if none
-                else ""
-            )
-            raise UserError(
-                f"{own.file}: no column {shown(name)}{close}\n"
-                f"Its first line names the columns: {names(present)}{advice}"
-            )
+def _no_column(own: Table, name: str) -> UserError:
+    close = near(name, own.columns)
+    none = own.kind == "cells" and not own.given.columns and not close
+    advice = (
+        f"\nIf it has no header, name its {len(own.columns)} columns: task.columns=[...] "
+        "(ptrun predict: --columns)."
+        if none
+        else ""
+    )
+    return UserError(
+        f"{own.file}: no column {shown(name)}{close}\n"
+        f"Its first line names the columns: {names(own.columns)}{advice}"
+    )
 
 
 def check_file(file: Path) -> None:
@@ -327,9 +339,9 @@ def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader(
         lines, delimiter=own.separator, quoting=quoting, strict=True, skipinitialspace=own.spaced
     )
-    width, skipped = 0, 0 if not _says_separator(own) else 1
+    width = 0
     while True:
-        where = f"{own.file}:{reader.line_num + 1 + skipped}"
+        where = f"{own.file}:{reader.line_num + 1 + own.says}"
         seen.clear()
         try:
             cells = next(reader)
@@ -363,17 +375,11 @@ def _check_joined(own: Table, where: str, lines: Sequence[str], width: int) -> N
         )
 
 
-def _says_separator(own: Table) -> bool:
-    top = next((text for _, text in text_lines(own.file, own.given.encoding)), "")
-    return re.fullmatch(r"sep=(.)\s*", top) is not None
-
-
 def _texts(own: Table) -> Iterator[str]:
-    for number, (where, text) in enumerate(text_lines(own.file, own.given.encoding)):
+    for where, text in islice(text_lines(own.file, own.given.encoding), int(own.says), None):
         if "\0" in text:
             raise UserError(f"{where}: a NUL byte; save the file as UTF-8 text.")
-        if number or not re.fullmatch(r"sep=(.)\s*", text):
-            yield text
+        yield text
 
 
 def _remembered(lines: Iterator[str], seen: deque[str]) -> Iterator[str]:
@@ -453,7 +459,7 @@ def _arrow(file: Path) -> tuple[Any, Iterator[Any]]:
     """
     import pyarrow
 
-    files = contents(file)
+    files = _streams(file) if file.is_dir() else [file]
     try:
         opened = [_reader(one) for one in files]
         return opened[0][0], chain.from_iterable(batches for _, batches in opened)

@@ -64,7 +64,7 @@ def test_a_vocabulary_of_another_size_is_refused(shards, tmp_path):
         (["glm", "x"], "--out"),
         (["megatron", "x", "--out", "y", "--unscale"], "--unscale is for cpm2"),
         (["data"], "required"),
-        (["data", "glue", "x", "--out", "y"], "'glue'"),
+        (["data", "gluey", "x", "--out", "y"], "'gluey'"),
         (
             ["data", "lama", "x", "--out", "y", "--task", "lama"],
             "--task is for conll, ",

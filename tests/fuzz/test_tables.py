@@ -11,7 +11,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ptrun.task.own import Own
-from ptrun.task.table import Given, columns, rows
+from ptrun.task.table import FOUND, Given
+from ptrun.task.table import table as table_of
 from tests.fuzz.strategies import JSON, LINES, TEXTS, fewer, read_or_refused, spoilt
 
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
@@ -37,8 +38,8 @@ def written(names, body, **form):
     return text.getvalue().encode()
 
 
-def read(file, wanted):
-    return [[row.data[name] for name in wanted] for row in rows(file, wanted)]
+def read(file, wanted, form=FOUND):
+    return [[row.data[name] for name in wanted] for row in table_of(file, form).rows(wanted)]
 
 
 @given(
@@ -59,7 +60,7 @@ def test_what_csv_writes_is_read_back(place, table, separator, end, quoting, pac
     content = written(names, body, delimiter=separator, lineterminator=end, quoting=quoting)
     file = place / ("t.csv.gz" if packed else "t.csv")
     file.write_bytes(gzip.compress(content) if packed else content)
-    assert columns(file) == names
+    assert table_of(file).columns == names
     assert read(file, names) == body
 
 
@@ -68,15 +69,14 @@ def test_plain_quotes_of_a_tsv_are_text(place, table):
     names, body = table
     file = place / "t.tsv"
     file.write_text("".join("\t".join(row) + "\n" for row in [names, *body]), newline="")
-    found = [[row.data[name] for name in names] for row in rows(file, names, Given(quoting="none"))]
-    assert found == body
+    assert read(file, names, Given(quoting="none")) == body
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), JSON, min_size=3), min_size=1, max_size=4))
 def test_json_lines_are_read_back(place, body):
     file = place / "t.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in body))
-    assert [dict(row.data) for row in rows(file, ["a", "b", "c"])] == body
+    assert [dict(row.data) for row in table_of(file).rows(["a", "b", "c"])] == body
 
 
 @given(tables())

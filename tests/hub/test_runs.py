@@ -181,3 +181,23 @@ def test_the_command_prints_one_sentence_and_leaves_nothing(project, hub, tmp_pa
     (start,) = [at for at, line in enumerate(done.stderr.splitlines()) if MODEL in line]
     said = "\n".join(done.stderr.splitlines()[start:])
     check(said, "is gated: its owner grants access (401)", "`hf auth login`, or set HF_TOKEN")
+
+
+def test_a_data_set_of_the_hub_is_read_as_one_s_own(project, hub, offline, capsys, caplog):
+    own = ["task=hub", f"task.hub={DATA}", "task.text=text", "task.label=label", "task.dev=test"]
+    typed = [one for one in TYPED if one != "task=reviews"]
+    with pytest.raises(UserError, match=r"no split 'test2'"):
+        run.main([*typed, *own, "task.train=test2"])
+    run.main([*typed, *own])
+    folder = the_run(project / "outputs")
+    assert f"hub_{DATA.rpartition('/')[2]}" in folder.name
+    assert commits(folder) == mains(hub)
+    data = json.loads((folder / "result.json").read_text())["manifest"]["data"]
+    assert data["rows"]["train"] == {"read": 12, "left_out": {}}
+    move_main(hub)
+    offline()
+    finished = ready(str(folder), [])
+    finished.load()
+    assert list(finished.task.labels) == ["bad", "good"]
+    with pytest.raises(UserError, match="no column 'review'"):
+        run.main([*typed, *own, "task.text=review"])

@@ -1,6 +1,6 @@
 import pytest
 
-from ptrun.metrics import normalise, record_scores, squad_scores, squad_v2_scores
+from ptrun.metrics import by_characters, normalise, record_scores, squad_scores, squad_v2_scores
 from tests.metrics import reference
 from tests.metrics.corruption import corrupt, phrase, rounds
 
@@ -87,3 +87,13 @@ def test_always_null_scores_the_share_without_answer_as_the_specs_figure():
 def test_a_question_without_gold_is_refused_by_version_1():
     with pytest.raises(ValueError, match="prediction 'ore' has no gold answer"):
         squad_scores(["ore"], [[]])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "f1"),
+    [("天氣很好", "天氣好", 600 / 7), ("奧斯陸。", "奧斯陸", 100.0), ("Oslo 市", "oslo市", 100.0)],
+)
+def test_chinese_answers_are_compared_by_characters(prediction, gold, f1):
+    scores = squad_scores([by_characters(prediction)], [[by_characters(gold)]])
+    assert scores["f1"] == pytest.approx(f1) and (scores["em"] == 100) is (f1 == 100)
+    assert by_characters("An answer: of words.") == "An answer: of words."

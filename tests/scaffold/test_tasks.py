@@ -109,7 +109,12 @@ WRONG = {
         None,
         "30 different values in 30 rows",
     ),
-    "a list": ("classification", [{"text": "x", "label": []}], None, r"jsonl:1: the label is \[\]"),
+    "a list": (
+        "classification",
+        [{"text": "x", "label": []}],
+        None,
+        "jsonl:1: the label is empty",
+    ),
     "no text": (
         "classification",
         [{"text": 1, "label": "a"}, {"text": "x", "label": "b"}],

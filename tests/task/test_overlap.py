@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ptrun.task.protocol import compare, fingerprint, normalise, overlaps
+from ptrun.task.protocol import compare, fingerprint, normalise, overlaps, unseen
 from ptrun.types import Example, Split
 
 
@@ -62,3 +62,22 @@ def test_a_dev_that_is_test_is_named_and_the_record_is_plain():
 def test_empty_parts_share_nothing():
     found = compare({"train": [], "dev": []})
     assert found.shared == {} and found.identical == [] and found.rows == {"train": 0, "dev": 0}
+
+
+def test_labels_and_tags_that_train_lacks_are_told_with_their_counts():
+    class Labels:
+        answer = "label"
+
+    train = [example("a", "x"), example("b", "y")]
+    split = Split(train, [example("c", "z")], [example("d", "z"), example("e", "w")], {})
+    (told,) = unseen(Labels(), split)
+    assert "labels that train never has" in told and told.endswith(": z (2), w (1)")
+    assert unseen(Labels(), Split(train, train, train, {})) == []
+    assert unseen(Labels(), Split([], train, train, {})) == []
+    Labels.answer = "tags"
+    tagged = Split([example("a", ["O", "B-A"])], [], [example("b", ["O", "B-C", "B-C"])], {})
+    assert unseen(Labels(), tagged)[0].endswith(
+        "tags that train never has, so no run learns them: B-C (2)"
+    )
+    Labels.answer = "span"
+    assert unseen(Labels(), tagged) == []

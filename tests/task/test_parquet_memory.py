@@ -25,7 +25,7 @@ def long_text(tmp_path):
 
 def test_equal_texts_are_stored_once(long_text):
     before = pyarrow.total_allocated_bytes()
-    rows = table.rows(long_text, ["text", "label"])
+    rows = table.table(long_text).rows(["text", "label"])
     most = 0
     for _, row in zip(range(50), rows, strict=False):
         most = max(most, pyarrow.total_allocated_bytes() - before)
@@ -36,5 +36,5 @@ def test_equal_texts_are_stored_once(long_text):
 def test_a_column_that_is_too_large_is_named(long_text, monkeypatch):
     monkeypatch.setattr(table, "_LARGEST", 10_000)
     with pytest.raises(UserError, match=r"train.parquet: column 'text' of row group 1 has"):
-        next(table.rows(long_text, ["text", "label"]))
-    assert next(table.rows(long_text, ["label"])).data == {"label": "a"}
+        next(table.table(long_text).rows(["text", "label"]))
+    assert next(table.table(long_text).rows(["label"])).data == {"label": "a"}

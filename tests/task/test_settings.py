@@ -107,3 +107,23 @@ def test_a_sample_does_not_depend_on_the_hash_seed():
         "print([ids(x.choose(s, 1).train) for x in (FewShot(k=9), LowResource(), KShot(k=9))])"
     )
     assert len(told(code)) == 1
+
+
+@pytest.mark.parametrize("setting", [FewShot(k=8), FewShot(k=4, per_class=True), KShot(k=8, dev=8)])
+def test_no_text_of_train_is_drawn_for_dev(setting):
+    texts = [f"{'Text' if i % 3 else 'text '} {i // 3}" for i in range(60)]
+    train = [Example(f"t{i}", {"text": text}, "ab"[i % 2]) for i, text in enumerate(texts)]
+    split = Split(train, [], [Example("x", {"text": "y"}, "a")], {})
+    for seed in range(8):
+        chosen = setting.choose(split, seed)
+        learned, selected = (
+            {e.fields["text"].lower().replace("  ", " ") for e in part}
+            for part in (chosen.train, chosen.dev)
+        )
+        assert not learned & selected and len(chosen.dev) == len(chosen.train) == 8
+
+
+def test_a_class_without_other_texts_is_refused():
+    train = [Example(f"t{i}", {"text": "same"}, "ab"[i % 2]) for i in range(60)]
+    with pytest.raises(UserError, match="its text is in train too"):
+        FewShot(k=8).choose(Split(train, [], train[:1], {}), 1)

@@ -14,7 +14,7 @@ import pytest
 
 from ptrun.errors import UserError
 from ptrun.task.own import Own
-from ptrun.task.table import Given, rows, table
+from ptrun.task.table import Given, table
 
 ROWS = [(f"a film number {i}", "pos" if i % 2 else "neg") for i in range(60)]
 
@@ -76,7 +76,7 @@ def test_a_cell_of_several_lines_is_one_cell():
 
 def test_every_row_counts_and_blank_lines_are_none():
     Path("gap.csv").write_text('text\na\n\nb\n""\nc\n')
-    found = [(row.where, row.data["text"]) for row in rows(Path("gap.csv"), ["text"])]
+    found = [(row.where, row.data["text"]) for row in table(Path("gap.csv")).rows(["text"])]
     assert found == [("gap.csv:2", "a"), ("gap.csv:4", "b"), ("gap.csv:5", ""), ("gap.csv:6", "c")]
 
 

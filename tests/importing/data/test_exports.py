@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptrun.errors import UserError
-from tests.importing.data.original import imported
+from tests.importing.data.original import imported, task
 from tests.importing.data.test_conll import write
 
 TEXT = "Ann Lee left Oslo ."
@@ -22,10 +22,10 @@ def rows(folder, part="train"):
     return [json.loads(line) for line in (folder / f"{part}.jsonl").read_text().splitlines()]
 
 
-def tags_of(kind, source, *options, task="mine"):
+def tags_of(kind, source, *options, name="mine"):
     """Return the tags of the first sentence of train."""
-    out = imported(kind, source, source.parent / "out", "--task", task, *options)
-    return rows(out / task)[0]["ner_tags"]
+    out = imported(kind, source, source.parent / "out", "--task", name, *options)
+    return rows(out / name)[0]["ner_tags"]
 
 
 SCHEMES = {
@@ -42,7 +42,7 @@ BEFORE = {"": "", "MultiCoNER": "# id 0\tdomain=en\n", "GermEval": "#\tn-tv.de v
 def test_schemes_and_comments_of_columns(project, tags, before):
     lines = "".join(f"{w}\t{t}\n" for w, t in zip(TEXT.split(), tags, strict=True))
     source = write(project / "columns", f"{before}{lines}\n{before}{lines}")
-    assert tags_of("conll", source, task="conll03") == TAGS
+    assert tags_of("conll", source, name="conll03") == TAGS
 
 
 def test_germeval_s_columns(project):
@@ -50,7 +50,7 @@ def test_germeval_s_columns(project):
         f"{i}\t{w}\t{t}\tO\n" for i, (w, t) in enumerate(zip(TEXT.split(), TAGS, strict=True), 1)
     )
     source = write(project / "columns", f"#\thttp://x [2010]\n{lines}\n")
-    assert tags_of("conll", source, "--words", "2", "--tags", "3", task="conll03") == TAGS
+    assert tags_of("conll", source, "--words", "2", "--tags", "3", name="conll03") == TAGS
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_germeval_s_columns(project):
 def test_tags_of_no_scheme_are_explained(project, tags, told):
     lines = "".join(f"w {tag}\n" for tag in tags)
     with pytest.raises(UserError, match=told):
-        tags_of("conll", write(project / "columns", lines), task="conll03")
+        tags_of("conll", write(project / "columns", lines), name="conll03")
 
 
 def test_one_file_of_columns_is_divided_and_its_task_is_written(project):
@@ -161,3 +161,40 @@ def test_tags_that_are_numbers_are_explained(tmp_path):
     (folder / "train.jsonl").write_text('{"tokens": ["Ann"], "ner_tags": [1]}\n')
     with pytest.raises(UserError, match=r"task.tag_names=\[O,B-PER"):
         conll03(tmp_path).load("train")
+
+
+GLUE = {
+    "CoLA": ("{}\n".format, [["gj04", "1", "", 'A "b" c.'], ["gj04", "0", "*", "Is b."]]),
+    "RTE": (
+        "index\tsentence1\tsentence2\tlabel\n{}\n".format,
+        [["0", '"One', "two", "entailment"], ["1", "a", 'b"', "not_entailment"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_glue_s_own_files(project, name, caplog):
+    form, body = GLUE[name]
+    folder = project / "source" / name
+    folder.mkdir(parents=True)
+    text = "\n".join("\t".join(row) for row in body)
+    for part in ("train", "dev"):
+        (folder / f"{part}.tsv").write_text(form(f"{text}\nbroken line"))
+    (folder / "test.tsv").write_text("index\tsentence\tsentence1\tsentence2\n7\tone\ta\tb\n")
+    out = imported("glue", project / "source", project / "out")
+    made = f"glue_{name.lower()}"
+    assert len(rows(out / made)) == 2 and rows(out / made)[0]["idx"] == 0
+    assert rows(out / made, "test")[0].keys() & {"idx", "label"} == {"idx"}
+    found = task(made, out).load("dev")
+    assert [e.target for e in found] == (
+        ["acceptable", "unacceptable"] if name == "CoLA" else ["entailment", "not_entailment"]
+    )
+    assert next(iter(found[0].fields.values())) == body[0][3 if name == "CoLA" else 1]
+
+
+def test_a_file_of_glue_without_its_columns_is_refused(project):
+    folder = project / "source" / "QNLI"
+    folder.mkdir(parents=True)
+    (folder / "train.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match="without a header the 4 columns index, question"):
+        imported("glue", project / "source", project / "out")
