@@ -68,7 +68,7 @@ def _overrides(overrides):
         composed = compose_run(one)
         parts = composed.components()
         check({group: part.node for group, part in parts.items()})
-        if "task=csv" not in one:  # it reads its file to know its labels
+        if not {"task=csv", "task=hub"} & {*one}:  # they read their rows to know their labels
             _pair(composed, parts)
 
 
