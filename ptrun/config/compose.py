@@ -257,10 +257,9 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
     for part in ("train", "dev", "test", "vocabulary"):  # files of `task=csv`, of facts
         if isinstance(task.get(part), str):
             task[part] = os.path.expanduser(task[part])
-    if isinstance(task.get("train"), str):
-        names["task"] = _own_name(
-            names["task"], str(task.get("name") or task.get("hub") or task["train"])
-        )
+    source = task["hub"] if "hub" in task else task.get("train")
+    if source and isinstance(source, str):
+        names["task"] = _own_name(names["task"], str(task.get("name") or source))
     return Composed(content, names, typed=list(typed))
 
 

@@ -125,8 +125,7 @@ def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, s
     start = start_of(file)
     chosen = encoding or encoding_of(start)
     wide = chosen.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-    lines = _wide_lines(file, chosen) if wide else _narrow_lines(file, chosen, start)
-    yield from lines
+    yield from (_wide_lines if wide else _narrow_lines)(file, chosen, start)
 
 
 def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
@@ -180,11 +179,12 @@ def _split(opened: IO[bytes], end: bytes) -> Iterator[bytes]:
         yield rest
 
 
-def _wide_lines(file: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    number = 0
+def _wide_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
+    number, top = 0, start.decode(encoding, errors="ignore")
+    alone = "\n" not in top and "\r" in top.rstrip("\r")
     try:
         with unpacked(file) as opened:
-            text = io.TextIOWrapper(cast(Any, opened), encoding, newline=None)
+            text = io.TextIOWrapper(cast(Any, opened), encoding, newline="\r" if alone else "\n")
             whole = iter(partial(text.readline, LONGEST + 1), "")
             for number, line in enumerate(whole, start=1):
                 _check_length(f"{file}:{number}", len(line))

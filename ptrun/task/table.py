@@ -59,8 +59,12 @@ _LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 _Record = TypeVar("_Record")
 _BLOCK = 2**20  # bytes that are read together
 _BATCH = 1024  # rows of a parquet file that are read together
+_QUOTES = 5000  # bytes in which spaces before quotes are looked for
 _STATE = "state.json"  # in a folder of `datasets.Dataset.save_to_disk`
+_QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
+"""A cell in quotes, or the last one of a text that is cut."""
 _SPACED = re.compile(r'[,;\t|] +"')
+_RETURN = "\ufdd0"  # no character; stands for a lone CR in a cell without quotes, which csv refuses
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,9 @@ def table(file: Path, given: Given = FOUND) -> Table:
     said = re.fullmatch(r"sep=(.)\s*", top.strip("\ufeff"))
     usual = "\t" if name_inside(file).endswith(".tsv") else _separator(top)
     typed = "\t" if given.separator == "tab" else given.separator
-    spaced = bool(_SPACED.search(start_of(file)[:5000].decode(errors="replace")))
+    start = start_of(file)
+    text = start[:_QUOTES].decode(given.encoding or encoding_of(start), errors="ignore")
+    spaced = bool(_SPACED.search(_QUOTED.sub("", text)))
     separator = typed or (said[1] if said else usual)
     return Table(file, kind, separator, spaced, said is not None, given)
 
@@ -358,6 +364,8 @@ def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
         if own.given.quoting is None and len(seen) > 1 and width > 1:
             _check_joined(own, where, [*seen], width)
         width = width or len(cells)
+        if any("\r" in line.rstrip("\r\n") for line in seen):
+            cells = [cell.replace(_RETURN, "\r") for cell in cells]
         yield where, cells
 
 
@@ -386,7 +394,8 @@ def _remembered(lines: Iterator[str], seen: deque[str]) -> Iterator[str]:
     """Yield lines, and keep those of the row that is being read."""
     for line in lines:
         seen.append(line)
-        yield line
+        inside = line.rstrip("\r\n")
+        yield inside.replace("\r", _RETURN) + line[len(inside) :] if "\r" in inside else line
 
 
 def _separator(header: str) -> str:
