@@ -46,7 +46,7 @@ drill: .venv/.dev  ## Kill commands, fill disks, damage files; see that nothing 
 nightly: .venv/.dev  ## Run every table of every paper on the pocket world.
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/nightly.py $(ARGS)
 
-fuzz: .venv/.dev  ## Try 50,000 random examples and more on readers, metrics, identity and state.
+fuzz: .venv/.dev  ## Try random examples on readers, metrics, identity and state (ARGS="--examples 50000").
 	$(BIN)/python -m workshop.fuzz $(ARGS)
 
 docs: .venv/.docs  ## Build the documentation site into site/.

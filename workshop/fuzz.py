@@ -1,6 +1,6 @@
 """Fuzz every target of tests/fuzz with random examples, and write how many were tried.
 
-    python -m workshop.fuzz [--only KEYWORD]
+    python -m workshop.fuzz [--only KEYWORD] [--examples N]
 
 Hypothesis draws the examples (profile `nightly` of tests/fuzz/conftest.py) and keeps those that
 fail in .hypothesis, to be tried first the next time. A test fails on any exception that is not a
@@ -11,6 +11,7 @@ Writes benchmarks/results/fuzz.md.
 
 import argparse
 import base64
+import os
 import re
 import subprocess
 import sys
@@ -89,13 +90,15 @@ def main() -> None:
     """Run pytest and write the page; the exit code is that of pytest."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="KEYWORD", help="as pytest's -k; writes no page")
-    only = parser.parse_args().only
+    parser.add_argument("--examples", default="1000", metavar="N", help="of each property")
+    args = parser.parse_args()
+    only, environ = args.only, {**os.environ, "PTRUN_FUZZ_EXAMPLES": args.examples}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         line = [sys.executable, "-m", "pytest", "tests/fuzz", "-q", "-p", "no:xdist"]
         line += ["--hypothesis-profile=nightly", "--hypothesis-show-statistics"]
         line += [f"--junitxml={report}", *(["-k", only] if only else [])]
-        code = subprocess.run(line, cwd=ROOT, check=False).returncode
+        code = subprocess.run(line, cwd=ROOT, env=environ, check=False).returncode
         text = page(targets(report))
     print(text)
     if not only:

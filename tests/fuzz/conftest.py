@@ -1,5 +1,7 @@
 """Property tests: a few fixed examples each in the core, and many random ones in `make fuzz`."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
@@ -12,7 +14,7 @@ COMMON = {
 settings.register_profile("core", max_examples=8, derandomize=True, database=None, **COMMON)
 settings.register_profile(
     "nightly",
-    max_examples=1000,
+    max_examples=int(os.environ.get("PTRUN_FUZZ_EXAMPLES", "1000")),
     derandomize=False,
     database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
     **COMMON,
