@@ -5,7 +5,6 @@ import json
 import logging
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from ptrun.importing.data import (
     whole_number,
 )
 from ptrun.metrics import UNSPACED
+from ptrun.task.dataset import Account
 from ptrun.task.lines import json_objects
 from ptrun.task.source import Row
 
@@ -161,10 +161,11 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
     Raises:
         UserError: a field is missing or has another form.
     """
-    left_out: Counter[str] = Counter()
+    account = Account()
     for row in rows(file):
+        account.read += 1
         if row.data.get(_VERDICT) in _LEFT_OUT:
-            left_out[str(row.data[_VERDICT])] += 1
+            account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
             continue
         key = next((key for key in _KEYS if key in row.data), None)
         if key is None:
@@ -173,8 +174,8 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
         yield Marked(row.where, row.text(text), [_span(one) for one in each(_lists(row, key), key)])
-    for verdict, count in left_out.items():
-        _LOG.warning("%s: %d rows are left out: their answer is %s", file, count, verdict)
+    if account.left_out:
+        _LOG.warning("%s: %s", file, account)
 
 
 def _lists(row: Row, key: str) -> Row:
@@ -195,7 +196,7 @@ def _named(one: Any) -> Any:
 def label_studio(file: Path, text: str) -> Iterator[Marked]:
     """Yield the tasks of a JSON export of Label Studio that somebody annotated.
 
-    Tasks without an annotation, and cancelled annotations, are left out.
+    Tasks without an annotation, or with a cancelled one, are left out, with their number in a line.
 
     Args:
         file: the export.
@@ -204,15 +205,21 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
     Raises:
         UserError: the file has another form, or a task has several annotations.
     """
+    account = Account()
     for index, data in enumerate(json_objects(file)):
+        account.read += 1
         task = Row(f"{file} task {data.get('id', index)}", data)
         if "annotations" not in data:
             raise UserError(
                 f"{task.where}: no field 'annotations'. Export with the format JSON, not JSON-MIN."
             )
-        if (annotation := _annotation(task)) is not None:
-            found = [_region(one) for one in each(annotation, "result") if _is_region(one)]
-            yield Marked(task.where, inner(task, "data").text(text), found)
+        if (annotation := _annotation(task)) is None:
+            account.leave_out("no annotation, or a cancelled one")
+            continue
+        found = [_region(one) for one in each(annotation, "result") if _is_region(one)]
+        yield Marked(task.where, inner(task, "data").text(text), found)
+    if account.left_out:
+        _LOG.warning("%s: %s", file, account)
 
 
 def _annotation(task: Row) -> Row | None:

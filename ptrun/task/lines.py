@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -40,6 +40,7 @@ _PACKED = {
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstandard", ".zip": "zip"}
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+_UNSEEN = re.compile(r"/$|(^|/)(\.|__MACOSX/)")  # in a zip: folders, and what a Mac adds
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 """A text of JSON, whose brackets do not count, or a bracket."""
 
@@ -80,7 +81,7 @@ def unpacked(file: Path) -> Iterator[IO[bytes]]:
     kind = packing(file)
     if kind == "zip":
         with zipfile.ZipFile(file) as archive:
-            inside = [one for one in archive.namelist() if not one.endswith("/")]
+            inside = [one for one in archive.namelist() if not _UNSEEN.search(one)]
             if len(inside) != 1:
                 raise UserError(
                     f"{file}: a zip file of {names(inside) or 'no file'}; unpack it and name one."
@@ -281,6 +282,43 @@ def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str,
     yield from ((where, _parsed(where, text)) for where, text in every if text.strip())
 
 
+_LISTS = ("data", "rows", "records", "examples", "items")  # usual names of a list of rows
+
+
+def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a table of JSON and their places.
+
+    They are the objects of `json_records`, or the parts of one object that holds them all: a list
+    under a usual name, or what pandas writes with `orient=` table, split, index or columns.
+
+    Raises:
+        UserError: as `json_records`.
+    """
+    records = json_records(file, encoding)
+    top = list(islice(records, 2))
+    inside = _inside(top[0][1]) if len(top) == 1 else None
+    if inside is None:
+        yield from chain(top, records)
+    else:
+        yield from ((f"{file} row {n}", row) for n, row in enumerate(inside, start=1))
+
+
+def _inside(whole: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the rows that one object holds, or None if it is a row."""
+    listed: list[Any] = next((whole[k] for k in _LISTS if isinstance(whole.get(k), list)), [])
+    if listed and all(isinstance(row, dict) for row in listed):
+        return listed
+    columns = whole.get("columns")
+    if listed and isinstance(columns, list):  # split
+        return [dict(zip(map(str, columns), row, strict=False)) for row in listed]
+    parts = list(whole.values())
+    if not parts or not all(isinstance(part, dict) and part for part in parts):
+        return None
+    if len({tuple(part) for part in parts}) > 1 or not all(map(str.isdecimal, parts[0])):
+        return parts
+    return [{name: part[at] for name, part in whole.items()} for at in parts[0]]
+
+
 def _is_value(text: str) -> bool:
     """Return whether a line is JSON on its own."""
     try:
@@ -346,7 +384,10 @@ def json_objects(file: Path) -> list[dict[str, Any]]:
 def _parsed(where: str, text: str) -> dict[str, Any]:
     data = _value(where, text)
     if not isinstance(data, dict):
-        raise UserError(f"{where}: expected an object {{...}}, got {type(data).__name__}.")
+        raise UserError(
+            f"{where}: expected an object {{...}} with a name for each value, got "
+            f"{type(data).__name__}."
+        )
     return data
 
 

@@ -309,6 +309,7 @@ class Own:
         more = [column for column in own.columns if column in also]
         account = self.accounts[part] = Account()
         empty: list[str] = []
+        strange: list[tuple[str, str]] = []
         for i, row in enumerate(own.rows([*wanted, *more])):
             account.read += 1
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
@@ -320,18 +321,17 @@ class Own:
             elif label is None or not all(map(_is_filled, self._raw(row))):
                 empty.append(row.where)
                 account.leave_out("an empty cell")
+            elif part != "train" and self.kind == "classification" and label not in self.labels:
+                strange.append((row.where, label))
             else:
                 yield self._example(row, part, i, label, named=_ID in more)
         if empty and self._empty == "refuse":
             raise self._empties(empty, [*self.fields, self._label])
+        if strange:
+            raise self._strange(strange)
         _LOG.info("%s: %s; %s", own.file, own.found, account)
 
     def _example(self, row: Row, part: Part, number: int, label: str, *, named: bool) -> Example:
-        if part != "train" and self.kind == "classification" and label not in self.labels:
-            raise UserError(
-                f"{row.where}: {self._label} is {shown(label)}, a label that "
-                f"{self._table('train').file} does not have; it has {names(self.labels)}"
-            )
         name = row.data.get(_ID) if named else None
         known = isinstance(name, str | int) and name != ""
         target = label if self.kind == "classification" else _number(row, self._label, label)
@@ -355,6 +355,15 @@ class Own:
 
     def _texts(self, row: Row) -> dict[str, str]:
         return {field: _filled(row, field, row.text(field)) for field in self.fields}
+
+    def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
+        counts = Counter(label for _, label in places)
+        listed = ",".join(sorted(counts)[:_SHOWN]) + (",..." if len(counts) > _SHOWN else "")
+        return UserError(
+            f"{places[0][0]}: {self._label} is {shown(places[0][1])}, a label that "
+            f"{self._table('train').file} does not have; it has {names(self.labels)}\n"
+            f"In {len(places)} rows: correct them, or type task.skip=[{listed}] to leave them out."
+        )
 
     def _empties(self, places: Sequence[str], cells: Sequence[str]) -> UserError:
         first = ", ".join(place.rpartition("/")[2] for place in places[:_SHOWN])

@@ -35,7 +35,7 @@ from ptrun.task.lines import (
     LONGEST,
     encoding_of,
     grown,
-    json_records,
+    json_rows,
     most_bytes,
     name_inside,
     packing,
@@ -204,7 +204,7 @@ def _no_column(own: Table, name: str) -> UserError:
     close = near(name, own.columns)
     none = own.kind == "cells" and not own.given.columns and not close
     advice = (
-        f"\nIf it has no header, name its {len(own.columns)} columns: task.columns=[...] "
+        f"\nIf it has no header, name the columns, {len(own.columns)} in all: task.columns=[...] "
         "(ptrun predict: --columns)."
         if none
         else ""
@@ -222,8 +222,10 @@ def check_file(file: Path) -> None:
         UserError: names the most similar file in its folder.
     """
     if os.path.isdir(file):
-        inside = names(sorted(f.name for f in file.iterdir() if f.is_file()))
-        raise UserError(f"{file}: a folder; name one file, as {file}/{inside or 'train.csv'}")
+        saved = sorted(f.parent.name for f in file.glob(f"*/{_STATE}"))  # of a DatasetDict
+        inside = names(saved or sorted(f.name for f in file.iterdir() if f.is_file()))
+        part = "of its parts" if saved else "file"
+        raise UserError(f"{file}: a folder; name one {part}, as {file}/{inside or 'train.csv'}")
     if not os.path.isfile(file):  # unlike pathlib, it does not raise on a name that is too long
         beside = [f.name for f in file.parent.iterdir()] if os.path.isdir(file.parent) else []
         raise UserError(f"{file}: no such file below {Path.cwd()}{near(file.name, beside)}")
@@ -256,7 +258,9 @@ def _kind(file: Path) -> Kind:
     if named is None and packing(file) == "zip":  # it is the file inside that has the name
         named = "json" if bracket else "cells"
     if named is None and not bracket:
-        raise UserError(f"{file}: unknown kind of file; its name must end in {_ALLOWED}.")
+        several = re.search(r"\.(tar|tgz|7z|rar)(\.|$)", file.name.lower())
+        advice = "unpack it and name a table" if several else "save the table as one"
+        raise UserError(f"{file}: unknown kind of file; {advice} of {_ALLOWED}.")
     return named or "json"
 
 
@@ -277,7 +281,7 @@ def _columns(own: Table) -> list[str]:
     if own.kind in ("parquet", "arrow"):
         return list(_schema(own).names)
     if own.kind == "json":
-        return list(_first(own.file, json_records(own.file, own.given.encoding))[1])
+        return list(_first(own.file, json_rows(own.file, own.given.encoding))[1])
     if own.kind == "excel":
         return _header(*_first(own.file, _sheet(own.file)))
     if own.given.columns:
@@ -302,7 +306,7 @@ def _rows(own: Table, wanted: Sequence[str]) -> Iterator[Row]:
     if own.kind in ("parquet", "arrow"):
         return _batches_rows(own, wanted)
     if own.kind == "json":
-        return (Row(w, data) for w, data in json_records(own.file, own.given.encoding))
+        return (Row(w, data) for w, data in json_rows(own.file, own.given.encoding))
     if own.kind == "excel":
         return _under_header(own, _sheet(own.file))
     return _under_header(own, _records(own))

@@ -51,6 +51,17 @@ def test_labels_are_inferred_sorted_and_told(folder, caplog):
     assert examples[1].target == "negative" and examples[0].fields == {"text": reviews()[0]["text"]}
 
 
+def test_labels_that_train_lacks_are_named_all_at_once(folder):
+    Path("dev.csv").write_text("text,label\na,positive\nb,maybe\nc,never\nd,maybe\n")
+    assert refused(dev="dev.csv") == (
+        "dev.csv:3: label is 'maybe', a label that reviews.csv does not have; it has negative, "
+        "positive\nIn 3 rows: correct them, or type task.skip=[maybe,never] to leave them out."
+    )
+    assert [e.target for e in own(dev="dev.csv", skip=["maybe", "never"]).load("dev")] == [
+        "positive"
+    ]
+
+
 def test_every_form_reads_the_same(folder):
     rows = reviews()
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()

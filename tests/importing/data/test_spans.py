@@ -1,6 +1,7 @@
 """Marked spans become the words and tags of a tagging task, known or new."""
 
 import json
+import logging
 import shutil
 
 import pytest
@@ -148,13 +149,15 @@ def write_studio(file, tasks):
     return file
 
 
-def test_an_export_of_label_studio_equals_the_same_spans(project):
+def test_an_export_of_label_studio_equals_the_same_spans(project, caplog):
     texts = [TEXT.replace("Lee", name) for name in ("Lea", "Roy", "Kim", "Poe")]
     spans = [*PEOPLE, PLACE]
     skipped = [{**studio("x", was_cancelled=True)}, {**studio("x"), "annotations": []}]
     file = write_studio(project / "e.json", [*(studio(t, *spans) for t in texts), *skipped])
     dump(project / "e.jsonl", [{"text": t, "spans": spans} for t in texts])
+    logging.getLogger("ptrun").propagate = True
     imported("label_studio", file, project / "a", "--task", "mine")
+    assert f"{file}: 6 rows, 2 left out: no annotation, or a cancelled one" in caplog.messages
     imported("spans", project / "e.jsonl", project / "b", "--task", "mine")
     for name in ("train", "validation", "test"):
         ours, theirs = (project / side / "mine" / f"{name}.jsonl" for side in "ab")
