@@ -530,7 +530,9 @@ def _data(own: Table, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
         batches = parquet.iter_batches(_BATCH, columns=list(wanted))
     else:
         batches = (batch.select(list(wanted)) for batch in _arrow(own.file)[1])
-    return (row for batch in batches for row in _values(batch))
+    for batch in batches:
+        batch.validate(full=True)  # an offset out of the batch would end the process
+        yield from _values(batch)
 
 
 def _class_labels(schema: Any) -> dict[str, Sequence[str]]:

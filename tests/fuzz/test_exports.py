@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from openpyxl import Workbook
 
 from ptrun.importing import published
-from ptrun.importing.spans import json_spans, label_studio
+from ptrun.importing.spans import json_spans, label_studio, tagged
 from ptrun.task.own import Own
 from ptrun.task.table import table as table_of
 from tests.fuzz.strategies import JSON, fewer, read_or_refused, spoilt
@@ -87,14 +87,18 @@ def checked(rows):
     return found
 
 
+def tokens(rows):
+    return checked(tagged(marked.where, marked.text, marked.spans) for marked in rows)
+
+
 @given(st.lists(st.sampled_from([PRODIGY, DOCCANO, ENTITIES]).flatmap(changed), max_size=3))
 @example([{**PRODIGY, "spans": [[0, 3]]}])
 @example([{**DOCCANO, "label": {}}])
 def test_marked_spans_are_read_or_refused(place, rows):
     file = place / "s.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for marked in read_or_refused(checked, json_spans(file, "text")) or ():
-        assert marked.text.strip() and all(span.label for span in marked.spans)
+    for words, tags in read_or_refused(tokens, json_spans(file, "text")) or ():
+        assert len(words) == len(tags) and all(words)
 
 
 @given(st.lists(changed(STUDIO), max_size=3) | JSON)
@@ -102,7 +106,7 @@ def test_marked_spans_are_read_or_refused(place, rows):
 def test_label_studio_is_read_or_refused(place, tasks):
     file = place / "studio.json"
     file.write_text(json.dumps(tasks))
-    read_or_refused(checked, label_studio(file, "text"))
+    read_or_refused(tokens, label_studio(file, "text"))
 
 
 @given(changed(SQUAD))
