@@ -109,6 +109,8 @@ def _other_scheme(column: Sequence[str]) -> str:
     named = [tag for tag in column if tag != "O"]
     if any(re.fullmatch(r"\S+-[BI]", tag) for tag in named):
         return "These tags have their letter at the end; write it first: B-PER, not PER-B."
+    if named and all(re.fullmatch(r"[BIESLUM]_\S+", tag) for tag in named):
+        return "Write a hyphen after the letter: B-PER, not B_PER."
     if named and all(re.fullmatch(r"[A-Z][A-Za-z_]*", tag) for tag in named):
         return (
             "These types have no B- or I-, so entities that touch cannot be told apart; write "

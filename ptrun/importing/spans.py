@@ -114,7 +114,7 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
     if span.text is not None and span.text != marked:
         raise UserError(
             f"{where}: span {span} says {shown(span.text)}, but the text there is {shown(marked)}. "
-            "start and end must count characters, not bytes."
+            f"{_counted(text, span)}"
         )
     touched = [i for i, (start, end) in enumerate(places) if start < span.end and end > span.start]
     if not touched:
@@ -127,6 +127,15 @@ def _covered(where: str, text: str, places: Sequence[tuple[int, int]], span: Spa
                 f"{shown(text[start:end])}. Mark whole words: {first[0]}-{last[1]}."
             )
     return touched
+
+
+def _counted(text: str, span: Span) -> str:
+    """Return what start and end count, if they are right in an encoding of the text."""
+    for encoding, units, size in (("utf-8", "bytes", 1), ("utf-16-le", "UTF-16 units", 2)):
+        part = text.encode(encoding)[size * span.start : size * span.end]
+        if part.decode(encoding, errors="replace") == span.text:
+            return f"start and end count {units}; count characters, where an emoji is one."
+    return "start and end must count the characters of this text."
 
 
 # Files of texts with marked spans: JSON lines, and the JSON export of Label Studio.
@@ -173,9 +182,20 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
                 f"{row.where}: no field 'spans' or 'entities'; this row has "
                 f"{names(sorted(row.data))}. A text without spans has []."
             )
-        yield Marked(row.where, row.text(text), [_span(one) for one in each(_lists(row, key), key)])
+        yield Marked(
+            row.where, _text(row, text), [_span(one) for one in each(_lists(row, key), key)]
+        )
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
+
+
+def _text(row: Row, key: str) -> str:
+    if key not in row.data:
+        raise UserError(
+            f"{row.where}: no field {key!r}; this row has {names(sorted(row.data))}. Name the "
+            "field of the text: --text KEY."
+        )
+    return row.text(key)
 
 
 def _lists(row: Row, key: str) -> Row:
@@ -217,7 +237,7 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
             account.leave_out("no annotation, or a cancelled one")
             continue
         found = [_region(one) for one in each(annotation, "result") if _is_region(one)]
-        yield Marked(task.where, inner(task, "data").text(text), found)
+        yield Marked(task.where, _text(inner(task, "data"), text), found)
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
 

@@ -43,6 +43,7 @@ _VERDICTS = {"accept", *_LEFT_OUT}
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _NO_LABEL = {"nan", "null", "none", "n/a", "na", "-", "?", "<na>"}
 _SEVERAL = re.compile(r"\s*[;|,]\s*")
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 _SHOWN = 5  # places of rows that are named
 _SKEWED = 0.9  # of the rows have one label
@@ -97,7 +98,7 @@ class Own:
         dev: str | None = None,
         test: str | None = None,
         text: Column | list[Column] | None = None,
-        label: Column | None = None,
+        label: Column | list[Column] | None = None,
         kind: Literal["classification", "regression"] = "classification",
         metric: Metric | None = None,
         skip: list[Any] | None = None,
@@ -126,6 +127,11 @@ class Own:
         if variant is not None:
             raise UserError(
                 f"setting={variant} has its own files, none for task=csv; use setting=full."
+            )
+        if isinstance(label, list):
+            raise UserError(
+                f"task.label={shown(label)}: expected one column; a row has one label, and several "
+                "are not supported."
             )
         self.kind, self.answer = kind, "label" if kind == "classification" else "number"
         self.stratified = kind == "classification"
@@ -265,7 +271,8 @@ class Own:
             problem = f"only one value, {shown(next(iter(counts)))}."
         elif several := _several(counts):
             problem = f"several labels in a cell, as in {shown(several)}."
-            advice = "A row has one label; several are not supported."
+            advice = "A row has one label; several are not supported. If this is one label, write "
+            advice += "it without the separator."
         elif len(counts) > _MOST_LABELS and all(map(_is_number, counts)) and _broken(counts):
             problem = f"{len(counts)} different numbers, from {_range(counts)}."
             advice = "For scores type task.kind=regression."
@@ -459,14 +466,15 @@ def _range(counts: Mapping[str, int]) -> str:
 def _several(counts: Mapping[str, int]) -> str | None:
     """Return a value that lists several of the labels, if some do.
 
-    The parts of such a value are values themselves, or parts of others: `a;b` beside `a`, or
-    beside `b;c`.
+    A part of such a value is a value itself, or all its parts are parts of others too: `a;b`
+    beside `a`, or beside `b;c` and `c;a`. A number such as `1,000` is one value.
     """
     parts = {v: own for v in counts if len(own := [p for p in _SEVERAL.split(v) if p]) > 1}
     uses = Counter(part for own in parts.values() for part in set(own))
     single = set(counts) - parts.keys()
     shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
-    return shared[0] if len(shared) > 1 or (shared and set(parts[shared[0]]) & single) else None
+    beside = [v for v, own in parts.items() if single & set(own) and not _THOUSANDS.fullmatch(v)]
+    return shared[0] if len(shared) > 1 else beside[0] if beside else None
 
 
 # The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.

@@ -132,6 +132,18 @@ def test_a_known_task_names_fields_and_types(project):
         imported("spans", source, project / "e", "--task", "conll03")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "size", "told"), [("utf-8", 1, "bytes"), ("utf-16-le", 2, "UTF-16 units")]
+)
+def test_places_in_units_of_an_encoding_are_named(project, encoding, size, told):
+    before, name = "🎉 ", "Ann"
+    start = len(before.encode(encoding)) // size
+    span = {"start": start, "end": start + len(name), "label": "PER", "text": name}
+    dump(project / "m.jsonl", [{"text": f"{before}{name} left Oslo", "spans": [span]}])
+    with pytest.raises(UserError, match=f"start and end count {told}; count characters"):
+        imported("spans", project / "m.jsonl", project / "d", "--task", "mine")
+
+
 def studio(text, *regions, **more):
     result = [
         {
@@ -187,7 +199,7 @@ def test_of_several_annotations_the_ground_truth_counts(project):
             '{"text": "a b c"}',
             "m.jsonl:1: no field 'spans' or 'entities'; this row has text",
         ),
-        ("spans", '{"note": "a", "spans": []}', "m.jsonl:1: no field 'text'"),
+        ("spans", '{"note": "a", "spans": []}', "m.jsonl:1: no field 'text'.* --text KEY"),
         ("spans", '{"text": "a", "spans": [1]}', "field 'spans' is .*; expected objects"),
         ("spans", '{"text": "a", "spans": [[0, true, "A"]]}', "'end' is True; expected a whole"),
         ("spans", '{"text": "a", "spans": [[0, 1, " "]]}', "empty label"),
