@@ -421,7 +421,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
+    raise ValueError(f"{constant} is not a JSON number; write null")
 
 
 def _finite(digits: str) -> float:

@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -43,6 +44,7 @@ _VERDICTS = {"accept", *_LEFT_OUT}
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _NO_LABEL = {"nan", "null", "none", "n/a", "na", "-", "?", "<na>"}
 _SEVERAL = re.compile(r"\s*[;|,]\s*")
+_COMMA = re.compile(r"-?\d+(,\d+)?")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 _SHOWN = 5  # places of rows that are named
@@ -269,6 +271,9 @@ class Own:
         problem, advice = None, ""
         if len(counts) < 2:
             problem = f"only one value, {shown(next(iter(counts)))}."
+        elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
+            problem = f"numbers with a comma, as {next(iter(counts))}."
+            advice = "Write them with a point; for scores type task.kind=regression."
         elif several := _several(counts):
             problem = f"several labels in a cell, as in {shown(several)}."
             advice = "A row has one label; several are not supported. If this is one label, write "
@@ -297,6 +302,12 @@ class Own:
                 "%s: %s %s (%d rows) may mean that a row has no label; task.skip=[%s] leaves such "
                 "rows out",
                 *(self._table("train").file, self._label, shown(label), counts[label], label),
+            )
+        alike = Counter(label.casefold() for label in counts)
+        if same := [label for label in sorted(counts) if alike[label.casefold()] > 1]:
+            _LOG.warning(
+                "%s: the labels %s differ only in case and are different labels",
+                *(self._table("train").file, names(same)),
             )
         if self.metric == "accuracy" and max(counts.values()) > _SKEWED * sum(counts.values()):
             _LOG.warning(
@@ -358,10 +369,10 @@ class Own:
 
     def _raw(self, row: Row) -> list[str]:
         """Return the texts of a row; a null is an empty one."""
-        return ["" if row.data.get(f, "") is None else row.text(f) for f in self.fields]
+        return ["" if row.data.get(f) is None else _text(row, f) for f in self.fields]
 
     def _texts(self, row: Row) -> dict[str, str]:
-        return {field: _filled(row, field, row.text(field)) for field in self.fields}
+        return {field: _filled(row, field, _text(row, field)) for field in self.fields}
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)
@@ -398,8 +409,21 @@ def _metric(kind: str, metric: Metric | None) -> str:
     return metric or allowed[0]
 
 
+def _bare(text: str) -> str:
+    """Return a text without spaces and invisible characters around it."""
+    return text.strip().strip(_INVISIBLE).strip()
+
+
 def _is_filled(text: str) -> bool:
-    return bool(text.strip().strip(_INVISIBLE).strip())
+    return bool(_bare(text))
+
+
+def _text(row: Row, column: str) -> str:
+    """Return a text; a number is one too, as it would be in a CSV, and pandas' NaN is none."""
+    raw = row.value(column)
+    if type(raw) in (int, float):
+        return "" if raw != raw else str(raw)
+    return row.text(column)
 
 
 def _filled(row: Row, column: str, text: str) -> str:
@@ -414,7 +438,7 @@ def label_text(row: Row, column: str) -> str:
     Raises:
         UserError: it is neither a text nor a number, or it is a list of several.
     """
-    raw = row.value(column)
+    raw = row.data.get(column)
     if isinstance(raw, list) and len(raw) == 1:
         raw = raw[0]
     if isinstance(raw, list) and len(raw) > 1:
@@ -432,8 +456,8 @@ def label_text(row: Row, column: str) -> str:
 
 
 def _normal(raw: Any) -> str:
-    """Return one text for equal labels: `1` for 1 and 1.0, `true` for True."""
-    text = str(raw).strip()
+    """Return one text for equal labels: `1` for 1 and 1.0, `true` for True, one form of accents."""
+    text = unicodedata.normalize("NFC", _bare(str(raw)))
     if text.lower() in ("true", "false"):
         return text.lower()
     whole = _WHOLE.fullmatch(text)
@@ -451,6 +475,10 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
+
+
+def _written_with_commas(counts: Mapping[str, int]) -> bool:
+    return all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts)
 
 
 def _broken(counts: Mapping[str, int]) -> bool:

@@ -24,7 +24,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -59,6 +59,7 @@ _LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 _Record = TypeVar("_Record")
 _BLOCK = 2**20  # bytes that are read together
 _BATCH = 1024  # rows of a parquet file that are read together
+_TOP = 100  # objects of JSON that name the columns; a row may lack some
 _QUOTES = 5000  # bytes in which spaces before quotes are looked for
 _STATE = "state.json"  # in a folder of `datasets.Dataset.save_to_disk`
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
@@ -281,7 +282,8 @@ def _columns(own: Table) -> list[str]:
     if own.kind in ("parquet", "arrow"):
         return list(_schema(own).names)
     if own.kind == "json":
-        return list(_first(own.file, json_rows(own.file, own.given.encoding))[1])
+        top = list(islice(json_rows(own.file, own.given.encoding), _TOP))
+        return list(dict.fromkeys(name for _, row in top for name in row))
     if own.kind == "excel":
         return _header(*_first(own.file, _sheet(own.file)))
     if own.given.columns:
@@ -443,9 +445,8 @@ def _sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
 
 def _cell(value: Any) -> Any:
     """Return a cell of a sheet as text or a number; a date as ISO 8601."""
-    if value is None:
-        return ""
-    return value.isoformat() if isinstance(value, date | datetime) else value
+    value = "" if value is None else value
+    return value.isoformat().removesuffix("T00:00:00") if isinstance(value, date) else value
 
 
 def _schema(own: Table) -> Any:

@@ -207,3 +207,32 @@ def test_names_that_are_not_ascii_need_no_quotes(folder):
     composed = compose_run(["task=csv", "task.text=[标题, 正文]", "task.label=été"])
     assert composed.config["task"]["text"] == ["标题", "正文"]
     assert composed.config["task"]["label"] == "été"
+
+
+def test_one_value_is_one_thing_in_every_kind_of_file(folder):
+    numbers = {"text": [1, 2, 3.5], "label": ["caf\u00e9", "cafe\u0301", "x\u200b"]}
+    rows = [dict(zip(numbers, row, strict=True)) for row in zip(*numbers.values(), strict=True)]
+    Path("a.csv").write_text(delimited(rows))
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("a.csv", "a.jsonl"):
+        found = [(e.fields["text"], e.target) for e in own(name).load("train")]
+        assert found == [("1", "café"), ("2", "café"), ("3.5", "x")]
+
+
+def test_a_key_that_an_object_lacks_is_an_empty_cell(folder):
+    rows = [{"text": "a"}, {"text": "b", "label": "x"}, {"label": "y"}, {"text": "c", "label": "y"}]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "in 2 rows: a.jsonl:1, a.jsonl:3" in refused("a.jsonl")
+    assert [e.target for e in own("a.jsonl", empty="skip").load("train")] == ["x", "y"]
+
+
+def test_labels_that_differ_only_in_case_are_named(folder, caplog):
+    Path("a.csv").write_text("text,label\na,Yes\nb,yes\nc,no\n")
+    assert own("a.csv").labels == ["Yes", "no", "yes"]
+    assert "the labels Yes, yes differ only in case and are different labels" in caplog.text
+
+
+def test_scores_with_a_comma_are_no_labels(folder):
+    lines = "".join(f"t{i};{i / 7:.2f}\n".replace(".", ",") for i in range(60))
+    Path("a.csv").write_text(f"text;label\n{lines}")
+    assert "numbers with a comma, as 0,00.\nWrite them with a point" in refused("a.csv")
