@@ -4,12 +4,15 @@
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from ptrun import __version__
 from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
+from ptrun.config.paths import options
+from ptrun.config.schema import LISTED
 from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic, unknown
 from ptrun.hardware.environment import (
     environment,
@@ -18,6 +21,7 @@ from ptrun.hardware.environment import (
     print_error,
     without_local_rank,
 )
+from ptrun.synonyms import meant
 from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
@@ -81,14 +85,24 @@ def _dispatch(arguments: Sequence[str]) -> None:
     first = arguments[0] if arguments else ""
     if first in commands():
         load(first).main(arguments[1:])
-    elif first in ("-h", "--help"):
+    elif first in ("-h", "--help", "help"):
         print(_help(), end="")
     elif first == "--version":
         print(f"ptrun {__version__}")
     elif first[:1].isalpha() and "=" not in first:
-        raise UserError(unknown(f"ptrun {first}", first, commands()))
+        raise UserError(_no_command(first))
     else:
         load("run").main(arguments)
+
+
+def _no_command(word: str) -> str:
+    """Return the message for a first word that is no command: an option, a table, or unknown."""
+    for group in LISTED:
+        if option := meant(word, options(group)):
+            return f"ptrun {word}: expected KEY=VALUE; type ptrun {group}={option}"
+    if re.fullmatch(r"\w+/\w+", word):
+        return f"ptrun {word}: expected KEY=VALUE; type ptrun experiment={word}"
+    return unknown(f"ptrun {word}", word, commands())
 
 
 def _help() -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
+from ptrun.synonyms import suggestion
+
 # Errors that the user can fix, failures of a valid run, and errors of the system in words.
 #
 # Readers and writers raise `UserError` where they know more. The command line, the workers of a
@@ -249,16 +251,10 @@ def _text(error: BaseException) -> str:
 # Suggest the closest word: the `did you mean` of messages.
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest known word, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a word that is not one of the known words."""
     names = sorted(known)
-    return f"{what}: unknown{did_you_mean(word, names) or '.'} Allowed: {', '.join(names)}."
+    return f"{what}: unknown{suggestion(word, names) or '.'} Allowed: {', '.join(names)}."
 
 
 # Text of somebody else for a terminal, which would obey its control characters.

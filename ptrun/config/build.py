@@ -13,7 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.components import TARGET, component, fits, spell, targets
-from ptrun.errors import UserError, did_you_mean
+from ptrun.errors import UserError
+from ptrun.synonyms import suggestion
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def _problems(
 ) -> list[str]:
     allowed, hints, needed = _schema(made)
     lines = [
-        f"{path}.{key}: unknown{did_you_mean(key, allowed) or '.'} "
+        f"{path}.{key}: unknown{suggestion(key, allowed) or '.'} "
         f"Allowed: {', '.join(allowed) or 'nothing'}."
         for key in given.keys() - set(allowed)
     ]

@@ -64,6 +64,9 @@ def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | N
     if not match:
         return None
     key, _, value = match[1].lstrip("+").partition("=")
+    roots = [field.name for field in fields(RunConfig)]
+    if key.partition(".")[0] not in roots:
+        return unknown(key, key, roots)
     if Path(value).expanduser().is_file():
         return f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
     return (

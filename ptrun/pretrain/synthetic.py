@@ -27,10 +27,11 @@ from ptrun.backbone import files, tokenizers
 from ptrun.backbone.family import Family, family_of, library_config, model_class
 from ptrun.config import build, user_files
 from ptrun.config.paths import options
-from ptrun.errors import UserError, did_you_mean, unknown
+from ptrun.errors import UserError, unknown
 from ptrun.hub.convert import Entry, write_config, write_model
 from ptrun.hub.staging import check_new, progress, staging
 from ptrun.pretrain.recipe import Synthetic
+from ptrun.synonyms import suggestion
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}
@@ -147,7 +148,7 @@ def check_keys(config: Any, overrides: dict[str, Any]) -> None:
     """Raise a UserError for unknown keys, which the library would store without using them."""
     known = {*type(config)().to_dict(), *config.attribute_map, "decoder_start_token_id"}
     for key in overrides.keys() - known - {"model_type"}:
-        raise UserError(f"pretrain.model.{key}: unknown{did_you_mean(key, known)}")
+        raise UserError(f"pretrain.model.{key}: unknown{suggestion(key, known)}")
 
 
 def _check_fits(source: Path, kind: str, rows: int) -> None:
