@@ -13,7 +13,7 @@ from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.paths import options
 from ptrun.config.schema import LISTED
-from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic, unknown
+from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic, meant, unknown
 from ptrun.hardware.environment import (
     environment,
     log_to_stderr,
@@ -21,7 +21,6 @@ from ptrun.hardware.environment import (
     print_error,
     without_local_rank,
 )
-from ptrun.synonyms import meant
 from ptrun.tracking.trackers import leave
 from ptrun.training import stopping
 
@@ -100,6 +99,8 @@ def _no_command(word: str) -> str:
     for group in LISTED:
         if option := meant(word, options(group)):
             return f"ptrun {word}: expected KEY=VALUE; type ptrun {group}={option}"
+    if word in (*LISTED, "seed") and word not in commands():
+        return f"ptrun {word}: expected KEY=VALUE; type ptrun {word}=VALUE"
     if re.fullmatch(r"\w+/\w+", word):
         return f"ptrun {word}: expected KEY=VALUE; type ptrun experiment={word}"
     return unknown(f"ptrun {word}", word, commands())

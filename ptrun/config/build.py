@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptrun.config.components import TARGET, component, fits, spell, targets
-from ptrun.errors import UserError
-from ptrun.synonyms import suggestion
+from ptrun.errors import UserError, suggestion
 
 T = TypeVar("T")
 

@@ -26,6 +26,9 @@ from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, leads_out, own_dir, package_dirs, user_dirs
 from ptrun.errors import UserError, unknown, visible
 
+_NO_OPTION = re.compile(
+    rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
+)
 _SIZES = re.compile(r"[+~]*backbone\.config\b")
 _Sources = tuple[Any, ...]
 _ROOT_KEYS = {one.name for one in fields(schema.RunConfig)} - {*schema.LISTED}
@@ -216,6 +219,10 @@ def loosen(override: str) -> str:
         )
     if any("\ud800" <= letter <= "\udfff" for letter in override):  # bytes of another encoding
         raise UserError(f"{override!a}: not UTF-8 text. Type it again, or rename the file.")
+    if not override.partition("=")[0].strip("+~ "):
+        raise UserError(f"{override}: expected KEY=VALUE.")
+    if match := _NO_OPTION.fullmatch(override):  # Hydra ends with a traceback
+        override = f"{match[1]}='{match[2]}'"
     override = _quoted(override)
     return f"++{override}" if _INSIDE_COMPONENT.match(override) else override
 
@@ -248,7 +255,8 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
-    names = {group: str(choices.get(group, "several")) for group in schema.GROUPS}
+    trackers = ",".join(key for key in content["tracking"] if key != "_target_")
+    names = {group: str(choices.get(group, trackers or "none")) for group in schema.GROUPS}
     content, names = renamed.current(content, names, tell=True)
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)

@@ -21,6 +21,7 @@ from ptrun.config.schema import (
 )
 from ptrun.errors import UserError, unknown
 
+_TABLE = re.compile(r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)(\.\w+)?$", re.IGNORECASE)
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
@@ -42,7 +43,7 @@ def composed(overrides: Sequence[str]) -> Composed:
 def explain(error: HydraException | OmegaConfBaseException, overrides: Sequence[str]) -> UserError:
     """Return a composition error as a `UserError`."""
     text = "\n".join(str(part) for part in _chain(error))
-    for describe in (_several, _grammar, _option, _key, _value, _group):
+    for describe in (_several, _grammar, _option, _key, _value, _group, _merge):
         message = describe(error, text, overrides)
         if message:
             return UserError(message)
@@ -91,6 +92,11 @@ def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | No
     if not isinstance(error, MissingConfigException) or not error.missing_cfg_file:
         return None
     group, _, option = error.missing_cfg_file.partition("/")
+    if group == "backbone" and (option.startswith((".", "~", "/")) or Path(option).is_dir()):
+        return f"backbone={option}: a folder; type backbone.path={option}"
+    if group == "task" and _TABLE.search(option):
+        columns = "task.text=COLUMN task.label=COLUMN"
+        return f"task={option}: a file; type task=csv task.train={option} {columns}"
     return unknown(f"{group}={option}", option, options(group)) if group in LISTED else None
 
 
@@ -113,6 +119,17 @@ def _value(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
         return None
     wanted = _PLAIN.get(match[2], match[2])
     return f"{key[1] if key else 'value'}: expected {wanted}, got {match[1]!r}."
+
+
+def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:
+    """`train=x`, `seed=null`: a part has keys, and a key of the root needs a value."""
+    match = re.search(r"Error merging override '?(?:\+\+)?(\w+)=(\S*)", text)
+    if not match:
+        return None
+    if match[1] not in ("train", "sweep", "cluster", "pretraining"):
+        return f"{match[1]}={match[2]}: a value is needed. Type {match[1]}=VALUE."
+    file = f" For a file: task=csv task.train={match[2]}" if _TABLE.search(match[2]) else ""
+    return f"{match[1]}={match[2]}: it has keys; type {match[1]}.KEY=VALUE.{file}"
 
 
 def _group(_error: Exception, text: str, _overrides: Sequence[str]) -> str | None:

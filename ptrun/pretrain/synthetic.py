@@ -27,11 +27,10 @@ from ptrun.backbone import files, tokenizers
 from ptrun.backbone.family import Family, family_of, library_config, model_class
 from ptrun.config import build, user_files
 from ptrun.config.paths import options
-from ptrun.errors import UserError, unknown
+from ptrun.errors import UserError, suggestion, unknown
 from ptrun.hub.convert import Entry, write_config, write_model
 from ptrun.hub.staging import check_new, progress, staging
 from ptrun.pretrain.recipe import Synthetic
-from ptrun.synonyms import suggestion
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _POCKET = {"masked": "pocket_bert", "causal": "pocket_gpt2", "seq2seq": "pocket_t5"}

@@ -184,3 +184,8 @@ def test_errors_that_cause_each_other_are_explained():
     first, second = OmegaConfBaseException("first"), ValueError("second")
     first.__cause__, second.__context__ = second, first
     assert str(explain(first, [])) == "first"
+
+
+def test_trackers_have_their_names():
+    assert compose_run([]).names["tracking"] == "none"
+    assert compose_run(["tracking=wandb"]).names["tracking"] == "wandb"
