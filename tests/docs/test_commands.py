@@ -5,6 +5,7 @@ GPU, the hub or data: its commands are parsed, composed and checked against the 
 """
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -52,6 +53,25 @@ def test_the_commands_of_the_readme_compose(tmp_path, monkeypatch):
     assert len(lines) >= 10
     for line in lines:
         compose(line)
+
+
+def documented():
+    """Return the command lines of README and of all pages."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = [*blocks(readme), *(block for page in PAGES for block in blocks(source(page)))]
+    return [line for block in found if block.language == "bash" for line in block.lines]
+
+
+def test_bash_and_zsh_pass_every_line_on_as_it_is_printed():
+    """Both expand {a,b}; zsh refuses [a,b], * and ? without quotes if no file fits them."""
+    lines = [line for line in documented() if not re.search(r"[|<>;&$]", line)]
+    script = "".join(f"printf '%s\\0' {line}\nprintf '\\n'\n" for line in lines)
+    passed = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout
+    for line, words in zip(lines, passed.decode().split("\n"), strict=False):
+        assert words.split("\0")[:-1] == shlex.split(line, comments=True), line
+        bare = re.sub(r"'[^']*'|\"[^\"]*\"|(^| )#.*", "", line)
+        assert not re.search(r"[\[\]{}*?]", bare), line
+    assert len(lines) > 90
 
 
 @pytest.mark.slow
