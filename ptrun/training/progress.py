@@ -1,5 +1,6 @@
-"""A progress bar with loss, dev metric, tokens a second and time left; silent when piped."""
+"""A progress bar with loss, dev metric, tokens a second and time left; piped, a line a minute."""
 
+import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ import rich.progress
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+_LOG = logging.getLogger(__name__)
+_EVERY = 60.0  # seconds between two lines
 T = TypeVar("T")
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
@@ -30,12 +33,19 @@ def _is_drawn() -> bool:
 
 
 class Meter:
-    """Shows the progress of training in a line that each step updates."""
+    """Shows the progress of training in a line that each step updates, or in one a minute.
 
-    def __init__(self, bar: Progress, total: int, done: int):
-        self.bar = bar
+    Args:
+        bar: the line.
+        total, done: steps of all members.
+        speaks: whether a line is logged every minute, because nobody sees the bar.
+    """
+
+    def __init__(self, bar: Progress, total: int, done: int, *, speaks: bool = False):
+        self.bar, self.total, self.before = bar, total, done
         self.task = bar.add_task("training", total=total, completed=done)
         self.started, self.tokens = time.monotonic(), 0
+        self.speaks, self.spoken = speaks, self.started
 
     def show(self, done: int, loss: float, metric: str, best: float | None, tokens: int) -> None:
         """Update the line; `done` counts steps of all members, `tokens` those just computed."""
@@ -44,20 +54,26 @@ class Meter:
         dev = "" if best is None else f" · best dev {metric} {best:.1f}"
         text = f"loss {loss:.3f}{dev} · {speed:,.0f} tokens/s"
         self.bar.update(self.task, completed=done, description=text)
+        now = time.monotonic()
+        if self.speaks and now - self.spoken >= _EVERY and done > self.before:
+            self.spoken = now
+            left = (now - self.started) / (done - self.before) * (self.total - done)
+            _LOG.info("step %d of %d · %s · %d min left", done, self.total, text, round(left / 60))
 
 
 @contextmanager
 def meter(total: int, done: int, *, quiet: bool = False) -> Iterator[Meter]:
-    """Yield a meter that draws on standard error if it is a terminal."""
+    """Yield a meter that draws on standard error if it is a terminal, and else logs lines."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} steps"),
         TimeRemainingColumn(),
     )
-    quiet = quiet or not _is_drawn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
-        yield Meter(bar, total, done)
+    drawn = not quiet and _is_drawn()
+    speaks = not (quiet or drawn or _silent.get())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not drawn) as bar:
+        yield Meter(bar, total, done, speaks=speaks)
 
 
 def track(parts: Sequence[T], title: str) -> Iterator[T]:

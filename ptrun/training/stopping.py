@@ -37,8 +37,12 @@ class Stopped(BaseException):
     def __str__(self) -> str:
         """Return what the user reads."""
         name = signal.Signals(self.number).name
-        where = f", saved at step {self.saved}" if self.saved is not None else ""
-        return f"stopped by {name}{where}; the same command resumes from the last save"
+        if self.saved is None:  # a command that trains nothing, or not yet
+            return f"stopped by {name}; type the same command again"
+        return (
+            f"stopped by {name}, saved at step {self.saved}; the same command resumes from the "
+            "last save"
+        )
 
 
 def install() -> None:
