@@ -359,7 +359,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
         known: what is allowed there.
     """
     names = list(known)
-    found = _same(word, names) or _line(word) or _close(word, names)
+    top = "backbone" in names or "predict" in names  # keys of the root, groups or commands
+    found = _same(word, names) or (top and _line(word)) or _close(word, names)
     if isinstance(found, str):
         return f"; type {found}." if found else ""
     listed = " or ".join(f"'{name}'" for name in found[:_SUGGESTED])

@@ -267,6 +267,9 @@ class Own:
         Raises:
             UserError: names the column, what it holds, and what to type.
         """
+        if not counts:
+            account = self.accounts["train"]
+            raise UserError(f"{self._table('train').file}: no rows are left ({account}).")
         total = sum(counts.values())
         problem, advice = None, ""
         if len(counts) < 2:

@@ -297,7 +297,7 @@ def _header(where: str, cells: Sequence[str]) -> list[str]:
     Raises:
         UserError: two columns have the same name.
     """
-    named = [cell.strip() for cell in cells]
+    named = [str(cell).strip() for cell in cells]  # Excel has numbers too
     for name in named:
         if name and named.count(name) > 1:
             raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
@@ -432,8 +432,8 @@ def _sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
             f"{file}: an Excel file; type pip install 'ptrun[excel]', or save the sheet as CSV."
         ) from error
     try:
-        book = load_workbook(file, read_only=True, data_only=True)
-        sheet = book.worksheets[0]
+        sheet: Any = load_workbook(file, read_only=True, data_only=True).worksheets[0]
+        sheet.reset_dimensions()  # some programs write a wrong size
         for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
             if any(cell is not None for cell in cells):
                 yield f"{file} row {number}", [_cell(cell) for cell in cells]

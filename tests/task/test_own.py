@@ -3,8 +3,10 @@
 import gzip
 import json
 import logging
+import zipfile
 from pathlib import Path
 
+import openpyxl
 import pytest
 
 from ptrun.config import identity
@@ -236,3 +238,22 @@ def test_scores_with_a_comma_are_no_labels(folder):
     lines = "".join(f"t{i};{i / 7:.2f}\n".replace(".", ",") for i in range(60))
     Path("a.csv").write_text(f"text;label\n{lines}")
     assert "numbers with a comma, as 0,00.\nWrite them with a point" in refused("a.csv")
+
+
+def test_a_file_whose_rows_are_all_left_out_is_refused(folder):
+    Path("a.csv").write_text("text,label\na,x\nb,y\n")
+    assert "no rows are left (2 rows, 1 left out: label is x; 1 left out: label is y)" in refused(
+        "a.csv", skip=["x", "y"]
+    )
+
+
+def test_a_sheet_with_a_wrong_size_and_a_number_in_its_header_is_read_whole(folder):
+    book = openpyxl.Workbook()
+    for row in [("text", "label", 2020), *((f"t{i}", "ab"[i % 2], i) for i in range(60))]:
+        book.active.append(row)
+    book.save("whole.xlsx")
+    with zipfile.ZipFile("whole.xlsx") as whole, zipfile.ZipFile("a.xlsx", "w") as wrong:
+        for name in whole.namelist():
+            content = whole.read(name).replace(b'ref="A1:C61"', b'ref="A1:C31"')
+            wrong.writestr(name, content)
+    assert len(own("a.xlsx").load("train")) == 60
