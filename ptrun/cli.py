@@ -99,7 +99,7 @@ def _no_command(word: str) -> str:
     for group in LISTED:
         if option := meant(word, options(group)):
             return f"ptrun {word}: expected KEY=VALUE; type ptrun {group}={option}"
-    if word in (*LISTED, "seed") and word not in commands():
+    if word in (*LISTED, "seed"):
         return f"ptrun {word}: expected KEY=VALUE; type ptrun {word}=VALUE"
     if re.fullmatch(r"\w+/\w+", word):
         return f"ptrun {word}: expected KEY=VALUE; type ptrun experiment={word}"

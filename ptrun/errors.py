@@ -246,10 +246,7 @@ def _text(error: BaseException) -> str:
     return f" ({line})" if line else ""
 
 
-# Suggest the closest word: the `did you mean` of messages.
-
-
-# Words of other tools and of papers: which name, or which line to type, they stand for here.
+# Suggest a word: the closest one, or the name or line that a word of another tool stands for here.
 
 _SUGGESTED = 3  # names that are suggested
 _CALLED = {

@@ -26,6 +26,9 @@ from ptrun.config.build import Component, check, plain
 from ptrun.config.paths import conf_dir, leads_out, own_dir, package_dirs, user_dirs
 from ptrun.errors import UserError, unknown, visible
 
+_KINDS, _PACKED = r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)", r"\.(gz|bz2|xz|zst|zip)"
+TABLE = re.compile(f"{_KINDS}({_PACKED})?$", re.IGNORECASE)
+"""The end of the name of a table, packed or not."""
 _NO_OPTION = re.compile(
     rf"({'|'.join(schema.GROUPS)})=([-+.\d][-+.\de]*|true|false|null)", re.IGNORECASE
 )
@@ -297,12 +300,7 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
 
 def _own_name(option: str, given: str) -> str:
     """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
-    stem = re.sub(
-        r"(\.(csv|tsv|jsonl?|parquet|arrow|xlsx))?(\.(gz|bz2|xz|zst|zip))?$",
-        "",
-        Path(given).name,
-        flags=re.I,
-    )
+    stem = re.sub(f"({_KINDS})?({_PACKED})?$", "", Path(given).name, flags=re.IGNORECASE)
     safe = re.sub(r"[^\w.]+", "_", stem)
     return f"{option}_{safe[:40]}"
 

@@ -9,7 +9,7 @@ from typing import Any
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from ptrun.config.compose import Composed, compose_run
+from ptrun.config.compose import TABLE, Composed, compose_run
 from ptrun.config.paths import options
 from ptrun.config.schema import (
     LISTED,
@@ -21,8 +21,8 @@ from ptrun.config.schema import (
 )
 from ptrun.errors import UserError, unknown
 
-_TABLE = re.compile(r"\.(csv|tsv|jsonl?|parquet|arrow|xlsx)(\.\w+)?$", re.IGNORECASE)
 _PLAIN = {"Integer": "int", "Float": "float", "Boolean": "true or false"}
+_ROOTS = [field.name for field in fields(RunConfig)]
 _SCHEMAS = {s.__name__: s for s in (PretrainingConfig, RunConfig, TrainConfig)}
 
 _BY_ROOT: dict[str, Any] = {"sweep": SweepConfig, "cluster": ClusterConfig}
@@ -65,9 +65,8 @@ def _several(_error: Exception, text: str, _overrides: Sequence[str]) -> str | N
     if not match:
         return None
     key, _, value = match[1].lstrip("+").partition("=")
-    roots = [field.name for field in fields(RunConfig)]
-    if key.partition(".")[0] not in roots:
-        return unknown(key, key, roots)
+    if key.partition(".")[0] not in _ROOTS:
+        return unknown(key, key, _ROOTS)
     if Path(value).expanduser().is_file():
         return f"{key}={value}: a name with a comma needs two pairs of quotes: '{key}=\"{value}\"'"
     return (
@@ -94,7 +93,7 @@ def _option(error: Exception, _text: str, _overrides: Sequence[str]) -> str | No
     group, _, option = error.missing_cfg_file.partition("/")
     if group == "backbone" and (option.startswith((".", "~", "/")) or Path(option).is_dir()):
         return f"backbone={option}: a folder; type backbone.path={option}"
-    if group == "task" and _TABLE.search(option):
+    if group == "task" and TABLE.search(option):
         columns = "task.text=COLUMN task.label=COLUMN"
         return f"task={option}: a file; type task=csv task.train={option} {columns}"
     return unknown(f"{group}={option}", option, options(group)) if group in LISTED else None
@@ -128,7 +127,7 @@ def _merge(_error: Exception, text: str, _overrides: Sequence[str]) -> str | Non
         return None
     if match[1] not in ("train", "sweep", "cluster", "pretraining"):
         return f"{match[1]}={match[2]}: a value is needed. Type {match[1]}=VALUE."
-    file = f" For a file: task=csv task.train={match[2]}" if _TABLE.search(match[2]) else ""
+    file = f" For a file: task=csv task.train={match[2]}" if TABLE.search(match[2]) else ""
     return f"{match[1]}={match[2]}: it has keys; type {match[1]}.KEY=VALUE.{file}"
 
 

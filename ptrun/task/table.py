@@ -196,9 +196,8 @@ def table(file: Path, given: Given = FOUND) -> Table:
     typed = "\t" if given.separator == "tab" else given.separator
     start = start_of(file)
     text = start[:_QUOTES].decode(given.encoding or encoding_of(start), errors="ignore")
-    spaced = bool(_SPACED.search(_QUOTED.sub("", text)))
-    separator = typed or (said[1] if said else usual)
-    return Table(file, kind, separator, spaced, said is not None, given)
+    spaced = _SPACED.search(_QUOTED.sub("", text)) is not None
+    return Table(file, kind, typed or (said[1] if said else usual), spaced, said is not None, given)
 
 
 def _no_column(own: Table, name: str) -> UserError:
@@ -322,6 +321,8 @@ def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Ro
     """
     named = list(own.given.columns or []) or _header(*next(records))
     for where, cells in records:
+        if own.kind == "excel":  # a row ends at its last cell, or has notes beside the table
+            cells = [*cells, *[""] * len(named)][: len(named)]
         if len(cells) != len(named):
             raise UserError(
                 f"{where}: {len(cells)} cells, the header has {len(named)}: {names(named)}\n"
@@ -437,8 +438,6 @@ def _sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
         for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
             if any(cell is not None for cell in cells):
                 yield f"{file} row {number}", [_cell(cell) for cell in cells]
-    except UserError:
-        raise
     except Exception as error:  # openpyxl raises what its XML and zip readers do
         raise UserError(f"{file}: not readable as Excel ({str(error)[:120]}).") from error
 

@@ -257,3 +257,13 @@ def test_a_sheet_with_a_wrong_size_and_a_number_in_its_header_is_read_whole(fold
             content = whole.read(name).replace(b'ref="A1:C61"', b'ref="A1:C31"')
             wrong.writestr(name, content)
     assert len(own("a.xlsx").load("train")) == 60
+
+
+def test_a_row_of_a_sheet_ends_at_its_last_cell(folder):
+    book = openpyxl.Workbook()
+    for row in [("text", "label", None, "note"), ("a", "x"), ("b", None), ("c", "y", 1, "n", "o")]:
+        book.active.append(row)
+    book.save("a.xlsx")
+    task = own("a.xlsx", empty="skip")
+    assert [e.target for e in task.load("train")] == ["x", "y"]
+    assert str(task.accounts["train"]) == "3 rows, 1 left out: an empty cell"
