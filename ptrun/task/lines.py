@@ -283,6 +283,7 @@ def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str,
 
 
 _LISTS = ("data", "rows", "records", "examples", "items")  # usual names of a list of rows
+_ABOUT = {"version", "name", "title", "description", "license"}  # texts beside such a list
 
 
 def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -305,6 +306,8 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
 
 def _inside(whole: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the rows that one object holds, or None if it is a row."""
+    if any(isinstance(value, str) and key not in _ABOUT for key, value in whole.items()):
+        return None
     listed: list[Any] = next((whole[k] for k in _LISTS if isinstance(whole.get(k), list)), [])
     if listed and all(isinstance(row, dict) for row in listed):
         return listed
@@ -314,9 +317,17 @@ def _inside(whole: dict[str, Any]) -> list[dict[str, Any]] | None:
     parts = list(whole.values())
     if not parts or not all(isinstance(part, dict) and part for part in parts):
         return None
-    if len({tuple(part) for part in parts}) > 1 or not all(map(str.isdecimal, parts[0])):
+    if len({tuple(part) for part in parts}) > 1 or not _are_columns(whole, parts[0]):
         return parts
     return [{name: part[at] for name, part in whole.items()} for at in parts[0]]
+
+
+def _are_columns(outer: dict[str, Any], inner: dict[str, Any]) -> bool:
+    """Return whether the outer names are columns: rows have numbers, or are more than columns."""
+    numbers, within = (all(map(str.isdecimal, names_of)) for names_of in (outer, inner))
+    if numbers != within:
+        return within
+    return len(outer) < len(inner) or (within and len(outer) == len(inner))
 
 
 def _is_value(text: str) -> bool:

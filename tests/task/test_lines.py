@@ -62,7 +62,30 @@ def test_one_object_that_holds_all_rows(tmp_path, whole):
     assert [where for where, _ in json_rows(file)] == [f"{file} row 1", f"{file} row 2"]
 
 
-@pytest.mark.parametrize("row", [{"text": "x", "spans": [{"start": 0}]}, {"data": "x"}, {}])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {str(i): {"0": f"t{i}", "1": "x"} for i in range(3)},
+        {"0": {str(i): f"t{i}" for i in range(3)}, "1": dict.fromkeys("012", "x")},
+        {"text": {"a": "t0", "b": "t1", "c": "t2"}, "label": dict.fromkeys("abc", "x")},
+    ],
+    ids=["index of numbers", "columns of numbers", "columns of an index of texts"],
+)
+def test_rows_are_more_than_columns(tmp_path, whole):
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(whole))
+    assert [[*row.values()] for _, row in json_rows(file)] == [[f"t{i}", "x"] for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "x", "spans": [{"start": 0}]},
+        {"text": "x", "examples": [{"text": "y"}]},
+        {"data": "x"},
+        {},
+    ],
+)
 def test_a_single_row_is_a_row(tmp_path, row):
     file = tmp_path / "a.json"
     file.write_text(json.dumps(row))
