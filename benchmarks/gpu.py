@@ -1,4 +1,4 @@
-"""Accept a GPU in ten minutes: numerics, equality with the CPU, speed, memory, resuming.
+"""Accept a GPU in 20 minutes: numerics, equality with the CPU, speed, memory, resuming.
 
     make gpu                                 on a CUDA device, with torch and no network
     make gpu ARGS=--small                    the same parts on a CPU, in miniature
@@ -78,9 +78,9 @@ PARTS = (
         120,
         moves=False,
     ),
-    _own("equality", "losses of one run on the CPU and on the device", 60),
-    _own("compile", "compiled dropout on and off: equal bits, tokens/s", 90),
-    _own("resume", "a run that is killed and resumed ends with the same bits", 60),
+    _own("equality", "losses of one run on the CPU and on the device", 90),
+    _own("compile", "compiled dropout on and off: equal bits, tokens/s", 180),
+    _own("resume", "a run that is killed and resumed ends with the same bits", 120),
     # The disguise counts waits by itself: make cuda-grid.
     _own(
         "transfers",
@@ -94,7 +94,7 @@ PARTS = (
         "one run against Trainer + PEFT, shape of BERT-base",
         f"peers.py --shapes bert_base {_BERT} --out OUT",
         "peers.py --shapes tiny --repeats 1 --methods prefix --jobs few_shot --out OUT",
-        150,
+        240,
     ),
     Part(
         "roberta_large",

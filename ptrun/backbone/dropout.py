@@ -79,13 +79,24 @@ def token_lines(
 def drop_lines(x: Tensor, lines: Tensor, p: float, origin: int = 0) -> Tensor:
     """Return `x [..., S]` after dropout, from the hashes `[...]` of all but its last axis."""
     flat = x.reshape(-1, x.shape[-1])
-    numbers = limit(p), scale(p, x.dtype), origin
+    numbers = *_numbers(p, x.dtype, x.device), origin
     return call(_drop, flat, lines.flatten(), *numbers).view(x.shape)
 
 
-def _drop(x: Tensor, lines: Tensor, limit: int, scale: float, origin: int) -> Tensor:
+def _drop(x: Tensor, lines: Tensor, limit: Tensor, scale: Tensor, origin: int) -> Tensor:
     """Return `x [n, size]` with cells dropped; compiled, these passes over memory are one."""
     return x * _kept(lines, x.shape[1], limit, origin).to(x.dtype).mul(scale)
+
+
+@cache
+def _numbers(p: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the limit and the scale as tensors `[]` on a device.
+
+    Compiled code reads a tensor from memory. On an H100 (torch 2.11, Triton 3.6) a kernel that got
+    them as numbers computed something else.
+    """
+    least = torch.tensor(limit(p), dtype=torch.int32, device=device)
+    return least, torch.tensor(scale(p, dtype), dtype=dtype, device=device)
 
 
 @cache
@@ -115,7 +126,7 @@ def _of_rows(keys: Tensor, site: int) -> Tensor:
     return _mix(_mix(low * GOLDEN + high) + site)
 
 
-def _kept(lines: Tensor, size: int, limit: int, origin: int) -> Tensor:
+def _kept(lines: Tensor, size: int, limit: Tensor, origin: int) -> Tensor:
     """Return the mask `[n, size]` of lines `[n]`."""
     cells = lines.unsqueeze(-1) ^ _last(size, origin, lines.device)
     cells *= MIX1
@@ -133,32 +144,56 @@ def _last(size: int, origin: int, device: torch.device) -> Tensor:
 # Element-wise functions that torch can compile into one pass over memory.
 #
 # Only functions whose compiled result is equal bit for bit go through here, so a run may switch in
-# the middle. Compiled code is kept on disk. It takes about 20 s the first time on a machine, and 2
-# s after that.
+# the middle. The first call of each type and device is compared. Compiled code is kept on disk. It
+# takes about 20 s the first time on a machine, and 2 s after that.
 
 _compiled: dict[Callable[..., Tensor], Any] = {}
+_proved: set[tuple[Callable[..., Tensor], torch.dtype, torch.device]] = set()
 _active = False
 
 
-def call(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+def call(function: Callable[..., Tensor], x: Tensor, *others: Any) -> Tensor:
     """Return the function's value, compiled if `activate` was called.
 
-    A compiler that fails is not asked again: the results are the same bits without it.
+    A compiler that fails, or whose code computes other bits, is not asked again.
     """
     if not _active:
-        return function(*arguments)
+        return function(x, *others)
     if function not in _compiled:
         _compiled[function] = torch.compile(function, dynamic=True)
     try:
-        value: Tensor = _compiled[function](*arguments)
+        wrong = _differs(function, x, *others)
+        value: Tensor = function(x, *others) if wrong else _compiled[function](x, *others)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # torch, Triton and the C compiler share no error class
-        activate(False)
-        reason = " ".join(str(error).split())[:200]
-        _LOG.warning("dropout is not compiled, since compiling it fails: %s", reason)
-        return function(*arguments)
+        _refuse("compiling it fails: %s", " ".join(str(error).split())[:200])
+        return function(x, *others)
+    if wrong:
+        _refuse("its compiled code computes other numbers on %s", x.device)
     return value
+
+
+def _differs(function: Callable[..., Tensor], x: Tensor, *others: Any) -> bool:
+    """Return whether compiled code gives other bits; asked once a type and device."""
+    case = function, x.dtype, x.device
+    if case in _proved:
+        return False
+    found, wanted = (_bits(own, x, others) for own in (_compiled[function], function))
+    _proved.add(case)
+    return not all(map(torch.equal, found, wanted))
+
+
+@torch.enable_grad()
+def _bits(function: Callable[..., Tensor], x: Tensor, others: Sequence[Any]) -> list[Tensor]:
+    given = x.detach().requires_grad_(True)
+    value = function(given, *others)
+    return [value.detach(), *torch.autograd.grad(value.float().square().sum(), given)]
+
+
+def _refuse(reason: str, *values: Any) -> None:
+    activate(False)
+    _LOG.warning(f"dropout is not compiled, since {reason}", *values)
 
 
 def activate(on: bool) -> None:

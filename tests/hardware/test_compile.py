@@ -97,6 +97,19 @@ def test_a_failing_compiler_is_told_and_not_asked_again(monkeypatch, caplog):
     assert "dropout is not compiled" in line and "Python.h" in line
 
 
+@pytest.mark.parametrize("wrong", [lambda x: -x + 1, lambda x: 0 * x - x.detach()])
+def test_compiled_code_of_other_numbers_or_gradients_is_not_used(monkeypatch, caplog, wrong):
+    monkeypatch.setattr(dropout, "_compiled", {torch.neg: wrong})
+    monkeypatch.setattr(dropout, "_proved", set())
+    dropout.activate(True)
+    for _ in range(2):
+        assert dropout.call(torch.neg, torch.tensor(2.0)) == -2
+    assert not dropout._active
+    assert caplog.messages == [
+        "dropout is not compiled, since its compiled code computes other numbers on cpu"
+    ]
+
+
 def test_memory_that_runs_out_is_no_failure_of_the_compiler(monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -34,7 +34,8 @@ def test_a_token_does_not_follow_the_redirect_to_another_host(xet, monkeypatch, 
     asked = [one for one in xet.requests if not one.sent]
     stored = [one for one in asked if "/store/" in one.line]
     assert stored and not any(one.token for one in stored)
-    assert all(one.token == "secret" for one in asked if "/store/" not in one.line)
+    # Not all requests: the libraries may send telemetry from a thread, without a token.
+    assert {one.token for one in asked if MODEL in one.line} == {"secret"}
 
 
 @pytest.mark.slow
