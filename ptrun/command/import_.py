@@ -164,12 +164,19 @@ def _data(arguments: Sequence[str]) -> None:
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
     from ptrun.importing.data import write
 
-    marked = given.kind in _MARKED or (given.kind == "conll" and given.source.is_file())
+    made_task = given.kind == "conll" and (given.source.is_file() or _is_new(given.task))
+    marked = given.kind in _MARKED or made_task
     files, option, content = _marks(given) if marked else (_files(given), None, "")
     for line in write(given.out, files, {} if option is None else {option: content}):
         print(line)
     if option is not None:
         print(f"{option}: options of task={given.task}")
+
+
+def _is_new(task: str) -> bool:
+    from ptrun.config.paths import options
+
+    return task not in options("task")
 
 
 def _marks(given: argparse.Namespace) -> "tuple[Sequence[MadeFile], Path | None, str]":

@@ -19,8 +19,6 @@ _NO_WORD = re.compile(r"-DOCSTART-|#begin document|#end document|#doc \d+\s*$")
 _BRACKETS = re.compile(r"(?:\(([^()*\s]+))?\*([^()*\s]*\))?")
 _ALONE = re.compile(r"\(([^()*\s]+)\)")  # CoNLL-2012 writes (GPE) for an entity of one word
 _TAG = re.compile(r"O|[BIESULM]-\S+")
-_AS_IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
-"""Letters of BIOES, BILOU and BMES; these schemes are IOB2 in other letters."""
 _END = re.compile(r"O|[BIESULM]-\S+|[_*-]|\S*[()*]\S*")  # of a line that is a word
 
 
@@ -83,9 +81,10 @@ def _columns(text: str) -> list[str]:
 
 
 def tags(sentence: Sentence, number: int) -> list[str]:
-    """Return a column of IOB1, IOB2, BIOES, BILOU, BMES or bracketed tags as IOB2.
+    """Return a column of IOB1, IOB2, IOE2, BIOES, BILOU, BMES or bracketed tags as IOB2.
 
-    IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch.
+    IOB1, the scheme of CoNLL-2003, writes `B-` only between entities of one type that touch. `S-`
+    and `U-` are one word, `E-` and `L-` the last.
 
     Raises:
         UserError: a line has no such tag.
@@ -99,14 +98,23 @@ def tags(sentence: Sentence, number: int) -> list[str]:
                 f"{where}: column {number} is {shown(tag)}, no tag; expected O, B-TYPE, I-TYPE (or "
                 f"BIOES, BILOU, BMES) or brackets such as (TYPE*).\n{_other_scheme(column)}"
             )
-    column = [f"{_AS_IOB2.get(tag[0], tag[0])}{tag[1:]}" if tag[1:] else tag for tag in column]
-    before = ["O", *column[:-1]]
-    return [_begun(tag, last) for tag, last in zip(column, before, strict=True)]
+    found, before = [], "O"
+    for tag in column:
+        begins = tag[0] in "BSU" or before[0] in "OSUEL" or before[2:] != tag[2:]
+        found.append(tag if tag == "O" else f"{'B' if begins else 'I'}{tag[1:]}")
+        before = tag
+    return found
 
 
 def _other_scheme(column: Sequence[str]) -> str:
     """Return what to do about tags of another scheme."""
     named = [tag for tag in column if tag != "O"]
+    if named and {*named} <= {"B", "I"}:
+        return "These tags have no type; write one: B-GENE, I-GENE."
+    if any(re.fullmatch(r"[bi]-\S+|o", tag) for tag in named):
+        return "Write tags in capitals: O, B-PER, I-PER."
+    if all(re.fullmatch(r"[^,]+,\S+", tag) for tag in named):
+        return "Its columns have commas between them; write tabs."
     if any(re.fullmatch(r"\S+-[BI]", tag) for tag in named):
         return "These tags have their letter at the end; write it first: B-PER, not PER-B."
     if named and all(re.fullmatch(r"[BIESLUM]_\S+", tag) for tag in named):
@@ -118,11 +126,6 @@ def _other_scheme(column: Sequence[str]) -> str:
             "with --tags."
         )
     return "Choose another column with --tags."
-
-
-def _begun(tag: str, last: str) -> str:
-    """Return a tag with `B-` if it begins an entity."""
-    return f"B-{tag[2:]}" if tag.startswith("I-") and tag[2:] != last[2:] else tag
 
 
 def roles(sentence: Sentence, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
@@ -233,7 +236,10 @@ def _entities(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[R
                     f"{where}: {shown(tag)} is of no type of the task: {names(fields.entities)}. "
                     "Choose another column with --tags, or another --task."
                 )
-        yield {fields.tokens: sentence.column(columns.words), fields.tags: found}
+        words = sentence.column(columns.words)
+        if "" in words:
+            raise UserError(f"{sentence.where[words.index('')]}: a tag without a word.")
+        yield {fields.tokens: words, fields.tags: found}
 
 
 def _predicates(file: Path, fields: TaggingFields, columns: Columns) -> Iterator[Record]:

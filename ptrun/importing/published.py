@@ -457,24 +457,38 @@ def squad(source: Path) -> list[MadeFile]:
     Raises:
         UserError: there is no such file, or it is not SQuAD's.
     """
-    files = [source] if source.is_file() else sorted(source.glob("*.json"))
+    files = [source] if source.is_file() else sorted(source.glob("*.json*"))
     found = {
-        split: f for part, split in _SQUAD_SPLITS.items() for f in files if part in f.name.lower()
+        split: own
+        for part, split in _SQUAD_SPLITS.items()
+        if (own := [file for file in files if part in re.split(r"[\W_]+", file.name.lower())])
     }
     if not found:
         raise UserError(
             f"{source}: no file of SQuAD among {names(f.name for f in files) or 'no files'}; their "
             "names have train or dev, as train-v1.1.json."
         )
-    folder = "squad_v2" if any(map(_is_second, found.values())) else "squad"
+    chosen = [one for own in found.values() for one in own]
+    versions = {_is_second(one) for one in chosen}
+    if len(versions) > 1 or len(chosen) > len(found):
+        raise UserError(
+            f"{source}: several versions or files for one part: {names(f.name for f in chosen)}; "
+            "put those to read into a folder of their own."
+        )
+    if rest := [file.name for file in files if file not in chosen]:
+        _LOG.warning("%s: not read: %s", source, names(rest))
+    folder = "squad_v2" if versions.pop() else "squad"
     return [
         MadeFile(folder, f"{split}.jsonl", [file], _question_rows(file))
-        for split, file in found.items()
+        for split, (file,) in found.items()
     ]
 
 
 def _is_second(file: Path) -> bool:
-    return str(json_file(file).get("version", "")).lstrip("v").startswith("2")
+    """Return whether a file says version 2, or has a question without an answer."""
+    if str(json_file(file).get("version", "")).lstrip("v").startswith("2"):
+        return True
+    return any(not row["answers"]["text"] for row in _question_rows(file))
 
 
 def _question_rows(file: Path) -> Iterator[Record]:
@@ -483,7 +497,7 @@ def _question_rows(file: Path) -> Iterator[Record]:
             context = paragraph.text("context")
             for question in each(paragraph, "qas"):
                 yield {
-                    "id": question.text("id"),
+                    "id": str(question.value("id")),
                     "title": str(article.data.get("title", "")),
                     "context": context,
                     "question": question.text("question"),

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +178,8 @@ def json_spans(file: Path, text: str) -> Iterator[Marked]:
         if row.data.get(_VERDICT) in _LEFT_OUT:
             account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
             continue
-        key = next((key for key in _KEYS if key in row.data), None)
+        keys = [key for key in _KEYS if key in row.data]
+        key = next((key for key in keys if row.data[key]), next(iter(keys), None))
         if key is None:
             raise UserError(
                 f"{row.where}: no field 'spans' or 'entities'; this row has "
@@ -201,6 +204,11 @@ def _text(row: Row, key: str) -> str:
 def _lists(row: Row, key: str) -> Row:
     """Return the row with spans written as lists turned into objects."""
     given = row.value(key)
+    if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
+        raise UserError(
+            f"{row.where}: field {key!r} is {shown(given)}, labels of the whole text.\n"
+            f"For labels of texts type task=csv task.train=FILE task.label={key}."
+        )
     if not isinstance(given, list):
         return row
     return row.with_fields({key: [_named(one) for one in given]})
@@ -230,14 +238,20 @@ def label_studio(file: Path, text: str) -> Iterator[Marked]:
         account.read += 1
         task = Row(f"{file} task {data.get('id', index)}", data)
         if "annotations" not in data:
+            old = "This is of a Label Studio before 1.0; export it again from a new one."
+            advice = "Export with the format JSON, not JSON-MIN."
             raise UserError(
-                f"{task.where}: no field 'annotations'. Export with the format JSON, not JSON-MIN."
+                f"{task.where}: no field 'annotations'. {old if 'completions' in data else advice}"
             )
         if (annotation := _annotation(task)) is None:
             account.leave_out("no annotation, or a cancelled one")
             continue
-        found = [_region(one) for one in each(annotation, "result") if _is_region(one)]
-        yield Marked(task.where, _text(inner(task, "data"), text), found)
+        results = each(annotation, "result")
+        regions = [one for one in results if _is_region(one, alone=len(results) == 1)]
+        own = _text(inner(task, "data"), text)
+        if any(one.data["type"] == "hypertextlabels" for one in regions):
+            own = _visible(own)
+        yield Marked(task.where, own, [_region(one) for one in regions])
     if account.left_out:
         _LOG.warning("%s: %s", file, account)
 
@@ -255,13 +269,37 @@ def _annotation(task: Row) -> Row | None:
     return chosen[0] if chosen else None
 
 
-def _is_region(region: Row) -> bool:
+class _Visible(HTMLParser):
+    """Collects the text between the tags of HTML, with its characters in place of entities."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        """Keep a text."""
+        self.parts.append(data)
+
+
+def _visible(text: str) -> str:
+    """Return what a browser shows of a hypertext; Label Studio's globalOffsets count it."""
+    parser = _Visible()
+    parser.feed(text)
+    parser.close()
+    return "".join(parser.parts)
+
+
+def _is_region(region: Row, *, alone: bool) -> bool:
     """Return whether a result marks a part of the text; relations between regions do not.
+
+    Nor do results about the whole text, unless it has no other.
 
     Raises:
         UserError: it is of a type that ptrun does not read.
     """
     kind = region.data.get("type")
+    if kind in _WHOLE_TEXT and not alone:
+        return False
     if kind in _WHOLE_TEXT:
         raise UserError(
             f"{region.where}: a result of type {kind}, which is about the whole text.\n"
@@ -297,6 +335,7 @@ Text = tuple[str, Record]
 """A text, by which files are divided, and its row."""
 Read = Callable[[Path, TaggingFields], Iterator[Text]]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TYPO = 0.9  # a name that is so similar to that of a task, from 0 to 1, is one
 _NEW = {"train": "train", "dev": "validation", "test": "test"}
 _SHARE = 10  # one of so many texts goes to dev, and one to test
 _YAML = """\
@@ -358,6 +397,10 @@ def _new(task: str) -> TaggingFields:
     """
     if not _NAME.fullmatch(task):
         raise UserError(f"--task {task}: use letters, digits and _, such as --task my_names.")
+    if close := get_close_matches(task, options("task"), 1, _TYPO):
+        raise UserError(
+            f"task={task}: unknown; did you mean {close[0]!r}? A new task needs another name."
+        )
     return TaggingFields(task, _NEW, "tokens", "ner_tags")
 
 
@@ -369,6 +412,12 @@ def _yaml(task: str, parts: Sequence[str], rows: Sequence[Record]) -> str:
     types = sorted({tag[2:] for row in rows for tag in row["ner_tags"] if tag != "O"})
     if not types:
         raise UserError(f"--task {task}: no text has a span, so there is no type to find.")
+    for name in types:
+        if name.startswith("B-") and f"I-{name[2:]}" in types:
+            raise UserError(
+                f"--task {task}: types {name} and I-{name[2:]}; name the type of a span, "
+                f"{name[2:]}, without B- and I-."
+            )
     splits = json.dumps({part: split if part in parts else None for part, split in _NEW.items()})
     return _YAML.format(name=task, splits=splits, entities=json.dumps(types, ensure_ascii=False))
 

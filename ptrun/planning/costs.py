@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from statistics import mean
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.planning.memory import HardwareLayout, Memory, Parameters, Work, count, memory, work
 from ptrun.planning.trace import Trace, TracedCase, loss_of, placed, trace
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
+from ptrun.task.dataset import Task
 from ptrun.training.optim import total_steps
 from ptrun.types import Split
 
@@ -67,8 +70,8 @@ class Costs:
         )
         if case not in self.traces:
             backbone, task = self.planned.backbone, self.planned.task
-            method = self.planned.method
-            self.traces[case] = rows, trace(method, backbone, task, replace(case, rows=rows))
+            made = partial(_on_meta, self.planned, task=task)
+            self.traces[case] = rows, trace(made, backbone, replace(case, rows=rows))
         traced, found = self.traces[case]
         return found.scaled(rows / traced)
 
@@ -80,9 +83,12 @@ def costs(planned: Plan, length: int) -> Costs:
 
 def method_of(planned: Plan) -> Method:
     """Return the method on the meta device, without weights and tokenizer."""
+    return _on_meta(planned, planned.backbone, task=planned.task)
+
+
+def _on_meta(planned: Plan, backbone: PretrainedBackbone, *, task: Task) -> Method:
     with torch.device("meta"):
-        method: Method = planned.method.build(planned.backbone, planned.task)
-    return method
+        return planned.method_over(backbone, task)
 
 
 def _narrow(config: Mapping[str, Any], parallel: int) -> int:

@@ -53,13 +53,13 @@ def preview(planned: Plan) -> Group:
     Raises:
         UserError: as a run would.
     """
-    method = planned.method.build(planned.backbone, planned.task)
+    method = planned.method_over(planned.backbone, planned.task)
     check_select(planned.train, method)
     whole, shared = split_of(planned)
     split = usable(method, whole)
     free = copy(planned.task)
     free.max_tokens = None
-    unlimited = planned.method.build(planned.backbone, free).readout
+    unlimited = planned.method_over(planned.backbone, free).readout
     parts = [
         _part(name, split.origin.get(name, ""), getattr(split, name), method, unlimited)
         for name in ("train", "dev", "test")

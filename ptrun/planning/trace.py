@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,11 +24,9 @@ from ptrun.backbone.base import BackboneOutput
 from ptrun.backbone.dropout import row_keys
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.quantization import Quantization
-from ptrun.config.build import Component
 from ptrun.errors import UserError
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, TokenRow, collate
-from ptrun.task.dataset import Task
 
 # The bytes of live tensors during a step on the meta device.
 #
@@ -302,15 +300,12 @@ class Trace:
 Made = Callable[[PretrainedBackbone], Method]
 
 
-def trace(
-    component: Component, backbone: PretrainedBackbone, task: Task, case: TracedCase
-) -> Trace:
-    """Return the trace of a case; `component` is the method's.
+def trace(made: Made, backbone: PretrainedBackbone, case: TracedCase) -> Trace:
+    """Return the trace of a case; `made` returns the method over a backbone, on the meta device.
 
     Raises:
         UserError: the method does not suit this backbone.
     """
-    made = partial(_made, component, task)
     shape = backbone.shape
     if shape.decoder_layers and shape.layers + shape.decoder_layers > _DEEP:
         try:
@@ -318,12 +313,6 @@ def trace(
         except UserError:  # such as layers that a shallow model lacks
             pass
     return _trace(_follow(made(_like(backbone, case)), case))
-
-
-def _made(component: Component, task: Task, backbone: PretrainedBackbone) -> Method:
-    with torch.device("meta"):
-        method: Method = component.build(backbone, task)
-    return method
 
 
 def _trace(found: list[float]) -> Trace:

@@ -142,8 +142,10 @@ def _check_filled(row: Row, task: Task, *, cells: bool) -> None:
 def _name(row: Row, number: int, task: Task) -> int | str:
     """Return the id of the row, else its number."""
     found = None if _ID in task.reads else row.data.get(_ID)
-    if found is None or found == "":
+    if found is None or found == "" or found != found:  # pandas' NaN
         return number
+    if isinstance(found, float) and found.is_integer():  # pandas, where a row has no id
+        return int(found)
     if isinstance(found, bool) or not isinstance(found, int | str):
         raise UserError(f"{row.where}: id is {shown(found)}; expected a text, a number, or no id.")
     return found

@@ -114,7 +114,7 @@ def _start_ranks(planned: Plan, command: Sequence[str]) -> RunResult:
         _LOG.info("already finished; rerun=true repeats it")
         return checked_result(done, planned.folder)
     if planned.pretraining is not None:  # it starts its own ranks, so it must end before these
-        method = planned.method.build(planned.backbone, planned.task)
+        method = planned.method_over(planned.backbone, planned.task)
         with_prerequisite(planned, method, lambda first: _start_ranks(first, command))
     start(planned.request, ranks, command)
     done = result.read(planned.folder)

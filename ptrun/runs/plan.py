@@ -111,7 +111,11 @@ class Plan:
     def build_method(self) -> Method:
         """Return the method; only the seed decides its random values."""
         torch.manual_seed(self.seed)
-        method: Method = self.method.build(self.backbone, self.task, self.readout.build())
+        return self.method_over(self.backbone, self.task)
+
+    def method_over(self, backbone: Any, task: Task) -> Method:
+        """Return the method and its read-out over a backbone and a task."""
+        method: Method = self.method.build(backbone, task, self.readout.build())
         return method
 
 
@@ -349,7 +353,7 @@ def with_prerequisite(planned: Plan, method: Method, run: Run) -> Plan:
     first, start = planned.pretraining, planned.start
     if first is None or start.folder is None:
         return planned
-    other: Method = first.method.build(first.backbone, first.task)
+    other = first.method_over(first.backbone, first.task)
     if not prompt_of(method):
         raise UserError("start=pretrained: this method learns no prompt. Type start=random.")
     check_fits(method, prompt_of(other), start.folder)

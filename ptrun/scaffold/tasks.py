@@ -2,6 +2,7 @@
 
 import json
 import keyword
+import logging
 import math
 import re
 from collections import Counter
@@ -17,9 +18,12 @@ from ptrun.config.build import build
 from ptrun.config.paths import options
 from ptrun.errors import UserError, names, shown
 from ptrun.pocket.tasks import rows as pocket_rows
-from ptrun.task.own import label_text
+from ptrun.task.label import label_text, missing
 from ptrun.task.source import Row
 from ptrun.task.table import table
+
+_LOG = logging.getLogger(__name__)
+
 
 # The files of a new method, task, backbone or cluster, made from the templates in this folder.
 
@@ -258,6 +262,11 @@ def _labels(every: Sequence[Row]) -> list[str]:
         raise UserError(
             f"The labels are {names(sorted(counts))}: {len(counts)} different values in "
             f"{len(every)} rows. Expected a few labels with many rows each; name another column."
+        )
+    for label in missing(counts):
+        _LOG.warning(
+            "the label %s (%d rows) may mean that a row has none; delete such rows",
+            *(shown(label), counts[label]),
         )
     return sorted(counts)
 

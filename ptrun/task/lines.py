@@ -28,6 +28,10 @@ from ptrun.errors import UserError, names, shown
 LONGEST = 2**25
 """The most bytes of a line."""
 _ENOUGH = 200  # bytes to guess an encoding from
+_COMMON = (
+    *("cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256"),
+    *("gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "mac_roman"),
+)
 _START = 2**16  # bytes in which the form of a file is looked for
 _RATIO, _SMALL = 1000, 2**28  # a packed file may grow so many times, or to so many bytes
 _PACKED = {
@@ -132,10 +136,9 @@ def text_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, s
 def _narrow_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, str]]:
     """Yield lines of an encoding in which a line ends in the byte of LF."""
     alone = b"\n" not in start and b"\r" in start.rstrip(b"\r")  # as on a classic Mac
-    mark = codecs.BOM_UTF8 if encoding.lower().replace("_", "-") == "utf-8" else b""
     for number, line in enumerate(_byte_lines(file, b"\r" if alone else b"\n"), start=1):
-        whole = line.removeprefix(mark) if number == 1 else line
-        yield f"{file}:{number}", _decoded(f"{file}:{number}", whole, file, encoding)
+        text = _decoded(f"{file}:{number}", line, file, encoding)
+        yield f"{file}:{number}", text.lstrip("\ufeff") if number == 1 else text
 
 
 def _byte_lines(file: Path, end: bytes) -> Iterator[bytes]:
@@ -189,7 +192,7 @@ def _wide_lines(file: Path, encoding: str, start: bytes) -> Iterator[tuple[str, 
             whole = iter(partial(text.readline, LONGEST + 1), "")
             for number, line in enumerate(whole, start=1):
                 _check_length(f"{file}:{number}", len(line))
-                yield f"{file}:{number}", line.removeprefix("\ufeff") if number == 1 else line
+                yield f"{file}:{number}", line.lstrip("\ufeff") if number == 1 else line
     except UnicodeError as error:
         raise UserError(
             f"{file}:{number + 1}: not readable as {encoding.upper()} ({error})."
@@ -213,8 +216,8 @@ def _check_length(where: str, length: int) -> None:
     """
     if length > LONGEST:
         raise UserError(
-            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own, "
-            "or divide its text."
+            f"{where}: a line of more than {LONGEST:,} bytes. Put each row on a line of its own "
+            '(pandas: to_json(orient="records", lines=True)), or divide its text.'
         )
 
 
@@ -237,7 +240,8 @@ def _other_encodings(file: Path, line: bytes) -> str:
 
     start = start_of(file)
     whole = start[: start.rfind(b"\n") + 1] or start
-    likely = [match.encoding for match in from_bytes(whole)][:1] if len(whole) >= _ENOUGH else []
+    best = from_bytes(whole, cp_isolation=[*_COMMON]).best() if len(whole) >= _ENOUGH else None
+    likely = [best.encoding] if best else []
     texts: dict[str, str] = {}  # the encoding of each reading; a common one replaces a rare one
     for encoding in dict.fromkeys([*likely, "gb18030", "shift_jis", "cp1252"]):
         try:
@@ -248,7 +252,10 @@ def _other_encodings(file: Path, line: bytes) -> str:
     if not texts:
         return "Save the file as UTF-8."
     listed = " or ".join(f"{name} if it says {shown(text[:40])}" for text, name in texts.items())
-    return f"Save the file as UTF-8, or give its encoding (task=csv: task.encoding=...): {listed}."
+    return (
+        "Save the file as UTF-8, or give its encoding (task=csv: task.encoding=..., ptrun predict: "
+        f"--encoding ...): {listed}."
+    )
 
 
 def json_lines(file: Path, encoding: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -277,12 +284,14 @@ def json_records(file: Path, encoding: str | None = None) -> Iterator[tuple[str,
         return
     every = chain([top], lines)
     if top[1].lstrip().startswith("[") or not _is_value(top[1]):
-        yield from ((where, _parsed(where, text)) for where, text in _objects(file, every))
+        last = ""
+        for number, (where, text) in enumerate(_objects(file, every), start=1):
+            place, last = f"{where} row {number}" if where == last else where, where
+            yield place, _parsed(place, text)
         return
     yield from ((where, _parsed(where, text)) for where, text in every if text.strip())
 
 
-_LISTS = ("data", "rows", "records", "examples", "items")  # usual names of a list of rows
 _ABOUT = {"version", "name", "title", "description", "license"}  # texts beside such a list
 
 
@@ -290,29 +299,31 @@ def json_rows(file: Path, encoding: str | None = None) -> Iterator[tuple[str, di
     """Yield the rows of a table of JSON and their places.
 
     They are the objects of `json_records`, or the parts of one object that holds them all: a list
-    under a usual name, or what pandas writes with `orient=` table, split, index or columns.
+    of objects, or what pandas writes with `orient=` table, split, index or columns.
 
     Raises:
-        UserError: as `json_records`.
+        UserError: as `json_records`, or one object holds several lists of rows.
     """
     records = json_records(file, encoding)
     top = list(islice(records, 2))
-    inside = _inside(top[0][1]) if len(top) == 1 else None
+    inside = _inside(file, top[0][1]) if len(top) == 1 else None
     if inside is None:
         yield from chain(top, records)
     else:
         yield from ((f"{file} row {n}", row) for n, row in enumerate(inside, start=1))
 
 
-def _inside(whole: dict[str, Any]) -> list[dict[str, Any]] | None:
+def _inside(file: Path, whole: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the rows that one object holds, or None if it is a row."""
     if any(isinstance(value, str) and key not in _ABOUT for key, value in whole.items()):
         return None
-    listed: list[Any] = next((whole[k] for k in _LISTS if isinstance(whole.get(k), list)), [])
-    if listed and all(isinstance(row, dict) for row in listed):
-        return listed
-    columns = whole.get("columns")
-    if listed and isinstance(columns, list):  # split
+    lists = {key: own for key, own in whole.items() if _are_rows(own)}
+    if len(lists) > 1:
+        raise UserError(f"{file}: one object with lists {names(lists)}; save each as a file.")
+    if lists:
+        return [*next(iter(lists.values()))]
+    columns, listed = whole.get("columns"), whole.get("data")
+    if isinstance(columns, list) and isinstance(listed, list):  # split
         return [dict(zip(map(str, columns), row, strict=False)) for row in listed]
     parts = list(whole.values())
     if not parts or not all(isinstance(part, dict) and part for part in parts):
@@ -320,6 +331,11 @@ def _inside(whole: dict[str, Any]) -> list[dict[str, Any]] | None:
     if len({tuple(part) for part in parts}) > 1 or not _are_columns(whole, parts[0]):
         return parts
     return [{name: part[at] for name, part in whole.items()} for at in parts[0]]
+
+
+def _are_rows(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(isinstance(row, dict) for row in value)
 
 
 def _are_columns(outer: dict[str, Any], inner: dict[str, Any]) -> bool:

@@ -1,21 +1,13 @@
 """The user's own data: one label or number for a text or a pair of texts, one table file a part.
 
-| a cell of the label column                           | is read as                          |
-|------------------------------------------------------|-------------------------------------|
-| ` pos `, `["pos"]`                                   | `pos`                               |
-| `1`, `1.0`, a whole number of parquet, JSON or Excel | `1`                                 |
-| `True`, `TRUE`, true of parquet or JSON              | `true`                              |
-| `nan`, `-`, `?`, -1 beside numbers from 0            | a label, with a warning; see `skip` |
-| `a;b`, `["a", "b"]`, one column for each label       | refused: a row has one label        |
+How a label is read is in `ptrun.task.label`; `skip` leaves out rows whose label means none.
 """
 
 import hashlib
 import json
 import logging
-import math
 import os
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -29,9 +21,19 @@ from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
 from ptrun.task.dataset import PARTS, Account, Part, Scores
+from ptrun.task.label import (
+    NO_LABEL,
+    bare,
+    doubts,
+    is_number,
+    label_text,
+    normal,
+    several,
+    skipping,
+)
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import HubTable, Row
-from ptrun.task.table import Given, Quoting, Table, check_file, table
+from ptrun.task.table import Given, Quoting, Shards, Table, check_file, table
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -41,14 +43,9 @@ _ID = "id"  # a column that names the rows
 _MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and what is no gold
 _VERDICTS = {"accept", *_LEFT_OUT}
-_WHOLE = re.compile(r"([+-]?\d+)\.0+")
-_NO_LABEL = {"nan", "null", "none", "n/a", "na", "-", "?", "<na>"}
-_SEVERAL = re.compile(r"\s*[;|,]\s*")
+_YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
-_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 _SHOWN = 5  # places of rows that are named
-_SKEWED = 0.9  # of the rows have one label
 Column = str | int
 Metric = Literal["accuracy", "macro_f1", "pearson_spearman", "pearson", "spearman"]
 _METRICS: dict[str, tuple[Metric, ...]] = {
@@ -143,10 +140,12 @@ class Own:
         self._places = {part: place for part, place in given.items() if place is not None}
         self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
         self._subset = subset
-        self._tables: dict[str, Table | HubTable] = {}
+        self._tables: dict[str, Table | Shards | HubTable] = {}
         self.name = name or _named(hub, train)
         self._labels, self._empty = labels, empty
-        self._skip = {_normal(one) for one in skip or []}
+        self._skip = {normal(one) for one in skip or []}
+        self._no_label = {normal(one).lower() for one in skip or []} & NO_LABEL
+        self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()
         self.fields, self._label = self._columns(text, label)
         self.reads = self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
@@ -202,7 +201,11 @@ class Own:
                 "which takes one from train."
             )
         if part not in self._loaded:
-            self._loaded[part] = list(self._read(part))
+            found = list(self._read(part))
+            if not found:
+                file, account = self._table(part).file, self.accounts[part]
+                raise UserError(f"{file}: no rows are left ({account}).")
+            self._loaded[part] = found
         return list(self._loaded[part])
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
@@ -251,7 +254,7 @@ class Own:
             self._table(part).check([*texts, str(label)])
         return texts, str(label)
 
-    def _table(self, part: Part) -> Table | HubTable:
+    def _table(self, part: Part) -> Table | Shards | HubTable:
         """Return the table of a part; how it is read is found once."""
         if part not in self._tables:
             self._tables[part] = (
@@ -267,21 +270,19 @@ class Own:
         Raises:
             UserError: names the column, what it holds, and what to type.
         """
-        if not counts:
-            account = self.accounts["train"]
-            raise UserError(f"{self._table('train').file}: no rows are left ({account}).")
         total = sum(counts.values())
         problem, advice = None, ""
         if len(counts) < 2:
             problem = f"only one value, {shown(next(iter(counts)))}."
         elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
             problem = f"numbers with a comma, as {next(iter(counts))}."
-            advice = "Write them with a point; for scores type task.kind=regression."
-        elif several := _several(counts):
-            problem = f"several labels in a cell, as in {shown(several)}."
+            advice = "If they are decimals, write them with a point and type task.kind=regression. "
+            advice += "If they are several labels: a row has one."
+        elif cell := several(counts):
+            problem = f"several labels in a cell, as in {shown(cell)}."
             advice = "A row has one label; several are not supported. If this is one label, write "
             advice += "it without the separator."
-        elif len(counts) > _MOST_LABELS and all(map(_is_number, counts)) and _broken(counts):
+        elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
             problem = f"{len(counts)} different numbers, from {_range(counts)}."
             advice = "For scores type task.kind=regression."
         elif len(counts) > _MOST_LABELS and 2 * len(counts) > total:
@@ -295,29 +296,9 @@ class Own:
             )
 
     def _warn(self, counts: Mapping[str, int]) -> None:
-        """Warn about labels that may mean that a row has none, and about skewed classes."""
-        others = [label for label in counts if label != "-1"]
-        missing = [label for label in counts if label.lower() in _NO_LABEL]
-        if "-1" in counts and all(label.isdecimal() for label in others):
-            missing.append("-1")
-        for label in missing:
-            _LOG.warning(
-                "%s: %s %s (%d rows) may mean that a row has no label; task.skip=[%s] leaves such "
-                "rows out",
-                *(self._table("train").file, self._label, shown(label), counts[label], label),
-            )
-        alike = Counter(label.casefold() for label in counts)
-        if same := [label for label in sorted(counts) if alike[label.casefold()] > 1]:
-            _LOG.warning(
-                "%s: the labels %s differ only in case and are different labels",
-                *(self._table("train").file, names(same)),
-            )
-        if self.metric == "accuracy" and max(counts.values()) > _SKEWED * sum(counts.values()):
-            _LOG.warning(
-                "%s: %.0f%% of the rows have one label, so accuracy hides the others; "
-                "task.metric=macro_f1 selects by all classes",
-                *(self._table("train").file, 100 * max(counts.values()) / sum(counts.values())),
-            )
+        """Warn about doubtful labels."""
+        for line in doubts(self._label, counts, by_accuracy=self.metric == "accuracy"):
+            _LOG.warning("%s: %s", self._table("train").file, line)
 
     def _read(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a file, and account for every row.
@@ -336,10 +317,10 @@ class Own:
             if _VERDICT in more and row.data.get(_VERDICT) in _LEFT_OUT:
                 account.leave_out(f"{_VERDICT} is {row.data[_VERDICT]}")
                 continue
-            label = self._target(row)
-            if label is not None and label in self._skip:
+            texts, label = self._raw(row), self._target(row)
+            if label is not None and (label in self._skip or label.lower() in self._no_label):
                 account.leave_out(f"{self._label} is {label}")
-            elif label is None or not all(map(_is_filled, self._raw(row))):
+            elif label is None or not all(map(_is_filled, texts)):
                 empty.append(row.where)
                 account.leave_out("an empty cell")
             elif part != "train" and self.kind == "classification" and label not in self.labels:
@@ -358,7 +339,7 @@ class Own:
         target = label if self.kind == "classification" else _number(row, self._label, label)
         return Example(str(name) if known else f"{part}-{number}", self._texts(row), target)
 
-    def _verdict(self, own: Table | HubTable) -> str:
+    def _verdict(self, own: Table | Shards | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
         if _VERDICT not in own.columns or _VERDICT in (*self.fields, self._label):
             return ""
@@ -379,11 +360,11 @@ class Own:
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
         counts = Counter(label for _, label in places)
-        listed = ",".join(sorted(counts)[:_SHOWN]) + (",..." if len(counts) > _SHOWN else "")
         return UserError(
             f"{places[0][0]}: {self._label} is {shown(places[0][1])}, a label that "
             f"{self._table('train').file} does not have; it has {names(self.labels)}\n"
-            f"In {len(places)} rows: correct them, or type task.skip=[{listed}] to leave them out."
+            f"In {len(places)} rows: correct them, or type {skipping(sorted(counts)[:_SHOWN])} to "
+            f"leave them out{' (and so on)' * (len(counts) > _SHOWN)}."
         )
 
     def _empties(self, places: Sequence[str], cells: Sequence[str]) -> UserError:
@@ -397,7 +378,9 @@ class Own:
 
 def _named(hub: str | None, train: str | None) -> str:
     """Return the name of a task: that of the data set, or of the file."""
-    return hub.rpartition("/")[2] if hub else unpacked_name(Path(train or "csv")).stem
+    if hub:
+        return hub.rpartition("/")[2]
+    return re.split(r"[-_.]*\*", unpacked_name(Path(train or "csv")).stem)[0] or "csv"
 
 
 def _metric(kind: str, metric: Metric | None) -> str:
@@ -412,18 +395,18 @@ def _metric(kind: str, metric: Metric | None) -> str:
     return metric or allowed[0]
 
 
-def _bare(text: str) -> str:
-    """Return a text without spaces and invisible characters around it."""
-    return text.strip().strip(_INVISIBLE).strip()
-
-
 def _is_filled(text: str) -> bool:
-    return bool(_bare(text))
+    return bool(bare(text))
 
 
 def _text(row: Row, column: str) -> str:
     """Return a text; a number is one too, as it would be in a CSV, and pandas' NaN is none."""
     raw = row.value(column)
+    if isinstance(raw, list):
+        raise UserError(
+            f"{row.where}: {shown(column)} is a list, {shown(raw)}. Write one object for each row "
+            '(pandas: to_json(orient="records", lines=True)).'
+        )
     if type(raw) in (int, float):
         return "" if raw != raw else str(raw)
     return row.text(column)
@@ -435,49 +418,15 @@ def _filled(row: Row, column: str, text: str) -> str:
     return text
 
 
-def label_text(row: Row, column: str) -> str:
-    """Return a label as text, equal for all ways to write it.
-
-    Raises:
-        UserError: it is neither a text nor a number, or it is a list of several.
-    """
-    raw = row.data.get(column)
-    if isinstance(raw, list) and len(raw) == 1:
-        raw = raw[0]
-    if isinstance(raw, list) and len(raw) > 1:
-        raise UserError(
-            f"{row.where}: label {shown(column)} is {shown(raw)}, several labels; a row has one."
-        )
-    if raw is None or raw == []:
-        return ""
-    finite = isinstance(raw, int) or (isinstance(raw, float) and not math.isinf(raw))
-    if not isinstance(raw, str) and not finite:
-        raise UserError(
-            f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."
-        )
-    return _normal(raw)
-
-
-def _normal(raw: Any) -> str:
-    """Return one text for equal labels: `1` for 1 and 1.0, `true` for True, one form of accents."""
-    text = unicodedata.normalize("NFC", _bare(str(raw)))
-    if text.lower() in ("true", "false"):
-        return text.lower()
-    whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
-
-
 def _number(row: Row, column: str, text: str) -> float:
-    if not _is_number(text):
-        raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.")
+    if not is_number(text):
+        advice = ""
+        if _COMMA.fullmatch(text):
+            advice = f" Write it with a point: {text.replace(',', '.')}."
+        elif text.lower() in NO_LABEL:
+            advice = f" {skipping([text])} leaves such rows out."
+        raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
     return float(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text)) and "_" not in text
-    except ValueError:
-        return False
 
 
 def _written_with_commas(counts: Mapping[str, int]) -> bool:
@@ -492,20 +441,6 @@ def _broken(counts: Mapping[str, int]) -> bool:
 def _range(counts: Mapping[str, int]) -> str:
     numbers = sorted(map(float, counts))
     return f"{numbers[0]:g} to {numbers[-1]:g}"
-
-
-def _several(counts: Mapping[str, int]) -> str | None:
-    """Return a value that lists several of the labels, if some do.
-
-    A part of such a value is a value itself, or all its parts are parts of others too: `a;b`
-    beside `a`, or beside `b;c` and `c;a`. A number such as `1,000` is one value.
-    """
-    parts = {v: own for v in counts if len(own := [p for p in _SEVERAL.split(v) if p]) > 1}
-    uses = Counter(part for own in parts.values() for part in set(own))
-    single = set(counts) - parts.keys()
-    shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
-    beside = [v for v, own in parts.items() if single & set(own) and not _THOUSANDS.fullmatch(v)]
-    return shared[0] if len(shared) > 1 else beside[0] if beside else None
 
 
 # The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.

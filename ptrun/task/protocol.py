@@ -1,6 +1,7 @@
 """A protocol decides which examples are used for selection and which for the reported score."""
 
 import hashlib
+import logging
 import random
 import unicodedata
 from collections import Counter
@@ -16,6 +17,8 @@ from ptrun.errors import UserError, names
 from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi
 from ptrun.types import Example, Split
+
+_LOG = logging.getLogger(__name__)
 
 
 class ClaimProtocol(Protocol):
@@ -66,7 +69,17 @@ def carve(
     copies = _copies(train)
     taken: set[int] = set()
     for places, k in zip(classes, sizes, strict=True):
-        taken |= _drawn(places, k, drawn, copies)
+        taken |= (own := _drawn(places, k, drawn, copies))
+        if 2 * len(own) < k:
+            _LOG.warning(
+                "%s has %d examples in place of %d%s: equal texts stay together",
+                *(part, len(own), k, f" of {train[places[0]].target}" if by_class else ""),
+            )
+    if not taken:
+        raise UserError(
+            f"train has too few different texts to carve {share:.0%} for {part}; name another "
+            "column, or give a dev and a test set."
+        )
     rest = [example for index, example in enumerate(train) if index not in taken]
     return rest, [train[index] for index in sorted(taken)]
 

@@ -306,7 +306,7 @@ def _hub_rows(place: str, data: Any) -> Iterator[Row]:
     """Yield the rows of a table of the `datasets` library; classes are read by name."""
     classes = {key: _label_names(feature) for key, feature in data.features.items()}
     for index, row in enumerate(data):
-        decoded = {key: _decode(value, classes[key]) for key, value in row.items()}
+        decoded = {key: class_name(value, classes[key]) for key, value in row.items()}
         yield Row(f"{place} row {index}", decoded)
 
 
@@ -322,12 +322,13 @@ def _label_names(feature: Any) -> list[str] | None:
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
-def _decode(value: Any, names: list[str] | None) -> Any:
-    if names is None or value is None:
+def class_name(value: Any, names: list[str] | None) -> Any:
+    """Return the name of a class, or those of a list; another number, such as -1, stays."""
+    if names is None:
         return value
     if isinstance(value, list):
-        return [_decode(item, names) for item in value]
-    return names[value] if value >= 0 else value
+        return [class_name(item, names) for item in value]
+    return str(names[value]) if type(value) is int and 0 <= value < len(names) else value
 
 
 # Read a split of a data set.

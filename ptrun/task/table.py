@@ -2,9 +2,9 @@
 
 | what      | found by                                                      | set by      |
 |-----------|---------------------------------------------------------------|-------------|
+| files     | names that differ only in a number, in a folder or by a *     | the name    |
 | packing   | first bytes: gzip, bzip2, xz, zstandard, zip of one file      |             |
-| form      | first bytes: parquet, Arrow, Excel; else the name; else JSON  | the name    |
-|           | by its bracket                                                |             |
+| form      | first bytes: parquet, Arrow, Excel, {" of JSON; else the name | the name    |
 | encoding  | byte order mark, else UTF-8                                   | `encoding`  |
 | separator | tab in `.tsv`; a first line `sep=;`; else the most frequent   | `separator` |
 |           | of , ; tab and the bar in the first line                      |             |
@@ -16,21 +16,23 @@ the cells, charset-normalizer guesses encodings for an error's advice. No sniffe
 a header: those of csv, clevercsv and DuckDB guess, and drop or join rows where they are wrong.
 """
 
+import codecs
 import csv
 import hashlib
-import json
+import logging
 import os
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from fnmatch import fnmatch
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ptrun.errors import UserError, names, near, shown
+from ptrun.task import binary
 from ptrun.task.lines import (
     LONGEST,
     encoding_of,
@@ -44,10 +46,12 @@ from ptrun.task.lines import (
 )
 from ptrun.task.source import Row
 
+_LOG = logging.getLogger(__name__)
 csv.field_size_limit(LONGEST)  # Python's own limit is shorter than a long document
-Quoting = Literal["none", "cells"] | None
-"""`none`: quotes are plain text; `cells`: they enclose cells, of several lines too; None: they
-enclose cells, and rows that look as if two lone quotes had joined them are refused."""
+Quoting = Literal["none", "cells", "backslash"] | None
+"""`none`: quotes are plain text; `cells`: they enclose cells, of several lines too; `backslash`:
+so, and \\" is a quote within; None: they enclose cells, and rows that look as if two lone quotes
+had joined them are refused."""
 Kind = Literal["parquet", "arrow", "excel", "json", "cells"]
 _SEPARATORS = ",;\t|"
 _ALLOWED = ".csv, .tsv, .json, .jsonl, .parquet, .arrow or .xlsx"
@@ -55,13 +59,21 @@ _NAMED: dict[str, Kind] = {".parquet": "parquet", ".arrow": "arrow", ".feather":
 _NAMED |= {".xlsx": "excel", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _NAMED |= {".csv": "cells", ".tsv": "cells", ".txt": "cells", ".tab": "cells"}
 _MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow"}
-_LARGEST = 2**31  # bytes of a column in a row group of a parquet file
 _Record = TypeVar("_Record")
 _BLOCK = 2**20  # bytes that are read together
-_BATCH = 1024  # rows of a parquet file that are read together
 _TOP = 100  # objects of JSON that name the columns; a row may lack some
 _QUOTES = 5000  # bytes in which spaces before quotes are looked for
-_STATE = "state.json"  # in a folder of `datasets.Dataset.save_to_disk`
+_OTHER = {
+    b"<!doctype html": "a page of HTML",
+    b"<html": "a page of HTML",
+    b"version https://git-lfs": "a pointer of Git LFS; type git lfs pull",
+    b"%pdf": "a PDF",
+    b"sqlite format 3": "a database of SQLite",
+    b"__label__": "lines of fastText; write two columns, text and label",
+}
+"""What a file is that is no table, by its first bytes in small letters."""
+_SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
+_NO_TEXT = {"idna", "punycode", "undefined"}  # encodings that Python has for other things
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
 """A cell in quotes, or the last one of a text that is cut."""
 _SPACED = re.compile(r'[,;\t|] +"')
@@ -93,11 +105,13 @@ class Given:
         if self.separator not in (None, "tab") and len(str(self.separator)) != 1:
             raise UserError(f"separator={shown(self.separator)}: type one character, or tab.")
         try:
-            "".encode(self.encoding or "utf-8")
-        except LookupError as error:
+            known = codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            known = None
+        if known is None or not known._is_text_encoding or known.name in _NO_TEXT:
             raise UserError(
                 f"encoding={shown(self.encoding)}: unknown; for example utf-8, gb18030, cp1252."
-            ) from error
+            )
 
 
 FOUND = Given()
@@ -159,7 +173,7 @@ class Table:
     def identity(self) -> str:
         """Return what identifies the rows: the form, and the SHA-256 of all files in hex."""
         hashed = hashlib.sha256()
-        for file in _streams(self.file) if self.file.is_dir() else [self.file]:
+        for file in binary.streams(self.file) if self.file.is_dir() else [self.file]:
             with file.open("rb") as opened:
                 while block := opened.read(_BLOCK):
                     hashed.update(block)
@@ -169,8 +183,10 @@ class Table:
     def found(self) -> str:
         """How it is read, in a few words."""
         packed = f", {kind}" if self.file.is_file() and (kind := packing(self.file)) else ""
+        if self.kind == "excel":
+            return f"excel{binary.first_of(self.file)}"
         if self.kind != "cells":
-            return f"{self.kind}{'' if self.kind == 'excel' else packed}"
+            return f"{self.kind}{packed}"
         separator = {"\t": "tab", ",": "comma"}.get(self.separator, self.separator)
         encoding = self.given.encoding or encoding_of(start_of(self.file))
         header = "no header" if self.given.columns else "header"
@@ -178,13 +194,78 @@ class Table:
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
 
 
-def table(file: Path, given: Given = FOUND) -> Table:
-    """Return how a file is read.
+class Shards:
+    """Several files as one table: `part-00000.csv`, `part-00001.csv`; see `Table`.
+
+    Args:
+        file: the folder, or the name with a *.
+        parts: the files, in order.
+    """
+
+    def __init__(self, file: Path, parts: Sequence[Table]):
+        self.file, self._parts, self.kind = file, parts, parts[0].kind
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the first file."""
+        return self._parts[0].columns
+
+    def rows(self, wanted: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of all files.
+
+        Raises:
+            UserError: as one file does.
+        """
+        self.check(wanted)
+        return chain.from_iterable(part.rows(wanted) for part in self._parts)
+
+    def check(self, wanted: Sequence[str]) -> None:
+        """Refuse columns that a file does not have.
+
+        Raises:
+            UserError: as one file does.
+        """
+        for part in self._parts:
+            part.check(wanted)
+
+    def identity(self) -> str:
+        """Return what identifies the rows: that of each file."""
+        return " ".join(part.identity() for part in self._parts)
+
+    @property
+    def found(self) -> str:
+        """How it is read, in a few words."""
+        return f"{len(self._parts)} files of {self._parts[0].found}"
+
+
+def table(file: Path, given: Given = FOUND) -> Table | Shards:
+    """Return how a file is read, or the files of a folder whose names differ only in a number.
 
     Raises:
         UserError: there is no such file, or it is no table.
     """
-    if (file / _STATE).is_file():
+    if parts := _parts(file):
+        return Shards(file, [_one(part, given) for part in parts])
+    if shard := _SHARD.fullmatch(file.name):
+        every = file.with_name(f"{shard[1]}-*{shard[2]}")
+        _LOG.warning("%s: one of several files; '%s' names them all", file, every)
+    return _one(file, given)
+
+
+def _parts(file: Path) -> list[Path]:
+    """Return the files that a name with a * stands for, or a folder of numbered files."""
+    if "*" in file.name and not os.path.exists(file):
+        inside = file.parent.iterdir() if file.parent.is_dir() else ()
+        return sorted(one for one in inside if fnmatch(one.name, file.name) and one.is_file())
+    if not os.path.isdir(file) or (file / binary.STATE).is_file():
+        return []
+    inside = sorted(f for f in file.iterdir() if f.is_file() and f.name[0] not in "._")
+    alike = {re.sub(r"\d+", "#", one.name) for one in inside}
+    return inside if len(alike) == 1 and "#" in alike.pop() else []
+
+
+def _one(file: Path, given: Given) -> Table:
+    if (file / binary.STATE).is_file():
         return Table(file, "arrow", given=given)
     check_file(file)
     kind = _kind(file)
@@ -201,17 +282,31 @@ def table(file: Path, given: Given = FOUND) -> Table:
 
 
 def _no_column(own: Table, name: str) -> UserError:
-    close = near(name, own.columns)
-    none = own.kind == "cells" and not own.given.columns and not close
-    advice = (
+    return UserError(
+        f"{own.file}: no column {shown(name)}{near(name, own.columns)}\n"
+        f"Its first line names the columns: {names(own.columns)}{_otherwise(own, name)}"
+    )
+
+
+def _otherwise(own: Table, name: str) -> str:
+    """Return how else a file can be read so that it has a column."""
+    if own.kind == "excel":
+        return f"\nIt is read{rest}" if (rest := binary.first_of(own.file)) else ""
+    if own.kind != "cells" or own.given.columns:
+        return ""
+    for other in _SEPARATORS:
+        tried = Table(own.file, "cells", other, own.spaced, own.says, own.given)
+        if other != own.separator and name in tried.columns:
+            typed = "tab" if other == "\t" else f"'{other}'"
+            return (
+                f"\nSeparated by {typed} it has this column: task.separator={typed} (ptrun "
+                f"predict: --separator {typed})."
+            )
+    if len(own.columns) == 1 or any(name.lower() == one.lower() for one in own.columns):
+        return ""
+    return (
         f"\nIf it has no header, name the columns, {len(own.columns)} in all: task.columns=[...] "
         "(ptrun predict: --columns)."
-        if none
-        else ""
-    )
-    return UserError(
-        f"{own.file}: no column {shown(name)}{close}\n"
-        f"Its first line names the columns: {names(own.columns)}{advice}"
     )
 
 
@@ -222,7 +317,7 @@ def check_file(file: Path) -> None:
         UserError: names the most similar file in its folder.
     """
     if os.path.isdir(file):
-        saved = sorted(f.parent.name for f in file.glob(f"*/{_STATE}"))  # of a DatasetDict
+        saved = sorted(f.parent.name for f in file.glob(f"*/{binary.STATE}"))  # a DatasetDict
         inside = names(saved or sorted(f.name for f in file.iterdir() if f.is_file()))
         part = "of its parts" if saved else "file"
         raise UserError(f"{file}: a folder; name one {part}, as {file}/{inside or 'train.csv'}")
@@ -250,11 +345,21 @@ def _kind(file: Path) -> Kind:
     found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
     if found is None and start[:4] == b"\xff\xff\xff\xff":  # a stream of Arrow
         found = "arrow"
+    if packed := packing(file):
+        is_sheet = start.startswith(b"PK\x03\x04")
+        if found is not None or is_sheet:
+            raise UserError(f"{file}: {found or 'a sheet or zip'} inside {packed}; unpack it.")
     if found is None and named in ("parquet", "arrow", "excel"):
         raise UserError(f"{file}: not {named}, though its name says so.")
     if found is not None:
         return found
-    bracket = start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    top = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    for other, what in _OTHER.items():
+        if top.lower().startswith(other):
+            raise UserError(f"{file}: {what}, no table.")
+    bracket = top[:1] in (b"{", b"[")
+    if re.match(rb'(\[\s*)?\{\s*"[^"\n]*"\s*:', top):
+        return "json"
     if named is None and packing(file) == "zip":  # it is the file inside that has the name
         named = "json" if bracket else "cells"
     if named is None and not bracket:
@@ -279,12 +384,14 @@ def _holds_sheets(file: Path) -> bool:
 
 def _columns(own: Table) -> list[str]:
     if own.kind in ("parquet", "arrow"):
-        return list(_schema(own).names)
+        return binary.columns(own.file)
     if own.kind == "json":
         top = list(islice(json_rows(own.file, own.given.encoding), _TOP))
+        if not top:
+            raise UserError(f"{own.file}: no rows; a table needs at least one.")
         return list(dict.fromkeys(name for _, row in top for name in row))
     if own.kind == "excel":
-        return _header(*_first(own.file, _sheet(own.file)))
+        return _header(*_first(own.file, binary.sheet(own.file)))
     if own.given.columns:
         return list(own.given.columns)
     return _header(*_first(own.file, _records(own)))
@@ -297,19 +404,19 @@ def _header(where: str, cells: Sequence[str]) -> list[str]:
         UserError: two columns have the same name.
     """
     named = [str(cell).strip() for cell in cells]  # Excel has numbers too
-    for name in named:
-        if name and named.count(name) > 1:
+    for name, count in Counter(named).items():
+        if name and count > 1:
             raise UserError(f"{where}: column {shown(name)} appears twice; rename one.")
     return named
 
 
 def _rows(own: Table, wanted: Sequence[str]) -> Iterator[Row]:
     if own.kind in ("parquet", "arrow"):
-        return _batches_rows(own, wanted)
+        return binary.rows(own.file, wanted)
     if own.kind == "json":
         return (Row(w, data) for w, data in json_rows(own.file, own.given.encoding))
     if own.kind == "excel":
-        return _under_header(own, _sheet(own.file))
+        return _under_header(own, binary.sheet(own.file))
     return _under_header(own, _records(own))
 
 
@@ -326,33 +433,66 @@ def _under_header(own: Table, records: Iterator[tuple[str, Any]]) -> Iterator[Ro
         if len(cells) != len(named):
             raise UserError(
                 f"{where}: {len(cells)} cells, the header has {len(named)}: {names(named)}\n"
-                f"{_repair(own)}"
+                f"{_repair(own, cells, named)}"
+            )
+        if [str(cell).strip() for cell in cells] == named:
+            raise UserError(
+                f"{where}: the names of the columns again. "
+                + (
+                    "The file has a header; leave out task.columns (ptrun predict: --columns)."
+                    if own.given.columns
+                    else "Delete this line; it is no row."
+                )
             )
         yield Row(where, {n: c for n, c in zip(named, cells, strict=True) if n})
 
 
-def _repair(own: Table) -> str:
+def _repair(own: Table, cells: Sequence[str], named: Sequence[str]) -> str:
+    """Return what to do about a row that has more or fewer cells than the header."""
     if own.given.columns:
-        return f"task.columns names {len(own.given.columns)} columns; name them all."
+        one = " For a text a line type task.separator=tab (--separator tab)." * (len(named) == 1)
+        return f"task.columns (ptrun predict: --columns) names {len(named)} columns; name all.{one}"
     if own.given.quoting == "none":
         return "A line break cuts this row in two, or a cell has the separator; join or replace it."
+    if any('\\"' in cell or cell.endswith("\\") for cell in cells):
+        return _BACKSLASH
+    if len(cells) == len(named) + 1 and not cells[-1]:
+        return "The row ends in a separator; end the header in one too, or remove it."
+    if len(cells) == len(named) - 1 and not named[-1]:
+        return "The header ends in a separator; remove it."
+    if len(cells) == len(named) + 1 and cells[0].isdecimal():
+        return "If R wrote the numbers of rows, write the file again with row.names=FALSE."
     return 'Put a text with the separator or a line break in double quotes: "a, b".'
+
+
+_BACKSLASH = (
+    'A quote within quotes is written \\" here: type task.quoting=backslash (ptrun predict: '
+    "--quoting backslash)."
+)
 
 
 def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
     """Yield `file:line` and the cells of each row; blank lines are skipped.
+
+    In a file of one column a blank line between rows is an empty cell.
 
     Raises:
         UserError: a line is not text, or a quote is not closed, or joins rows.
     """
     seen: deque[str] = deque()
     lines = _remembered(_texts(own), seen)
-    plain = own.given.quoting == "none"
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
+    escape = own.given.quoting == "backslash"
     reader = csv.reader(
-        lines, delimiter=own.separator, quoting=quoting, strict=True, skipinitialspace=own.spaced
+        lines,
+        delimiter=own.separator,
+        quoting=csv.QUOTE_NONE if own.given.quoting == "none" else csv.QUOTE_MINIMAL,
+        escapechar="\\" if escape else None,
+        doublequote=not escape,
+        strict=True,
+        skipinitialspace=own.spaced,
     )
     width = 0
+    blank: list[str] = []
     while True:
         where = f"{own.file}:{reader.line_num + 1 + own.says}"
         seen.clear()
@@ -361,28 +501,41 @@ def _records(own: Table) -> Iterator[tuple[str, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
+            advice = _BACKSLASH if any('\\"' in line for line in seen) else _CLOSE
             raise UserError(
-                f"{where}: the row that starts here cannot be read ({error}).\n"
-                'Close every quote, and write "" for a quote within quotes. If quotes are plain '
-                "text, type task.quoting=none (ptrun predict: --quoting none)."
+                f"{where}: the row that starts here cannot be read ({error}).\n{advice}"
             ) from error
-        if not any(line.strip(" \r\n") for line in seen):
+        if not any(line.strip(" \r\n\x1a") for line in seen):  # Ctrl-Z ends files of DOS
+            blank.append(where)
             continue
-        if own.given.quoting is None and len(seen) > 1 and width > 1:
+        if own.given.quoting is None and len(seen) > 1 and width:
             _check_joined(own, where, [*seen], width)
+        if width == 1:
+            yield from ((place, [""]) for place in blank)
         width = width or len(cells)
+        blank.clear()
         if any("\r" in line.rstrip("\r\n") for line in seen):
             cells = [cell.replace(_RETURN, "\r") for cell in cells]
         yield where, cells
 
 
+_CLOSE = (
+    'Close every quote, and write "" for a quote within quotes. If quotes are plain text, type '
+    "task.quoting=none (ptrun predict: --quoting none)."
+)
+
+
 def _check_joined(own: Table, where: str, lines: Sequence[str], width: int) -> None:
     """Refuse a row over several lines of which each would be a row: two lone quotes join them.
+
+    A row with "" was written by a program that closes its quotes; tabs are rare in texts.
 
     Raises:
         UserError: names the line and both readings.
     """
-    if all(line.count(own.separator) == width - 1 for line in lines) and '""' not in "".join(lines):
+    written = '""' in "".join(lines) and own.separator != "\t"
+    rows = [line for line in lines if line.strip(" \r\n")]
+    if all(line.count(own.separator) == width - 1 for line in rows) and not written:
         raise UserError(
             f"{where}: a quote opens here and closes {len(lines) - 1} lines below, and each of "
             f"these lines has {width} cells.\nIf quotes are plain text, type task.quoting=none "
@@ -418,182 +571,3 @@ def _first(file: Path, records: Iterator[_Record]) -> _Record:
 
 def _empty(file: Path) -> UserError:
     return UserError(f"{file}: empty; expected a table whose first line names the columns.")
-
-
-def _sheet(file: Path) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the rows of the first sheet of an Excel file; rows without any value are skipped.
-
-    Raises:
-        UserError: openpyxl is not installed, or the file is damaged.
-    """
-    try:
-        from openpyxl import load_workbook
-    except ImportError as error:
-        raise UserError(
-            f"{file}: an Excel file; type pip install 'ptrun[excel]', or save the sheet as CSV."
-        ) from error
-    try:
-        sheet: Any = load_workbook(file, read_only=True, data_only=True).worksheets[0]
-        sheet.reset_dimensions()  # some programs write a wrong size
-        for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-            if any(cell is not None for cell in cells):
-                yield f"{file} row {number}", [_cell(cell) for cell in cells]
-    except Exception as error:  # openpyxl raises what its XML and zip readers do
-        raise UserError(f"{file}: not readable as Excel ({str(error)[:120]}).") from error
-
-
-def _cell(value: Any) -> Any:
-    """Return a cell of a sheet as text or a number; a date as ISO 8601."""
-    value = "" if value is None else value
-    return value.isoformat().removesuffix("T00:00:00") if isinstance(value, date) else value
-
-
-def _schema(own: Table) -> Any:
-    return _parquet(own.file).schema_arrow if own.kind == "parquet" else _arrow(own.file)[0]
-
-
-def _parquet(file: Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        plain = pyarrow.parquet.ParquetFile(file)
-        texts = [f.name for f in plain.schema_arrow if pyarrow.types.is_string(f.type)]
-        return pyarrow.parquet.ParquetFile(file, read_dictionary=texts)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from error
-
-
-def _arrow(file: Path) -> tuple[Any, Iterator[Any]]:
-    """Return the schema and the batches of an Arrow file or stream, or of a folder of streams.
-
-    Raises:
-        UserError: they cannot be read.
-    """
-    import pyarrow
-
-    files = _streams(file) if file.is_dir() else [file]
-    try:
-        opened = [_reader(one) for one in files]
-        return opened[0][0], chain.from_iterable(batches for _, batches in opened)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from error
-
-
-def _streams(folder: Path) -> list[Path]:
-    """Return the files that `datasets` wrote into a folder."""
-    try:
-        listed = json.loads((folder / _STATE).read_text("utf-8"))["_data_files"]
-        files = [folder / Path(str(one["filename"])).name for one in listed]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / _STATE}: names no files of a data set.") from error
-    if not files or not all(one.is_file() for one in files):
-        raise UserError(f"{folder}: a file that {_STATE} names is missing.")
-    return files
-
-
-def _reader(file: Path) -> tuple[Any, Iterator[Any]]:
-    import pyarrow.ipc
-
-    with file.open("rb") as opened:
-        is_file = opened.read(6) == b"ARROW1"
-    mapped = pyarrow.memory_map(str(file))
-    if not is_file:
-        stream = pyarrow.ipc.open_stream(mapped)
-        return stream.schema, iter(stream)
-    whole = pyarrow.ipc.open_file(mapped)
-    return whole.schema, (whole.get_batch(i) for i in range(whole.num_record_batches))
-
-
-def _batches_rows(own: Table, wanted: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a parquet or Arrow file; numbers of a ClassLabel become its names."""
-    import pyarrow
-
-    schema, file = _schema(own), own.file
-    for name in wanted:
-        if schema.names.count(name) > 1:
-            raise UserError(f"{file}: column {shown(name)} appears twice; rename one.")
-    labels = _class_labels(schema)
-    try:
-        for number, data in enumerate(_data(own, wanted), start=1):
-            for name in labels.keys() & data.keys():
-                data[name] = _named(data[name], labels[name])
-            yield Row(f"{file} row {number}", data)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
-
-
-def _data(own: Table, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if own.kind == "parquet":
-        parquet = _parquet(own.file)
-        _check_sizes(own.file, parquet, wanted)
-        batches = parquet.iter_batches(_BATCH, columns=list(wanted))
-    else:
-        batches = (batch.select(list(wanted)) for batch in _arrow(own.file)[1])
-    for batch in batches:
-        batch.validate(full=True)  # an offset out of the batch would end the process
-        yield from _values(batch)
-
-
-def _class_labels(schema: Any) -> dict[str, Sequence[str]]:
-    """Return the names of the classes of each ClassLabel of `datasets`, by column."""
-    stored = (schema.metadata or {}).get(b"huggingface")
-    try:
-        features = json.loads(stored)["info"]["features"] if stored else {}
-        kinds = {name: own for name, own in features.items() if isinstance(own, dict)}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    return {
-        name: own["names"]
-        for name, own in kinds.items()
-        if own.get("_type") == "ClassLabel" and isinstance(own.get("names"), list)
-    }
-
-
-def _named(value: Any, classes: Sequence[str]) -> Any:
-    """Return the name of a class; another number, such as -1, stays."""
-    known = type(value) is int and 0 <= value < len(classes)
-    return str(classes[value]) if known else value
-
-
-def _values(batch: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch one by one: equal texts are stored once, and many are long."""
-    seen: dict[tuple[str, int], Any] = {}  # a text by its place in the dictionary of a column
-    for place in range(batch.num_rows):
-        row = batch.slice(place, 1)
-        yield {name: _value(row.column(name), name, seen) for name in batch.schema.names}
-
-
-def _value(column: Any, name: str, seen: dict[tuple[str, int], Any]) -> Any:
-    """Return the value of a column of one row; rows of one text share it."""
-    index = column.indices[0].as_py() if hasattr(column, "indices") else None
-    if index is None:
-        return column[0].as_py()
-    if (name, index) not in seen:
-        seen[name, index] = column[0].as_py()
-    return seen[name, index]
-
-
-def _check_sizes(file: Path, parquet: Any, wanted: Sequence[str]) -> None:
-    """Refuse a row group whose columns do not fit in memory.
-
-    Raises:
-        UserError: names the column and its size.
-    """
-    for group in range(parquet.metadata.num_row_groups):
-        columns = parquet.metadata.row_group(group)
-        for place in range(columns.num_columns):
-            column = columns.column(place)
-            if column.path_in_schema.partition(".")[0] not in wanted:
-                continue
-            if column.total_uncompressed_size > _LARGEST:
-                raise UserError(
-                    f"{file}: column {shown(column.path_in_schema)} of row group {group + 1} has "
-                    f"{column.total_uncompressed_size:,} bytes, more than {_LARGEST:,}. Write it "
-                    "with smaller row groups."
-                )
-
-
-def _unreadable(file: Path, error: Exception) -> UserError:
-    kind = "parquet" if file.suffix.lower() == ".parquet" else "Arrow"
-    return UserError(f"{file}: not readable as {kind} ({' '.join(str(error).split())[:120]}).")

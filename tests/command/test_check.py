@@ -1,9 +1,15 @@
 """`ptrun check` shows rows as the model reads them: every option, window, vector and decoder."""
 
+import pytest
+
+from ptrun.config.compose import compose_run
 from ptrun.method.manual_prompt import ManualPrompt
 from ptrun.method.ptuning_v2 import PTuningV2
-from ptrun.planning.preview import _labels, _marked
+from ptrun.planning.costs import method_of
+from ptrun.planning.memory import count
+from ptrun.planning.preview import _labels, _marked, preview
 from ptrun.readout.base import TokenRow
+from ptrun.runs.plan import plan
 from ptrun.types import Example
 from tests.pattern import tokenizers
 from tests.readings import reading
@@ -48,3 +54,11 @@ def test_a_decoder_follows_its_text():
 def test_questions_without_an_answer_are_counted():
     examples = [Example(str(i), {}, []) for i in range(3)] + [Example("t", {}, ["O", "B-PER"])]
     assert _labels(examples) == "no answer 3, O 1, B-PER 1"
+
+
+@pytest.mark.parametrize("typed", [("readout=verbalizer",), ()])
+def test_rows_and_counts_are_those_of_the_run_s_read_out(typed):
+    own = plan(compose_run(["task=pocket_sentiment", "method=prompt_tuning", *typed]))
+    shown = "\n".join(str(one) for one in preview(own).renderables).partition("\npvp ")[0]
+    assert ("[MASK]" in shown) == bool(typed)
+    assert (count(method_of(own)).learned["head"] == 0) == bool(typed)

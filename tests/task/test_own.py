@@ -231,13 +231,15 @@ def test_a_key_that_an_object_lacks_is_an_empty_cell(folder):
 def test_labels_that_differ_only_in_case_are_named(folder, caplog):
     Path("a.csv").write_text("text,label\na,Yes\nb,yes\nc,no\n")
     assert own("a.csv").labels == ["Yes", "no", "yes"]
-    assert "the labels Yes, yes differ only in case and are different labels" in caplog.text
+    assert (
+        "the labels Yes, yes differ only in how they are written and are different" in caplog.text
+    )
 
 
 def test_scores_with_a_comma_are_no_labels(folder):
     lines = "".join(f"t{i};{i / 7:.2f}\n".replace(".", ",") for i in range(60))
     Path("a.csv").write_text(f"text;label\n{lines}")
-    assert "numbers with a comma, as 0,00.\nWrite them with a point" in refused("a.csv")
+    assert "numbers with a comma, as 0,00.\nIf they are decimals" in refused("a.csv")
 
 
 def test_a_file_whose_rows_are_all_left_out_is_refused(folder):

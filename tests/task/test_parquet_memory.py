@@ -5,7 +5,7 @@ import pyarrow.parquet
 import pytest
 
 from ptrun.errors import UserError
-from ptrun.task import table
+from ptrun.task import binary, table
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_equal_texts_are_stored_once(long_text):
 
 
 def test_a_column_that_is_too_large_is_named(long_text, monkeypatch):
-    monkeypatch.setattr(table, "_LARGEST", 10_000)
+    monkeypatch.setattr(binary, "_LARGEST", 10_000)
     with pytest.raises(UserError, match=r"train.parquet: column 'text' of row group 1 has"):
         next(table.table(long_text).rows(["text", "label"]))
     assert next(table.table(long_text).rows(["label"])).data == {"label": "a"}

@@ -8,12 +8,14 @@ import lzma
 import zipfile
 from pathlib import Path
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ptrun.errors import UserError
 from ptrun.task.own import Own
+from ptrun.task.protocol import Honest
 from ptrun.task.table import Given, table
 
 ROWS = [(f"a film number {i}", "pos" if i % 2 else "neg") for i in range(60)]
@@ -74,10 +76,13 @@ def test_a_cell_of_several_lines_is_one_cell():
     assert first.fields["text"] == "one, two\nthree"
 
 
-def test_every_row_counts_and_blank_lines_are_none():
-    Path("gap.csv").write_text('text\na\n\nb\n""\nc\n')
+def test_every_row_counts_and_blank_lines_are_none_but_in_one_column():
+    Path("gap.csv").write_text('text\na\n\nb\n""\nc\n\n\n')
     found = [(row.where, row.data["text"]) for row in table(Path("gap.csv")).rows(["text"])]
-    assert found == [("gap.csv:2", "a"), ("gap.csv:4", "b"), ("gap.csv:5", ""), ("gap.csv:6", "c")]
+    assert found == [(f"gap.csv:{n}", t) for n, t in enumerate(["a", "", "b", "", "c"], start=2)]
+    Path("two.csv").write_text("text,label\na,1\n\nb,2\n\n")
+    found = [(row.where, row.data["text"]) for row in table(Path("two.csv")).rows(["text"])]
+    assert found == [("two.csv:2", "a"), ("two.csv:4", "b")]
 
 
 def test_empty_cells_are_told_at_once_and_can_be_left_out():
@@ -232,7 +237,8 @@ def test_a_value_that_may_mean_no_label_is_told_and_can_be_left_out(value, caplo
     made = [*ROWS, *((f"t{i}", value) for i in range(4))]
     with caplog.at_level(logging.WARNING, "ptrun"):
         assert counts(own("a.csv", cells(made)))[value] == 4
-    assert f"(4 rows) may mean that a row has no label; task.skip=[{value}]" in caplog.text
+    typed = "'task.skip=[\"?\"]'" if value == "?" else f"task.skip=[{value}]"
+    assert f"(4 rows) may mean that a row has no label; {typed}" in caplog.text
     task = own("a.csv", skip=[value])
     assert counts(task) == {"neg": 30, "pos": 30}
     assert task.accounts["train"].record()["left_out"] == {f"label is {value}": 4}
@@ -331,3 +337,133 @@ def test_a_null_is_an_empty_cell_and_a_missing_number_may_be_skipped():
 def test_a_task_is_named_after_its_file_without_form_and_packing():
     assert own("my.data.csv", cells()).name == "my.data"
     assert own("My.csv.gz", gzip.compress(cells().encode())).name == "My"
+
+
+def body(count=6):
+    return "".join(f"film {i},{'pos' if i % 2 else 'neg'}\n" for i in range(count))
+
+
+@pytest.mark.parametrize("content", ["text,label\n" + body(), "text,label\n" + body() + "\x1a"])
+def test_a_header_again_is_no_row_and_the_end_of_dos_files_is_none(content):
+    assert counts(own("a.csv", content)) == {"neg": 3, "pos": 3}
+    again = content.rstrip("\x1a") + "text,label\n" + body()
+    refused(lambda: own("b.csv", again), "b.csv", "columns again")
+    named = {"columns": ["text", "label"]}
+    refused(lambda: own("c.csv", content, **named), "c.csv:1", "leave out task.columns")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("text;label\na;pos\nb;neg\n".replace("label", "label,2,3"), "task.separator=';'"),
+        ('text,label\n"He said \\"hi\\"",pos\n', "task.quoting=backslash"),
+        ('"text";"label"\n"1";"a";"pos"\n', "row.names=FALSE"),
+        ("text,label\na,pos,\n", "The row ends in a separator"),
+        ("text,label,\na,pos\n", "The header ends in a separator"),
+        ("<!DOCTYPE html>\n<p>text,label", "a page of HTML"),
+        ("version https://git-lfs.github.com/spec/v1\noid x\n", "git lfs pull"),
+        ("__label__pos a film\n", "lines of fastText"),
+    ],
+)
+def test_what_else_a_file_may_be_is_told(content, told):
+    refused(lambda: own("a.csv", content), told)
+
+
+def test_quotes_that_a_backslash_escapes_are_read():
+    content = 'text,label\n"He said \\"hi\\", then left",pos\nb,neg\n'
+    found = own("a.csv", content, quoting="backslash").load("train")
+    assert found[0].fields["text"] == 'He said "hi", then left'
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.json"])
+def test_json_is_read_by_its_bracket_whatever_its_name(name):
+    rows = [{"text": f"t{i}", "label": "pn"[i % 2]} for i in range(6)]
+    assert counts(own(name, json.dumps(rows))) == {"n": 3, "p": 3}
+    assert counts(own(name, json.dumps({"documents": rows, "version": "1"}))) == {"n": 3, "p": 3}
+    refused(lambda: own(name, json.dumps({"train": rows, "test": rows})), "lists train, test")
+
+
+def test_one_object_of_columns_is_told():
+    refused(lambda: own("a.json", '{"text":["a","b"],"label":["p","n"]}'), "is a list")
+
+
+def shards(folder, names):
+    folder.mkdir()
+    for number, name in enumerate(names):
+        (folder / name).write_text(f"text,label\na{number},pos\nb{number},neg\n")
+    return folder
+
+
+def test_files_that_differ_in_a_number_are_one_table(caplog):
+    logging.getLogger("ptrun").propagate = True
+    names = ["part-00000-ab1.csv", "part-00001-ab1.csv", "part-00002-ab1.csv"]
+    folder = shards(Path("spark"), [*names, "_SUCCESS"])
+    (folder / "_SUCCESS").write_text("")
+    assert counts(own("spark")) == {"neg": 3, "pos": 3}
+    assert own("spark/part-*-ab1.csv").name == "part"
+    shards(Path("hub"), ["train-00000-of-00002.csv", "train-00001-of-00002.csv", "test-00000.csv"])
+    assert counts(own("hub/train-*-of-00002.csv")) == {"neg": 2, "pos": 2}
+    with caplog.at_level(logging.WARNING, "ptrun"):
+        assert counts(own("hub/train-00000-of-00002.csv")) == {"neg": 1, "pos": 1}
+    assert "'hub/train-*-of-00002.csv' names them all" in caplog.text
+    refused(lambda: own("hub"), "a folder; name one file")
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "utf-8", "utf_8_sig", None])
+def test_byte_order_marks_are_no_text(encoding):
+    Path("a.csv").write_bytes(b"\xef\xbb\xbf\xef\xbb\xbftext,label\na,pos\nb,neg\n")
+    assert counts(own("a.csv", encoding=encoding)) == {"neg": 1, "pos": 1}
+
+
+@pytest.mark.parametrize("encoding", ["idna", "rot13", "nope", "undefined"])
+def test_an_encoding_that_is_none_is_refused(encoding):
+    refused(lambda: own("a.csv", "text,label\n", encoding=encoding), "unknown; for example utf-8")
+
+
+def test_russian_in_cp1251_is_named_so():
+    good, bad = "\u041e\u0447\u0435\u043d\u044c", "\u041f\u043b\u043e\u0445\u043e\u0439"
+    lines = "".join(f"{good} {good} {i},1\n{bad} {bad},0\n" for i in range(20))
+    Path("a.csv").write_bytes(f"text,label\n{lines}".encode("cp1251"))
+    refused(lambda: own("a.csv"), "cp1251 if it says")
+
+
+def test_a_packed_parquet_file_is_to_be_unpacked():
+    Path("a.parquet.gz").write_bytes(gzip.compress(b"PAR1" + b"0" * 50))
+    refused(lambda: own("a.parquet.gz"), "parquet inside gzip; unpack it")
+
+
+def test_lists_of_classes_of_a_hub_s_parquet_are_names():
+    kinds = datasets.Features(
+        {
+            "text": datasets.Value("string"),
+            "label": datasets.List(datasets.ClassLabel(names=["n", "p"])),
+        }
+    )
+    rows = [{"text": f"t{i}", "label": [i % 2]} for i in range(6)]
+    made = datasets.Dataset.from_list(rows, features=kinds)
+    pq.write_table(made.data.table, "a.parquet")
+    assert counts(own("a.parquet")) == {"n": 3, "p": 3}
+
+
+def test_an_excel_file_of_another_name_and_of_several_sheets_is_read():
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["text", "label"], ["a", "pos"], [None, None], ["b", "neg"]]:
+        book.active.append(row)
+    book.create_sheet("more").append(["x"])
+    book.save("a.xlsx")
+    Path("a.xlsx").rename("a.csv")
+    task = own("a.csv", empty="skip")
+    assert counts(task) == {"neg": 1, "pos": 1}
+    assert task.accounts["train"].record()["left_out"] == {"an empty cell": 1}
+    refused(lambda: own("a.csv", label="x"), "the first of Sheet, more")
+
+
+def test_few_different_texts_are_too_few():
+    task = own("a.csv", "text,label\n" + "good,pos\nbad,neg\n" * 30)
+    with pytest.raises(UserError, match="too few different texts"):
+        Honest().split(task, 1)
+
+
+def test_a_file_whose_rows_all_mean_nothing_is_refused():
+    refused(lambda: own("a.csv", "text,label\na,\nb,\n", empty="skip"), "no rows are left")

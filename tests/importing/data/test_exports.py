@@ -33,6 +33,7 @@ SCHEMES = {
     "BILOU": ["B-PER", "L-PER", "O", "U-LOC", "O"],
     "BMES": ["B-PER", "E-PER", "O", "S-LOC", "O"],
     "IOB1": ["I-PER", "I-PER", "O", "I-LOC", "O"],
+    "IOE2": ["I-PER", "E-PER", "O", "E-LOC", "O"],
 }
 BEFORE = {"": "", "MultiCoNER": "# id 0\tdomain=en\n", "GermEval": "#\tn-tv.de vom 26.02.2005\n"}
 
@@ -55,12 +56,38 @@ def test_germeval_s_columns(project):
 
 @pytest.mark.parametrize(
     ("tags", "told"),
-    [(["PER", "PER", "O"], "have no B- or I-"), (["PER-B", "PER-I", "O"], "B-PER, not PER-B")],
+    [
+        (["PER", "PER", "O"], "have no B- or I-"),
+        (["PER-B", "PER-I", "O"], "B-PER, not PER-B"),
+        (["B", "I", "O"], "have no type; write one"),
+        (["b-per", "i-per", "o"], "Write tags in capitals"),
+    ],
 )
 def test_tags_of_no_scheme_are_explained(project, tags, told):
     lines = "".join(f"w {tag}\n" for tag in tags)
     with pytest.raises(UserError, match=told):
         tags_of("conll", write(project / "columns", lines), name="conll03")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [("Ann,B-PER\nleft,O\n", "have commas between them"), ("\tO\nleft\tO\n", "without a word")],
+)
+def test_lines_of_another_form_are_explained(project, lines, told):
+    with pytest.raises(UserError, match=told):
+        tags_of("conll", write(project / "columns", lines), name="conll03")
+
+
+def test_entities_that_touch_are_two_where_the_first_has_its_end(project):
+    source = write(project / "columns", "Ann E-PER\nLee E-PER\nBo I-PER\nDi E-PER\nEd L-PER\n")
+    found = tags_of("conll", source, name="conll03")
+    assert found == ["B-PER", "B-PER", "B-PER", "I-PER", "B-PER"]
+
+
+def test_a_folder_of_columns_becomes_a_new_task(project):
+    source = write(project / "columns", "Ann B-PER\nleft O\n\n")
+    assert tags_of("conll", source, name="mine_too") == ["B-PER", "O"]
+    assert (project / "ptrun_conf/task/mine_too.yaml").is_file()
 
 
 def test_one_file_of_columns_is_divided_and_its_task_is_written(project):
@@ -127,6 +154,54 @@ def test_regions_of_a_hypertext_count_the_characters_shown(project):
     assert label_studio(project, region) == ["B-PER", "I-PER", "O", "O", "O", "O"]
 
 
+def test_tags_of_html_do_not_count(project):
+    """`<b>Ann Lee</b> ...` with a place that counts what a browser shows, and no text to check."""
+    value = {"globalOffsets": {"start": 0, "end": 7}, "hypertextlabels": ["PER"]}
+    region = {"type": "hypertextlabels", "value": {**value, "start": "/b[1]", "end": "/b[1]"}}
+    made = [
+        {
+            "data": {"text": f"<p><b>Ann</b> Lee &amp; {i}</p>"},
+            "annotations": [{"result": [region]}],
+        }
+        for i in range(10)
+    ]
+    file = project / "a.json"
+    file.write_text(json.dumps(made))
+    assert tags_of("label_studio", file) == ["B-PER", "I-PER", "O", "O"]
+
+
+def test_choices_beside_spans_are_not_read(project):
+    span = {"type": "labels", "value": {"start": 0, "end": 7, "labels": ["PER"]}}
+    results = [span, {"type": "choices", "value": {"choices": ["news"]}}]
+    made = [
+        {"data": {"text": f"{TEXT} {i}"}, "annotations": [{"result": results}]} for i in range(10)
+    ]
+    file = project / "a.json"
+    file.write_text(json.dumps(made))
+    assert tags_of("label_studio", file) == ["B-PER", "I-PER", "O", "O", "O", "O"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "told"),
+    [
+        ({"label": ["news"]}, "labels of the whole text"),
+        ({"spans": [[0, 3, "B-PER"], [4, 7, "I-PER"]]}, "without B- and I-"),
+    ],
+)
+def test_marks_of_another_kind_are_explained(project, marks, told):
+    file = project / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": f"{TEXT} {i}", **marks}) + "\n" for i in range(9)))
+    with pytest.raises(UserError, match=told):
+        tags_of("spans", file)
+
+
+def test_an_empty_list_of_spans_does_not_hide_another(project):
+    marks = {"spans": [], "label": [[0, 7, "PER"]]}
+    file = project / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": f"{TEXT} {i}", **marks}) + "\n" for i in range(9)))
+    assert tags_of("spans", file) == ["B-PER", "I-PER", "O", "O", "O", "O"]
+
+
 @pytest.mark.parametrize(
     ("kind", "told"), [("choices", "task=csv"), ("rectanglelabels", "expected labels or hyper")]
 )
@@ -151,6 +226,29 @@ def test_squad_s_own_files(project, version):
     first = rows(folder, "validation")[0]
     assert first["answers"] == {"text": ["Oslo"], "answer_start": [13]}
     assert [row["id"] for row in rows(folder)] == (["1", "2"] if version == "v2.0" else ["1"])
+
+
+def squad_file(file, version, *, impossible=False):
+    asked = {"id": 1, "question": "Where?", "answers": [{"text": "Oslo", "answer_start": 13}]}
+    hard = {"id": 2, "question": "When?", "answers": [], "is_impossible": True}
+    inside = [{"context": TEXT, "qas": [asked, *([hard] if impossible else [])]}]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"version": version, "data": [{"paragraphs": inside}]}))
+
+
+def test_a_question_without_an_answer_is_of_the_second_squad(project):
+    squad_file(project / "source" / "train.json", "custom", impossible=True)
+    squad_file(project / "source" / "test.json", "custom")
+    out = imported("squad", project / "source", project / "out")
+    assert [row["id"] for row in rows(out / "squad_v2")] == ["1", "2"]
+
+
+def test_squads_of_two_versions_in_a_folder_are_refused(project):
+    for version in ("1.1", "2.0"):
+        squad_file(project / "source" / f"train-v{version}.json", version)
+        squad_file(project / "source" / f"dev-v{version}.json", version)
+    with pytest.raises(UserError, match="several versions or files for one part"):
+        imported("squad", project / "source", project / "out")
 
 
 def test_tags_that_are_numbers_are_explained(tmp_path):

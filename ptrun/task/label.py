@@ -1,0 +1,163 @@
+"""One value, one label: how a cell of the user's label column is read, and what is doubtful.
+
+| a cell of the label column                           | is read as                          |
+|------------------------------------------------------|-------------------------------------|
+| ` pos `, `["pos"]`, a list's text `['pos']`          | `pos`                               |
+| `1`, `1.0`, a whole number of parquet, JSON or Excel | `1`                                 |
+| `True`, `TRUE`, true of parquet or JSON              | `true`                              |
+| `nan`, `-`, `#N/A`, -1 beside numbers from 0         | a label, with a warning             |
+| `a;b`, `["a", "b"]`                                  | refused: a row has one label        |
+"""
+
+import ast
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from ptrun.errors import UserError, names, shown
+from ptrun.task.source import Row
+
+NO_LABEL = {"nan", "null", "none", "n/a", "na", "n.a.", "nat", "-", "--", "---", "?", ".", "\\n"}
+NO_LABEL |= {"<na>", "<null>", "(null)", "#n/a", "#value!", "#ref!", "#name?", "#div/0!", '""'}
+"""Labels, in small letters, that programs write where there is none."""
+_WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
+_SAFE = re.compile(r"[\w.-]+")  # a label that a shell and Hydra take as it is
+_SEVERAL = re.compile(r"\s*[;|,]\s*")
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+_ENOUGH = 20  # rows of which a label should have more than one
+_SKEWED = 0.9  # of the rows have one label
+
+
+def label_text(row: Row, column: str) -> str:
+    """Return a label as text, equal for all ways to write it.
+
+    Raises:
+        UserError: it is neither a text nor a number, or it is a list of several.
+    """
+    raw = row.data.get(column)
+    raw = _listed(raw) if isinstance(raw, str) else raw
+    if isinstance(raw, list) and len(raw) == 1:
+        raw = raw[0]
+    if isinstance(raw, list) and len(raw) > 1:
+        raise UserError(
+            f"{row.where}: label {shown(column)} is {shown(raw)}, several labels; a row has one."
+        )
+    if raw is None or raw == []:
+        return ""
+    finite = isinstance(raw, int | Decimal) or (isinstance(raw, float) and not math.isinf(raw))
+    if not isinstance(raw, str) and not finite:
+        raise UserError(
+            f"{row.where}: label {shown(column)} is {shown(raw)}; expected text or a number."
+        )
+    return normal(raw)
+
+
+def _listed(text: str) -> Any:
+    """Return the list that a cell holds as Python or JSON writes it; Label Studio's too."""
+    cell = bare(text)
+    if not (cell.startswith(("[", '{"choices"')) and cell.endswith(("]", "}"))):
+        return text
+    try:
+        found = ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    found = found.get("choices") if isinstance(found, dict) else found
+    plain = isinstance(found, list) and all(isinstance(one, str | int | float) for one in found)
+    return found if plain else text
+
+
+def normal(raw: Any) -> str:
+    """Return one text for equal labels: `1` for 1.0, `true` for True, one form of accents."""
+    text = unicodedata.normalize("NFC", bare(str(raw)))
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    whole = _WHOLE.fullmatch(text)
+    return text if whole is None else "0" if not whole[1].strip("-0") else whole[1]
+
+
+def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iterator[str]:
+    """Yield a line about each doubt: labels that may mean none, lone or similar ones, skewed ones.
+
+    Args:
+        column: the column of the labels.
+        counts: the rows of each label.
+        by_accuracy: whether accuracy selects.
+    """
+    total = sum(counts.values())
+    for label in missing(counts):
+        yield (
+            f"{column} {shown(label)} ({counts[label]} rows) may mean that a row has no label; "
+            f"{skipping([label])} leaves such rows out"
+        )
+    lone = [label for label, count in sorted(counts.items()) if count == 1]
+    if lone and len(lone) < len(counts) and total > _ENOUGH:
+        yield f"the labels {names(lone)} have one row each"
+    alike = Counter(map(_key, counts))
+    if same := [label for label in sorted(counts) if alike[_key(label)] > 1]:
+        yield f"the labels {names(same)} differ only in how they are written and are different"
+    if by_accuracy and max(counts.values()) > _SKEWED * total:
+        yield (
+            f"{100 * max(counts.values()) / total:.0f}% of the rows have one label, so accuracy "
+            "hides the others; task.metric=macro_f1 selects by all classes"
+        )
+
+
+def _key(label: str) -> Any:
+    return float(label) if is_number(label) else label.casefold()
+
+
+def missing(counts: Mapping[str, int]) -> list[str]:
+    """Return the labels that may mean that a row has none.
+
+    -1 is one beside numbers from 0 or beside names, but not beside 1 alone or other negatives.
+    """
+    found = [label for label in counts if label.lower() in NO_LABEL]
+    numbers = {float(label) for label in counts if is_number(label)} - {-1, -100}
+    signed = numbers == {1} or min(numbers, default=0) < 0
+    return found + [label for label in ("-1", "-100") if label in counts and not signed]
+
+
+def skipping(labels: Collection[str]) -> str:
+    """Return `task.skip=[...]` as one types it in a shell."""
+    if all(_SAFE.fullmatch(label) for label in labels):
+        return f"task.skip=[{','.join(labels)}]"
+    # Hydra reads a backslash as one, unless quotes follow it.
+    inside = ",".join('"' + re.sub(r'(\\*)("|$)', _escaped, label) + '"' for label in labels)
+    return "'task.skip=[" + inside.replace("'", "'\\''") + "]'"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    backslashes, quote = found.groups()
+    return 2 * backslashes + (f"\\{quote}" if quote else "")
+
+
+def bare(text: str) -> str:
+    """Return a text without spaces and invisible characters around it."""
+    return text.strip().strip(_INVISIBLE).strip()
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False
+
+
+def several(counts: Mapping[str, int]) -> str | None:
+    """Return a value that lists several of the labels, if some do.
+
+    A part of such a value is a value itself, or all its parts are parts of others too: `a;b`
+    beside `a`, or beside `b;c` and `c;a`. A number such as `1,000` is one value.
+    """
+    parts = {v: own for v in counts if len(own := [p for p in _SEVERAL.split(v) if p]) > 1}
+    uses = Counter(part for own in parts.values() for part in set(own))
+    single = set(counts) - parts.keys()
+    shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
+    beside = [v for v, own in parts.items() if single & set(own) and not _THOUSANDS.fullmatch(v)]
+    return shared[0] if len(shared) > 1 else beside[0] if beside else None
