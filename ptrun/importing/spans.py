@@ -269,7 +269,7 @@ def _annotation(task: Row) -> Row | None:
     return chosen[0] if chosen else None
 
 
-class _Visible(HTMLParser):
+class _ShownText(HTMLParser):
     """Collects the text between the tags of HTML, with its characters in place of entities."""
 
     def __init__(self) -> None:
@@ -283,7 +283,7 @@ class _Visible(HTMLParser):
 
 def _visible(text: str) -> str:
     """Return what a browser shows of a hypertext; Label Studio's globalOffsets count it."""
-    parser = _Visible()
+    parser = _ShownText()
     parser.feed(text)
     parser.close()
     return "".join(parser.parts)

@@ -33,7 +33,7 @@ from ptrun.task.label import (
 )
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import HubTable, Row
-from ptrun.task.table import Given, Quoting, Shards, Table, check_file, table
+from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class Own:
         self._places = {part: place for part, place in given.items() if place is not None}
         self._hub = None if hub is None else Repository("dataset", hub, revision, group="task")
         self._subset = subset
-        self._tables: dict[str, Table | Shards | HubTable] = {}
+        self._tables: dict[str, Table | JoinedTables | HubTable] = {}
         self.name = name or _named(hub, train)
         self._labels, self._empty = labels, empty
         self._skip = {normal(one) for one in skip or []}
@@ -254,7 +254,7 @@ class Own:
             self._table(part).check([*texts, str(label)])
         return texts, str(label)
 
-    def _table(self, part: Part) -> Table | Shards | HubTable:
+    def _table(self, part: Part) -> Table | JoinedTables | HubTable:
         """Return the table of a part; how it is read is found once."""
         if part not in self._tables:
             self._tables[part] = (
@@ -339,7 +339,7 @@ class Own:
         target = label if self.kind == "classification" else _number(row, self._label, label)
         return Example(str(name) if known else f"{part}-{number}", self._texts(row), target)
 
-    def _verdict(self, own: Table | Shards | HubTable) -> str:
+    def _verdict(self, own: Table | JoinedTables | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
         if _VERDICT not in own.columns or _VERDICT in (*self.fields, self._label):
             return ""

@@ -194,7 +194,7 @@ class Table:
         return f"cells separated by {separator}, {header}, {encoding}{quotes}{packed}"
 
 
-class Shards:
+class JoinedTables:
     """Several files as one table: `part-00000.csv`, `part-00001.csv`; see `Table`.
 
     Args:
@@ -238,14 +238,14 @@ class Shards:
         return f"{len(self._parts)} files of {self._parts[0].found}"
 
 
-def table(file: Path, given: Given = FOUND) -> Table | Shards:
+def table(file: Path, given: Given = FOUND) -> Table | JoinedTables:
     """Return how a file is read, or the files of a folder whose names differ only in a number.
 
     Raises:
         UserError: there is no such file, or it is no table.
     """
     if parts := _parts(file):
-        return Shards(file, [_one(part, given) for part in parts])
+        return JoinedTables(file, [_one(part, given) for part in parts])
     if shard := _SHARD.fullmatch(file.name):
         every = file.with_name(f"{shard[1]}-*{shard[2]}")
         _LOG.warning("%s: one of several files; '%s' names them all", file, every)

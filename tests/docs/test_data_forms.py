@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ptrun.errors import UserError
+from ptrun.task.label import skipping
 from ptrun.task.own import Own
 from tests.docs.pages import text
 from tests.fuzz import test_exports as exports
@@ -47,6 +48,15 @@ def buffered(write):
 def zipped(file):
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.csv", cells())
+
+
+def parts(folder):
+    """Write a file for each row, as Spark does."""
+    folder.mkdir()
+    for number, row in enumerate(ROWS):
+        lines = [("text", "label"), row]
+        (folder / f"part-0000{number}-a.csv").write_text("".join(",".join(x) + "\n" for x in lines))
+    (folder / "_SUCCESS").touch()
 
 
 def saved(frame):
@@ -84,6 +94,7 @@ FORMS = {
         "folder": lambda file: saved(FRAME).save_to_disk(file),
     },
     "Excel": {"a.xlsx": buffered(lambda file: FRAME.to_excel(file, index=False))},
+    "several files": {"part": parts, "part/part-*-a.csv": lambda file: None},
     "packed": {
         "a.csv.gz": gzip.compress(cells().encode()),
         "a.csv.bz2": bz2.compress(cells().encode()),
@@ -119,14 +130,14 @@ def labels(folder, values, **keys):
 
 
 def one_label(folder, _):
-    mixed = [1, 1.0, "1", True, "true", " pos ", ["pos"]]
+    mixed = [1, 1.0, "1", True, "true", " pos ", ["pos"], "['pos']"]
     assert labels(folder, mixed) == ["1", "pos", "true"]
 
 
 def no_label(folder, caplog):
-    for value in ("nan", "-", "?"):
+    for value in ("nan", "-", "#N/A"):
         assert labels(folder, [value, "a", "b"]) == sorted([value, "a", "b"])
-        assert f"task.skip=[{value}]" in caplog.text
+        assert skipping([value]) in caplog.text
         assert labels(folder, [value, "a", "b"], skip=[value]) == ["a", "b"]
     assert labels(folder, [-1, 0, 1]) == ["-1", "0", "1"] and "task.skip=[-1]" in caplog.text
 
@@ -148,8 +159,8 @@ def fractions(folder, _):
 
 
 LABELS = {
-    '`1`, `1.0`; `True`, `true`; ` pos `, `["pos"]`': one_label,
-    "`nan`, `-`, `?`, -1 beside numbers from 0": no_label,
+    "`1`, `1.0`; `True`, `true`; ` pos `, `[\"pos\"]`, `['pos']`": one_label,
+    "`nan`, `-`, `#N/A`, -1 beside numbers from 0 or beside names": no_label,
     "an empty cell": empty_cell,
     "`a;b`, a list of several": several,
     "many numbers with fractions": fractions,
@@ -167,6 +178,7 @@ COLUMNS = {
     "BIOES": "B-PER E-PER O S-LOC",
     "BILOU": "B-PER L-PER O U-LOC",
     "BMES": "B-PER E-PER O S-LOC",
+    "IOE2": "I-PER E-PER O E-LOC",
 }
 
 
