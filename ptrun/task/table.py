@@ -255,8 +255,8 @@ def table(file: Path, given: Given = FOUND) -> Table | JoinedTables:
 def _parts(file: Path) -> list[Path]:
     """Return the files that a name with a * stands for, or a folder of numbered files."""
     if "*" in file.name and not os.path.exists(file):
-        inside = file.parent.iterdir() if file.parent.is_dir() else ()
-        return sorted(one for one in inside if fnmatch(one.name, file.name) and one.is_file())
+        beside = file.parent.iterdir() if file.parent.is_dir() else ()
+        return sorted(one for one in beside if fnmatch(one.name, file.name) and one.is_file())
     if not os.path.isdir(file) or (file / binary.STATE).is_file():
         return []
     inside = sorted(f for f in file.iterdir() if f.is_file() and f.name[0] not in "._")
