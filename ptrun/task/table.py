@@ -25,6 +25,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import chain, islice
@@ -72,6 +73,7 @@ _OTHER = {
     b"__label__": "lines of fastText; write two columns, text and label",
 }
 """What a file is that is no table, by its first bytes in small letters."""
+_TYPO = 0.8  # how similar, from 0 to 1, a name is to the column that it means
 _SHARD = re.compile(r"(.*)-\d{5}(-of-(?!00001)\d{5}\..*)")
 _NO_TEXT = {"idna", "punycode", "undefined"}  # encodings that Python has for other things
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|\n]))"(?:[^"]|"")*(?:"(?=[,;\t|\r\n])|$)')
@@ -302,7 +304,8 @@ def _otherwise(own: Table, name: str) -> str:
                 f"\nSeparated by {typed} it has this column: task.separator={typed} (ptrun "
                 f"predict: --separator {typed})."
             )
-    if len(own.columns) == 1 or any(name.lower() == one.lower() for one in own.columns):
+    typo = get_close_matches(name.lower(), [one.lower() for one in own.columns], 1, _TYPO)
+    if len(own.columns) == 1 or typo:
         return ""
     return (
         f"\nIf it has no header, name the columns, {len(own.columns)} in all: task.columns=[...] "
