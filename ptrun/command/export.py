@@ -1,8 +1,9 @@
-"""Export a finished run to a PEFT folder, or to the hub.
+"""Export a finished run to a folder of PEFT or transformers, or to the hub.
 
-The folder has adapter_config.json, adapter_model.safetensors and a model card. PEFT and
-transformers load it without ptrun. Before it appears, its logits are compared with the run's on
-the run's own dev examples. A run that PEFT cannot express is rejected with the reason.
+The folder has the adapter or the tuned model, the tokenizer and a model card. PEFT and
+transformers load it without ptrun; a head that no class of transformers has comes with load.py.
+Before it appears, its logits are compared with the run's on the run's own dev examples. A run that
+PEFT cannot express is rejected with the reason; ptrun check says so before training.
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from ptrun.config.arguments import Parser
 
 EXAMPLES = """\
   ptrun export RUN --to peft DIR                  a new folder
+  ptrun export RUN --to transformers DIR          the same of a tuned backbone
   ptrun export RUN --to hub USER/NAME             says what would be uploaded
   ptrun export RUN --to hub USER/NAME --push      uploads it to a private repository
 """
 _MORE = """\
 what PEFT can express:
-  prompt_tuning    tags or a verbalizer; vectors before the text
+  prompt_tuning    vectors before the text; on T5 with a verbalizer
   ptuning          the same, if every {soft} of the pattern stands before the text
   ptuning_v2       prefixes in all layers of BERT, RoBERTa, ELECTRA, GPT-2 and Llama
   lora, peft       all families but GLM; not Megatron
@@ -33,7 +35,11 @@ def parser() -> Parser:
     made.add_argument("run", metavar="RUN", help="a finished run: folder, id or start of an id")
     made.overrides("see below")
     made.add_argument(
-        "--to", nargs=2, required=True, metavar=("KIND", "WHERE"), help="peft DIR, or hub REPO"
+        "--to",
+        nargs=2,
+        required=True,
+        metavar=("KIND", "WHERE"),
+        help="peft DIR, transformers DIR, or hub REPO",
     )
     made.add_argument("--push", action="store_true", help="upload to the hub")
     return made
@@ -48,8 +54,8 @@ def main(arguments: Sequence[str]) -> None:
     made = parser()
     given = made.parse(arguments)
     kind, where = given.to
-    if kind not in ("peft", "hub"):
-        made.error(f"--to {kind}: use --to peft DIR or --to hub REPO")
+    if kind not in ("peft", "transformers", "hub"):
+        made.error(f"--to {kind}: use --to peft DIR, --to transformers DIR or --to hub REPO")
     if given.push and kind != "hub":
         made.error("--push is for --to hub")
     from ptrun.exporting.export import export, to_hub
@@ -61,4 +67,5 @@ def main(arguments: Sequence[str]) -> None:
         print(to_hub(run, given.overrides, where, push=given.push))
         return
     out = Path(where).expanduser()
-    print(f"{out}: {export(run, given.overrides, out).line()}")
+    done = export(run, given.overrides, out, whole=kind == "transformers")
+    print(f"{out}: {done.line()}")

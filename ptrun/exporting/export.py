@@ -13,18 +13,19 @@ from torch import Tensor
 
 from ptrun.backbone.base import Positions
 from ptrun.errors import UserError
-from ptrun.exporting import form as stock
-from ptrun.exporting.form import PeftForm, cannot, form_of
+from ptrun.folder import request
 from ptrun.folder.find import RunFolder
 from ptrun.hub.staging import check_new, staging
+from ptrun.method import stock_form as stock
 from ptrun.method.base import Method
 from ptrun.method.peft import need_peft
+from ptrun.method.stock_form import PeftForm, cannot, form_of, rows_reason, whole_of
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import Head
 from ptrun.runs.finished import Finished
 from ptrun.runs.plan import plan, split_of
-from ptrun.runs.rerun import again
+from ptrun.runs.rerun import again, command
 from ptrun.types import Example
 
 # Compares the logits of a run with those of its exported folder, on the run's own dev examples.
@@ -66,7 +67,8 @@ def batches(method: Method, examples: Sequence[Example], form: PeftForm) -> Iter
     features.sort(key=lambda one: max(len(row.ids) for row in one.rows))
     for features_of_batch in _parts(features):
         batch = collate(features_of_batch, None, torch.device(method.backbone.model.device))
-        _check_batch(batch, form)
+        if reason := rows_reason(batch, form):
+            raise cannot(reason)
         yield batch
 
 
@@ -96,7 +98,8 @@ def ours_of(method: Method, batch: Batch) -> Tensor:
 
 def theirs_of(model: Any, batch: Batch, form: PeftForm) -> Tensor:
     """Return the same logits of the stock model."""
-    logits = model(**stock_inputs(batch, form)).logits.float()
+    found = model(**stock_inputs(batch, form))
+    logits = getattr(found, "logits", found).float()
     if logits.dim() == 2:  # one row of labels a text
         return logits  # type: ignore[no-any-return]
     at = moved(batch.reads, form)
@@ -114,29 +117,11 @@ def stock_inputs(batch: Batch, form: PeftForm) -> dict[str, Tensor]:
     if batch.types is not None:
         grids["token_type_ids"] = batch.types
     given = {name: grid[:, form.cut :] for name, grid in grids.items()}
-    if batch.decoder is not None and form.reader.words:
+    if batch.decoder is not None and (form.reader.words or form.reader.own):
         assert batch.decoder_mask is not None
         given["decoder_input_ids"] = batch.decoder
         given["decoder_attention_mask"] = batch.decoder_mask.long()
     return given
-
-
-def _check_batch(batch: Batch, form: PeftForm) -> None:
-    """Refuse rows whose vectors or segments PEFT cannot place.
-
-    Raises:
-        UserError: a row has vectors inside its text, or two segments that PEFT drops.
-    """
-    if form.cut and batch.softs is not None:
-        first = torch.arange(form.cut, device=batch.softs.device)
-        if not bool((batch.softs == first).all()):
-            raise cannot(
-                "PEFT puts vectors before the text only, and this pattern has some inside it "
-                "(after [CLS], or among words)."
-            )
-    drops = form.learns_prompt and form.reader.words
-    if drops and batch.types is not None and bool(batch.types.any()):
-        raise cannot("PEFT drops the second segment of a pattern with ||.")
 
 
 def _parts(features: Sequence[Features]) -> Iterator[Sequence[Features]]:
@@ -160,38 +145,48 @@ class Exported:
 
     def line(self) -> str:
         """Return one line about it."""
+        kind = self.auto if self.peft_type == stock.WHOLE else f"{self.peft_type} on {self.auto}"
         return (
-            f"{self.peft_type} on {self.auto}: logits of {self.parity.examples} dev examples "
+            f"{kind}: logits of {self.parity.examples} dev examples "
             f"differ by at most {self.parity.difference:.1e}"
         )
 
 
-def export(run: Finished, typed: Sequence[str], out: Path, base: str | None = None) -> Exported:
-    """Write a run to a new folder, after its logits were compared with stock PEFT's.
+def export(
+    run: Finished, typed: Sequence[str], out: Path, base: str | None = None, *, whole: bool = False
+) -> Exported:
+    """Write a run to a new folder, after its logits were compared with the stock model's.
 
     Args:
         run: a finished run.
         typed: `KEY=VALUE` arguments, for the examples.
         out: a new folder. It appears complete, or not at all.
         base: the name of the backbone in the files; None is its hub id or its folder.
+        whole: whether to write a tuned backbone instead of an adapter.
 
     Raises:
         UserError: PEFT cannot express the run, its logits differ, or `out` exists.
     """
-    need_peft("export --to peft")
+    if not whole:
+        need_peft("export --to peft")
     check_new(out)
     _check(run)
     examples = _dev(run, typed)
     (method,) = run.load().values()
-    form = form_of(method)
+    form = whole_of(method) if whole else form_of(method)
     base = base or run.backbone.hub or str(run.backbone.folder)
-    with staging(out, _bytes(form)) as folder:
-        stock.write(folder, form, run.backbone, base)
-        model = stock.load(folder, form, run.backbone, run.engine.device)
+    with staging(out, _bytes(form, method)) as folder:
+        method.backbone.tokenizer().save_pretrained(folder)
+        if whole:
+            stock.write_whole(folder, form, method)
+            model = stock.load_whole(folder, form, run.engine.device)
+        else:
+            stock.write(folder, form, run.backbone, base)
+            model = stock.load(folder, form, run.backbone, run.engine.device)
         found = parity(method, model, form, examples)
         if not found.equal:
-            raise cannot(
-                f"stock PEFT's logits differ by {found.difference:.1e} (largest logit "
+            raise UserError(
+                f"export: the stock model's logits differ by {found.difference:.1e} (largest logit "
                 f"{found.largest:.1f}). Nothing was written."
             )
         write(folder, run, form, found, base, method, examples[0])
@@ -231,8 +226,11 @@ def _dev(run: Finished, typed: Sequence[str]) -> Sequence[Example]:
         ) from error
 
 
-def _bytes(form: PeftForm) -> int:
-    return sum(4 * tensor.numel() for tensor in form.tensors.values())
+def _bytes(form: PeftForm, method: Method) -> int:
+    tensors = [*form.tensors.values()]
+    if form.peft_type == stock.WHOLE:
+        tensors += method.backbone.model.parameters()
+    return sum(4 * tensor.numel() for tensor in tensors)
 
 
 # Upload an exported run to the hub, or say what would be uploaded.
@@ -299,22 +297,23 @@ def write(
 ) -> None:
     """Write the card of a folder."""
     parts = [
-        _head(run, base),
+        _head(run, form, base),
         _about(run, form),
         _usage(form, base, method, example),
         _scores(run),
-        _parity(found),
+        _parity(form, found),
         _made(run),
     ]
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _head(run: Finished, base: str) -> str:
+def _head(run: Finished, form: PeftForm, base: str) -> str:
     """Return the metadata that the hub reads; the licence is the author's to choose."""
     names = plain_names(run)
-    tags = "\n".join(f"- {tag}" for tag in ("peft", "ptrun", names["method"], names["task"]))
+    library = "transformers" if form.peft_type == stock.WHOLE else "peft"
+    tags = "\n".join(f"- {tag}" for tag in (library, "ptrun", names["method"], names["task"]))
     model = f"base_model: {json.dumps(base)}\n" if base == run.backbone.hub else ""
-    return f"---\nlibrary_name: peft\n{model}license: unknown\ntags:\n{tags}\n---"
+    return f"---\nlibrary_name: {library}\n{model}license: unknown\ntags:\n{tags}\n---"
 
 
 def plain_names(run: Finished) -> dict[str, str]:
@@ -329,11 +328,16 @@ def _plain(text: str) -> str:
 
 def _about(run: Finished, form: PeftForm) -> str:
     names, learned = plain_names(run), run.done.learned_parameters
+    title = f"# {names['method']} on {names['backbone']} for {names['task']}\n\n"
+    if form.peft_type == stock.WHOLE:
+        return (
+            f"{title}A model that ptrun tuned: {learned['total']:,} parameters. The licence of the "
+            "backbone and that of the data apply; no licence was chosen for the result."
+        )
     return (
-        f"# {names['method']} on {names['backbone']} for {names['task']}\n\n"
-        f"A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters in "
-        f"the adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence and "
-        "that of the data apply; no licence was chosen for the adapter."
+        f"{title}A `{form.peft_type}` adapter that ptrun trained: {learned['prompt']:,} parameters "
+        f"in the adapter and {learned['head']:,} in its head. The backbone is frozen. Its licence "
+        "and that of the data apply; no licence was chosen for the adapter."
     )
 
 
@@ -345,19 +349,35 @@ def _usage(form: PeftForm, base: str, method: Method, example: Example) -> str:
 
 
 def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
-    """Return Python code for stock PEFT and transformers; it prints the logits of one example."""
-    labels = f", num_labels={len(form.reader.labels)}" if form.reader.labels else ""
+    """Return Python code for stock PEFT and transformers; it prints the logits of one example.
+
+    With `load.py` it prints the probability of each label.
+    """
+    if form.reader.own:
+        texts = "".join(f", {example.fields[name]!r}" for name in method.task.fields)
+        return (
+            "from load import answer, load  # the file beside this one\n\n"
+            "model, tokenizer = load()\n"
+            f"print(answer(model, tokenizer{texts}))\n"
+        )
+    labels = "".join(f", {k}={v!r}" for k, v in stock.named_labels(form.reader).items())
     commit = method.backbone.commit if base == method.backbone.hub else None
     labels += f", revision={commit!r}" if commit else ""
+    whole = form.peft_type == stock.WHOLE
     batch = collate(method.encode([example]), None, method.backbone.model.device)
     inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
     lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())
-    return (
-        "import torch\n"
-        "from peft import PeftModel\n"
+    loaded = (
+        f"from transformers import {form.reader.auto}\n\n"
+        f'model = {form.reader.auto}.from_pretrained(".").eval()  # the folder of this file\n'
+        if whole
+        else "from peft import PeftModel\n"
         f"from transformers import {form.reader.auto}\n\n"
         f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
         'model = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file\n'
+    )
+    return (
+        f"import torch\n{loaded}"
         f"inputs = {{  # {_text(method, batch)}\n{lines}}}\n"
         "with torch.no_grad():\n"
         "    logits = model(**inputs).logits\n"
@@ -415,10 +435,11 @@ def _metrics(metrics: Any) -> list[tuple[str, str, float]]:
     return [(part, name, value) for part, own in metrics.items() for name, value in own.items()]
 
 
-def _parity(found: Parity) -> str:
+def _parity(form: PeftForm, found: Parity) -> str:
+    loader = "transformers" if form.peft_type == stock.WHOLE else "PEFT and transformers"
     return (
         "## Parity\n\n"
-        f"Stock PEFT and transformers loaded this folder. On {found.examples} dev examples of the "
+        f"Stock {loader} loaded this folder. On {found.examples} dev examples of the "
         f"run, {found.logits:,} logits in fp32 differ from the run's by at most "
         f"{found.difference:.1e}. The largest logit is {found.largest:.2f}."
     )
@@ -429,13 +450,11 @@ def _made(run: Finished) -> str:
 
     done = run.done
     versions = {**done.manifest.get("versions", {}), "peft": peft.__version__}
+    own = request.read(run.folder)
     listed = ", ".join(f"{_plain(n)} {_plain(v)}" for n, v in versions.items())
-    groups = ("method", "backbone", "task", "setting", "protocol")
-    names = plain_names(run)
-    typed = " ".join(f"{group}={names[group]}" for group in groups)
+    line = f"```bash\n{command(own)}\n```\n\n" if own else ""
     return (
-        "## How it was made\n\n"
-        f"```\nptrun {typed} seed={done.seed}\n```\n\n"
+        f"## How it was made\n\n{line}"
         f"Run `{done.run_id}`; backbone weights `{done.manifest['backbone']['weights']}`; data "
         f"`{done.config['data']}`. Versions: {listed}. All options:\n\n"
         f"```json\n{json.dumps(_options(run), indent=1)}\n```"

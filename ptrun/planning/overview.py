@@ -22,8 +22,9 @@ from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
 from ptrun.folder.scan import runs
 from ptrun.method.base import Method
+from ptrun.method.stock_form import afterwards
 from ptrun.planning import table
-from ptrun.planning.costs import Costs, Texts, costs, seconds, steps, texts
+from ptrun.planning.costs import Costs, Texts, costs, method_of, seconds, steps, texts
 from ptrun.planning.memory import HardwareLayout, files, layout_of, visible
 from ptrun.planning.table import PlannedJob, advice, duration, job, planned_on
 from ptrun.readout.base import Features
@@ -265,7 +266,7 @@ def _group(
     layouts = [own_layout(first.composed, asked), *_others(first, asked)]
     own.memory(layouts[0])  # refused here if it cannot be
     devices = visible(asked.device_gib)
-    names = first.composed.names
+    names, keeps = first.composed.names, first.planned.keep.has_weights
     lines: list[RenderableType] = [
         "",
         escape(" · ".join(names[key] for key in ("method", "backbone", "task", "setting"))),
@@ -276,6 +277,7 @@ def _group(
         *table.fit_lines(own, layouts, devices),
         *table.population_line(own, layouts[0], devices),
         _steps_line(own, found),
+        escape(afterwards(method_of(first.planned), (), keeps_weights=keeps)),
     ]
     if asked.tflops:
         took = seconds(first.planned, found, asked.tflops)

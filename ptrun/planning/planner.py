@@ -18,7 +18,7 @@ from ptrun.planning.costs import costs, seconds, texts
 from ptrun.planning.memory import HardwareLayout, layout_of, per_member
 from ptrun.planning.table import planned_on
 from ptrun.runs.parts import shape
-from ptrun.runs.plan import Plan
+from ptrun.runs.plan import Plan, unkept
 
 _GIB = 2**30
 _LIBRARIES = 3.0  # GiB of main memory that a process takes beside its tensors: an allowance
@@ -70,6 +70,7 @@ class Planner:
             "folder": str(planned.folder),
             "shape": shared,
             "most": hardware.population if shared else 1,
+            "unkept": unkept(planned),
             "needs": asdict(needs),
         }
 

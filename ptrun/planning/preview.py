@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ptrun.errors import UserError, visible
 from ptrun.method.base import Method
+from ptrun.method.stock_form import afterwards
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, TokenRow
@@ -68,6 +69,8 @@ def preview(planned: Plan) -> Group:
     part = parts[0] if parts[0].examples else parts[2]
     body = [*_rendered(method, part), *_patterns(method, part)]
     doubts = [*shared.warnings, *unseen(planned.task, whole)]
+    rows, keeps = part.features[:1], planned.keep.has_weights
+    doubts.append(afterwards(method, rows, keeps_weights=keeps))
     return Group(title, *_read(planned.task), _counts(parts), *map(escape, doubts), *body)
 
 

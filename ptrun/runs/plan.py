@@ -119,6 +119,14 @@ class Plan:
         return method
 
 
+def unkept(planned: Plan) -> int:
+    """Return the bytes of the model that a run tunes and does not keep; 0 if there is none."""
+    method: Any = planned.method.target
+    if planned.keep.has_weights or not method.tunes(planned.method.node):
+        return 0
+    return 4 * int(planned.backbone.size())
+
+
 def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     """Check a configuration and return its plan. Weights and examples are not read.
 

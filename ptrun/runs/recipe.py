@@ -17,6 +17,7 @@ from ptrun.folder.store import RunStore, bound_to, set_aside
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
+from ptrun.method.stock_form import afterwards
 from ptrun.readout.base import Features
 from ptrun.runs.finished import found_by
 from ptrun.runs.parts import Part, divide
@@ -263,12 +264,21 @@ def _train(works: Sequence[Execution], engine: TorchEngine) -> None:
     for work in works:
         doing = "training" if work.parts[0].method.learned() else "predicting"
         _LOG.info("%s in %s", doing, work.planned.folder)
+    _LOG.info("%s", _afterwards(works[0]))
     members = [part.member for work in works for part in work.parts]
     for member in members:
         member.group = [work.planned.run_id for work in works]
     engine.fit(members)
     if before is not None and before != checksum(model):
         raise RunFailed(f"the frozen backbone {engine.backbone.name} changed while training.")
+
+
+def _afterwards(work: Execution) -> str:
+    """Return what the run will allow; its first rows are looked at."""
+    first = work.parts[0]
+    rows = work.encoded(first.method, first.split.train[:1])
+    keeps = work.planned.keep.has_weights
+    return afterwards(first.method, rows, keeps_weights=keeps, parts=len(work.parts))
 
 
 # The end of trained runs: the selected prompts are saved, and test is scored once.

@@ -4,6 +4,7 @@ The rerun goes into `outputs/reruns`, into a folder that has no result yet. The 
 read.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,18 @@ from typing import Any
 from ptrun.config import renamed
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
+from ptrun.config.identity import flat
 from ptrun.config.overriding import at, gone, parsed, put
+from ptrun.config.paths import options
 from ptrun.config.schema import GROUPS
+from ptrun.config.writing import value_text
 from ptrun.errors import UserError
 from ptrun.folder import request, result
 from ptrun.folder.find import RunFolder
 from ptrun.runs.plan import plan
 
 _FIXED = ("name", "rerun")
+_TYPED = ("method", "readout", "backbone", "task", "setting", "protocol")
 _COMPONENTS = (*GROUPS, "pretraining")
 _RUNS = ("start", "task.source.labeller", "pretraining.task.source.labeller")
 
@@ -59,6 +64,32 @@ def again(old: RunFolder, typed: Sequence[str]) -> Composed:
     _resolve_runs(config, str(kept.config["name"]))
     config, names = renamed.current(config, names, tell=True)
     return _under_free_name(Composed(config, names, kept.commits, [*keys.values()]))
+
+
+def command(own: Composed) -> str:
+    """Return the command that does a run again from the current folder, with its own data.
+
+    What a run of these options does by itself is left out.
+    """
+    names = {group: name for group, name in own.names.items() if group in _TYPED}
+    if names["readout"] == "auto":
+        names.pop("readout")
+    if names["task"] not in options("task"):
+        names["task"] = "hub" if own.config["task"].get("hub") else "csv"
+    path = own.config["backbone"].get("path")
+    if path:
+        names.pop("backbone")
+    typed = [*(f"{group}={name}" for group, name in names.items())]
+    typed += [f"backbone.path={path}"] if path else []
+    base, now = flat(composed(typed).config), flat(own.config)
+    changed = {
+        key: value
+        for key, value in now.items()
+        if key.partition(".")[0] in (*_TYPED, "train", "seed", "data_seed", "start")
+        and base.get(key) != value
+    }
+    typed += [f"{'' if k in base else '+'}{k}={value_text(k, v)}" for k, v in changed.items()]
+    return " ".join(["ptrun", *map(shlex.quote, typed)])
 
 
 def _outputs(old: RunFolder, kept: Composed, base: Composed) -> str:

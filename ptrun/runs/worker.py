@@ -30,13 +30,17 @@ _IMPORTED_EARLY = ("ptrun.runs.launch", "transformers.modeling_utils")
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A planned run: its folder, shape and the size of its group; or why it is refused."""
+    """A planned run: its folder, shape and the size of its group; or why it is refused.
+
+    `unkept` are the bytes of its tuned model, if that is not kept.
+    """
 
     index: int
     folder: str = ""
     shape: str | None = None
     most: int = 1
     refused: str | None = None
+    unkept: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Runs:
         from ptrun.folder import recognition, result
         from ptrun.runs.launch import planned
         from ptrun.runs.parts import shape
+        from ptrun.runs.plan import unkept
 
         try:
             own = planned(processes.read_text(text))
@@ -95,7 +100,8 @@ class Runs:
         one = own.planned
         if own.composed is not None and (one.folder / result.FINISHED).is_file():
             recognition.remember(own.composed, one.folder, own.files)  # next time without a plan
-        return PlannedRun(index, str(one.folder), shape(one), one.hardware.population)
+        size = unkept(one)
+        return PlannedRun(index, str(one.folder), shape(one), one.hardware.population, unkept=size)
 
 
 def _end(index: int, ended: Any) -> RunEnd:

@@ -171,6 +171,7 @@ class Scheduler:
     def _sort(self, planned: Sequence[tuple[Job, dict[str, Any]]]) -> None:
         """Form groups of the planned runs that are left."""
         left = []
+        self.view.unkept(max((facts.get("unkept", 0) for _, facts in planned), default=0))
         for job, facts in planned:
             job.shape, job.most = facts["shape"], facts["most"]
             job.folder, job.needs = Path(facts["folder"]), facts.get("needs", {})

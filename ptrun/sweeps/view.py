@@ -41,6 +41,7 @@ class View:
         self.total, self.quiet, self.brief = total, quiet, brief
         self.began = time.monotonic()
         self.live: Any = None
+        self._told = False
 
     def __enter__(self) -> "View":
         """Start the table on a terminal."""
@@ -64,6 +65,18 @@ class View:
             title = f": {group[0].title}" if len(group) == 1 and group[0].title else ""
             together = f" together, on device {slot}" if len(group) > 1 else ""
             print(f"run {numbers} of {self.total}{together}{title}", file=sys.stderr, flush=True)
+
+    def unkept(self, size: int) -> None:
+        """Say once that tuned models of `size` bytes are not kept, and what they would take."""
+        if not size or self.quiet or self._told:
+            return
+        self._told, gigabytes = True, size / 10**9
+        print(
+            f"tuned models are not kept, so ptrun predict and export need keep=weights: "
+            f"{gigabytes:.2g} GB a run, {gigabytes * self.total:.2g} GB for {self.total} runs",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def ended(self, job: Job, done: RunResult | None) -> None:
         """Print the summary of a run, or its error."""

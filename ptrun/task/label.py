@@ -12,12 +12,14 @@
 import ast
 import math
 import re
+import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from ptrun.config.writing import value_text
 from ptrun.errors import UserError, names, shown
 from ptrun.task.source import Row
 
@@ -25,7 +27,7 @@ NO_LABEL = {"nan", "null", "none", "n/a", "na", "n.a.", "nat", "-", "--", "---",
 NO_LABEL |= {"<na>", "<null>", "(null)", "#n/a", "#value!", "#ref!", "#name?", "#div/0!", '""'}
 """Labels, in small letters, that programs write where there is none."""
 _WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
-_SAFE = re.compile(r"[\w.-]+")  # a label that a shell and Hydra take as it is
+_BARE = re.compile(r"[\w.-]+")  # Hydra reads it as a label, also None and nan
 _SEVERAL = re.compile(r"\s*[;|,]\s*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
@@ -122,18 +124,12 @@ def missing(counts: Mapping[str, int]) -> list[str]:
     return found + [label for label in ("-1", "-100") if label in counts and not signed]
 
 
-def skipping(labels: Collection[str]) -> str:
+def skipping(labels: Sequence[str]) -> str:
     """Return `task.skip=[...]` as one types it in a shell."""
-    if all(_SAFE.fullmatch(label) for label in labels):
-        return f"task.skip=[{','.join(labels)}]"
-    # Hydra reads a backslash as one, unless quotes follow it.
-    inside = ",".join('"' + re.sub(r'(\\*)("|$)', _escaped, label) + '"' for label in labels)
-    return "'task.skip=[" + inside.replace("'", "'\\''") + "]'"
-
-
-def _escaped(found: re.Match[str]) -> str:
-    backslashes, quote = found.groups()
-    return 2 * backslashes + (f"\\{quote}" if quote else "")
+    every = ",".join(
+        one if _BARE.fullmatch(one) else value_text("task.skip", one) for one in labels
+    )
+    return shlex.quote(f"task.skip=[{every}]")
 
 
 def bare(text: str) -> str:

@@ -12,7 +12,10 @@ from ptrun.runs.launch import launch
     ("typed", "message"),
     [
         (["RUN"], "--to"),
-        (["RUN", "--to", "onnx", "DIR"], "--to onnx: use --to peft DIR or --to hub REPO"),
+        (
+            ["RUN", "--to", "onnx", "DIR"],
+            "--to onnx: use --to peft DIR, --to transformers DIR or --to hub REPO",
+        ),
         (["RUN", "--to", "peft"], "expected 2 arguments"),
         (["RUN", "--to", "peft", "DIR", "--push"], "--push is for --to hub"),
         (["no-such-run", "--to", "peft", "DIR"], "no-such-run: no such folder"),

@@ -3,9 +3,9 @@
 import torch
 
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.exporting import form as stock
 from ptrun.exporting.export import parity
-from ptrun.exporting.form import form_of
+from ptrun.method import stock_form as stock
+from ptrun.method.stock_form import form_of
 from tests.small_runs import engine, sst2
 
 
@@ -24,14 +24,14 @@ def shipped(name):
     return backbone
 
 
-def moved(make, backbone, task):
+def moved(make, backbone, task, by=0.3):
     """Return a placed method whose learned tensors are all random, as after training."""
     torch.manual_seed(0)
     method = make(backbone, task)
     engine(backbone).place([method])
     with torch.no_grad():
         for tensor in method.learned().values():
-            tensor.add_(torch.randn_like(tensor) * 0.3)
+            tensor.add_(torch.randn_like(tensor) * by)
     return method
 
 

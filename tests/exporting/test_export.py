@@ -17,6 +17,7 @@ from ptrun.runs.launch import launch
 
 RUN = ["method=prompt_tuning", "task=pocket_ner", "setting=few_shot_32", "train.max_steps=2"]
 FILES = {"README.md", "adapter_config.json", "adapter_model.safetensors"}
+FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_the_folder_has_peft_s_files_and_a_card(run, tmp_path):
     for text in (
         "license: unknown",
         f"differ from the run's by at most {found.parity.difference:.1e}",
-        "ptrun method=prompt_tuning backbone=pocket_bert task=pocket_ner",
+        "ptrun method=prompt_tuning readout=head backbone=pocket_bert task=pocket_ner",
         f"| test | f1 | {run.done.metrics['test']['f1']:.2f} |",
         "torch 2.",
         "O, B-PER",

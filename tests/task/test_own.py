@@ -57,7 +57,7 @@ def test_labels_that_train_lacks_are_named_all_at_once(folder):
     Path("dev.csv").write_text("text,label\na,positive\nb,maybe\nc,never\nd,maybe\n")
     assert refused(dev="dev.csv") == (
         "dev.csv:3: label is 'maybe', a label that reviews.csv does not have; it has negative, "
-        "positive\nIn 3 rows: correct them, or type task.skip=[maybe,never] to leave them out."
+        "positive\nIn 3 rows: correct them, or type 'task.skip=[maybe,never]' to leave them out."
     )
     assert [e.target for e in own(dev="dev.csv", skip=["maybe", "never"]).load("dev")] == [
         "positive"

@@ -237,8 +237,8 @@ def test_a_value_that_may_mean_no_label_is_told_and_can_be_left_out(value, caplo
     made = [*ROWS, *((f"t{i}", value) for i in range(4))]
     with caplog.at_level(logging.WARNING, "ptrun"):
         assert counts(own("a.csv", cells(made)))[value] == 4
-    typed = "'task.skip=[\"?\"]'" if value == "?" else f"task.skip=[{value}]"
-    assert f"(4 rows) may mean that a row has no label; {typed}" in caplog.text
+    typed = '"?"' if value == "?" else value
+    assert f"(4 rows) may mean that a row has no label; 'task.skip=[{typed}]'" in caplog.text
     task = own("a.csv", skip=[value])
     assert counts(task) == {"neg": 30, "pos": 30}
     assert task.accounts["train"].record()["left_out"] == {f"label is {value}": 4}

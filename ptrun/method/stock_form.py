@@ -2,15 +2,19 @@
 
 | method         | PEFT            | where PEFT can hold it                                        |
 |----------------|-----------------|---------------------------------------------------------------|
-| prompt_tuning  | PROMPT_TUNING   | tags or words; PEFT's label models read its first vector      |
+| prompt_tuning  | PROMPT_TUNING   | vectors before the text; no head on T5                        |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
 | lora           | LORA            | all families but GLM; not Megatron                            |
 | peft           | its `peft_type` | all families but GLM; not Megatron                            |
+
+A tuned backbone is no adapter: `whole_of` and `write_whole` make a folder of transformers of it.
 """
 
+import json
+import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,18 +23,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.family import Stock
 from ptrun.backbone.pretrained import PretrainedBackbone, transposed
 from ptrun.errors import UserError
+from ptrun.method import stock_load as loading
 from ptrun.method.base import Method
+from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.readout.base import Batch, Features, collate
 from ptrun.readout.class_words import ClassWords
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import Head, LabelHead, PooledHead
+from ptrun.readout.head import Head, LabelHead, PooledHead, decoder_start, row_limit
 from ptrun.readout.heads import TokenHead
 
 # The stock model that answers as a read-out does: a class of transformers, and its head's tensors.
@@ -41,6 +47,21 @@ from ptrun.readout.heads import TokenHead
 # | head, one a word    | AutoModelForTokenClassification      | `classifier`, on Llama `score`    |
 # | verbalizer          | AutoModelForMaskedLM, ForCausalLM or | the pre-trained one               |
 # |                     | ForSeq2SeqLM                         |                                   |
+# | another head of one | AutoModel                            | `load.py`, beside head.json and   |
+# | label               |                                      | head.safetensors                  |
+
+
+@dataclass(frozen=True)
+class OwnHead:
+    """A head that no stock class has; `ptrun.method.stock_load` reads it.
+
+    Args:
+        facts: what `head.json` has, but the base and the number of vectors.
+        tensors: of `labels` and perhaps `dense`.
+    """
+
+    facts: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,8 @@ class Reader:
         labels: the labels of a head, in order; empty for words.
         tensors: the trained tensors of the model's own modules, by name.
         modules: the names of these modules.
+        own: the head, if no stock class has it.
+        prefix: what the names of the backbone's modules have in front, which this class lacks.
     """
 
     auto: str
@@ -60,16 +83,21 @@ class Reader:
     labels: tuple[str, ...] = ()
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    own: OwnHead | None = None
+    prefix: str = ""
 
     @property
     def words(self) -> bool:
         """Whether it answers by words of the pre-trained head."""
-        return not self.modules
+        return not self.modules and self.own is None
+
+
+_CANNOT = "PEFT cannot hold this run: "
 
 
 def cannot(reason: str) -> UserError:
     """Return the refusal of a run that PEFT cannot hold."""
-    return UserError(f"export: PEFT cannot hold this run: {reason}")
+    return UserError(f"export: {_CANNOT}{reason}")
 
 
 def reader_of(method: Method) -> Reader:
@@ -100,36 +128,46 @@ def _token(method: Method, readout: Head) -> Reader:
 
 
 def _label(method: Method, readout: LabelHead) -> Reader:
-    """Return the reader of one label a text.
-
-    Raises:
-        UserError: the stock head of this model type differs.
-    """
-    if readout.pooler == "mean":
-        raise cannot("stock classifiers read one token, and readout.pooler=mean reads all.")
+    """Return the reader of one label a text; its own where the stock head differs."""
     stock, dense = method.backbone.architecture.stock, _dense(method, readout)
+    if readout.pooler == "mean" or stock.dense is None or not dense or _moves(method):
+        return _own(method, readout, dense)
     labels = tuple(map(str, method.task.labels)) or ("number",)
     own = "AutoModelForSequenceClassification", "SEQ_CLS", labels
-    if stock.dense is None or not dense:
-        raise cannot(_other_head(stock))
     linear = _linear(stock.labels, readout)
-    if _from_checkpoint(method, readout):
+    if _from_checkpoint(method, readout) and not method.tunes_backbone:
         return Reader(*own, linear, ("classifier",))
     tensors = {f"{stock.dense}.{n}": t for n, t in dense.items()} | linear
     inside = stock.dense.startswith("classifier.")
     return Reader(*own, tensors, ("classifier",) if inside else ("classifier", "pooler"))
 
 
-def _other_head(stock: Stock) -> str:
-    """Return why the stock classifier of a model type is not the head of a run, and what is."""
-    if stock.dense is None:
-        return (
-            f"{stock.differs}. Tags of words, and on most models readout=verbalizer, can be held."
-        )
-    return (
-        "the stock model has a dense layer before its labels, and this run has none. Train with "
-        f"readout.pooler={stock.pooler}."
-    )
+def _moves(method: Method) -> bool:
+    """Return whether vectors before the text move the position that a stock head reads."""
+    return isinstance(method, PromptTuning | PTuning)
+
+
+def _own(method: Method, readout: LabelHead, dense: Mapping[str, Tensor]) -> Reader:
+    backbone, task = method.backbone, method.task
+    architecture, config = backbone.architecture, backbone.model.config
+    labels = [str(label) for label in task.labels] or ["number"]
+    facts: dict[str, Any] = {
+        "labels": labels,
+        "unit": float(getattr(task, "unit", 1.0)),
+        "pooling": "first",
+        "activation": getattr(config, "pooler_hidden_act", "tanh") if dense else None,
+        "most_tokens": row_limit(task, method.room()),
+    }
+    if readout.pooler == "mean":
+        facts["pooling"] = "mean"
+    elif architecture.left_to_right and not architecture.has_decoder:
+        facts["pooling"] = "last"
+    if architecture.has_decoder:
+        facts["decoder_start"] = decoder_start(backbone)
+    tensors = {f"dense.{n}": t for n, t in dense.items()} | _linear("labels", readout)
+    prefix = f"{backbone.model.base_model_prefix}." if backbone.model.base_model_prefix else ""
+    own = OwnHead(facts, tensors)
+    return Reader("AutoModel", "FEATURE_EXTRACTION", tuple(labels), own=own, prefix=prefix)
 
 
 def _dense(method: Method, head: PooledHead) -> dict[str, Tensor]:
@@ -149,7 +187,7 @@ def _linear(name: str, head: Head) -> dict[str, Tensor]:
 
 
 _WHY = {
-    "FineTuning": "it tuned the backbone itself. Its tensors are in prompt.safetensors.",
+    "FineTuning": "it tuned the backbone itself. Type --to transformers DIR.",
     "ManualPrompt": "it learned nothing. The backbone with its pattern is the model.",
     "Adapter": "PEFT has no adapters between layers, nor Compacters.",
     "IDPG": "its prompt depends on the text.",
@@ -217,11 +255,6 @@ def _ptuning(method: PTuning, reader: Reader) -> PeftForm:
 
 
 def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> PeftForm:
-    if reader.task_type == "SEQ_CLS":
-        raise cannot(
-            "PEFT's label models read the first position, where its vectors stand, and ptrun "
-            "reads [CLS]. A tagging task or readout=verbalizer has no such head."
-        )
     shape = method.backbone.shape
     options = {
         "num_virtual_tokens": len(table),
@@ -232,6 +265,8 @@ def _vectors(method: Method, reader: Reader, table: Tensor, cut: int) -> PeftFor
     }
     tensors = {"prompt_embeddings": table.detach(), **_of_head(reader, "base_model.")}
     decodes = method.backbone.architecture.has_decoder
+    if decodes and reader.own:
+        raise cannot("PEFT's vectors on an encoder-decoder need a read-out of words, a verbalizer.")
     length = 0 if decodes and reader.words else len(table)
     return PeftForm(reader, "PROMPT_TUNING", options, tensors, length, cut)
 
@@ -310,12 +345,82 @@ def _targets(paths: list[str], reader: Reader) -> list[str]:
 
 def _stock_name(path: str, reader: Reader) -> str:
     """Return the path of a module in the stock model."""
-    inside = path.startswith(("encoder.block.", "encoder.final"))
+    if reader.own:
+        return path.removeprefix(reader.prefix)
+    inside = path.startswith(("encoder.block.", "encoder.final", "shared."))
     return f"transformer.{path}" if inside and not reader.words else path
 
 
 def _of_head(reader: Reader, start: str) -> dict[str, Tensor]:
     return {start + name: tensor for name, tensor in reader.tensors.items()}
+
+
+WHOLE = "transformers"
+"""The `peft_type` of a tuned backbone, which has no adapter."""
+
+
+def whole_of(method: Method) -> PeftForm:
+    """Return a method with a tuned backbone as a stock model without an adapter.
+
+    Raises:
+        UserError: it learned a prompt, or transformers has no such model.
+    """
+    if type(method) is not FineTuning:
+        raise UserError(
+            "export: --to transformers writes a backbone that method=fine_tuning tuned; this run "
+            "learned a prompt or an adapter. Type --to peft DIR."
+        )
+    if method.backbone.architecture.stock.words is None:
+        raise UserError(f"export: {method.backbone.name} is no model of transformers.")
+    return PeftForm(reader_of(method), WHOLE, {}, {})
+
+
+def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
+    """Write the stock model with the tuned weights.
+
+    Raises:
+        UserError: the stock model lacks a tensor that the run learned.
+    """
+    import transformers
+
+    reader, backbone = form.reader, method.backbone
+    stock = getattr(transformers, reader.auto).from_pretrained(
+        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(reader)
+    )
+    held = stock.state_dict()
+    tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
+    tensors |= reader.tensors
+    learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
+    tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]
+    wanted = {_stock_name(n, reader) for n in tuned if not n.startswith("pooler.")}
+    if lacking := (wanted | reader.tensors.keys()) - held.keys():
+        raise UserError(f"export: {reader.auto} has no tensor {min(lacking)}. Nothing was written.")
+    with torch.no_grad():
+        for name in held.keys() & tensors.keys():
+            held[name].copy_(tensors[name])
+    stock.save_pretrained(folder)
+    if reader.own:
+        write_head(folder, reader.own, None, None)
+
+
+def load_whole(folder: Path, form: PeftForm, device: str) -> Any:
+    """Return the stock model of a folder, in fp32."""
+    import transformers
+
+    if form.reader.own:
+        model: Any = loading.load(folder)[0]
+    else:
+        made = getattr(transformers, form.reader.auto)
+        model = made.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+    return model.to(device).eval()
+
+
+def named_labels(reader: Reader) -> dict[str, Any]:
+    """Return the arguments of a stock class that name its labels."""
+    if not reader.modules:
+        return {}
+    names = dict(enumerate(reader.labels))
+    return {"id2label": names, "label2id": {name: i for i, name in names.items()}}
 
 
 _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
@@ -327,9 +432,53 @@ _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
 }
 
 
+def rows_reason(batch: Batch, form: PeftForm) -> str | None:
+    """Return why PEFT cannot place the vectors or segments of rows, if it cannot."""
+    if form.cut and batch.softs is not None:
+        first = torch.arange(form.cut, device=batch.softs.device)
+        if not bool((batch.softs == first).all()):
+            return (
+                "PEFT puts vectors before the text only, and this pattern has some inside it "
+                "(after [CLS], or among words)."
+            )
+    drops = form.learns_prompt and (form.reader.words or form.reader.own)
+    if drops and batch.types is not None and bool(batch.types.any()):
+        return "PEFT drops the second segment of a pair or of a pattern with ||."
+    return None
+
+
+def afterwards(
+    method: Method, rows: Sequence[Features], *, keeps_weights: bool, parts: int = 1
+) -> str:
+    """Return one line: what a run allows when it is finished, and what to change if not.
+
+    Args:
+        method: of the run; its values do not matter.
+        rows: some of its encoded rows, or none.
+        keeps_weights: whether a tuned model is written.
+        parts: how many prompts it learns.
+    """
+    if method.tunes_backbone and not keeps_weights:
+        return "afterwards: no ptrun predict, no export: type keep=weights to keep the tuned model"
+    whole = type(method) is FineTuning
+    try:
+        form = whole_of(method) if whole else form_of(method)
+        if parts > 1:
+            raise cannot(f"it learns {parts} prompts.")
+        if rows and (reason := rows_reason(collate(rows, None, torch.device("cpu")), form)):
+            raise cannot(reason)
+    except UserError as error:
+        reason = str(error).removeprefix("export: ").removeprefix(_CANNOT).rstrip(".")
+        return f"afterwards: ptrun predict; no export: {reason}"
+    kind = "transformers" if whole else "peft"
+    own = ", read by its own load.py" if form.reader.own else ""
+    name = form.reader.auto if whole else f"{form.peft_type} on {form.reader.auto}"
+    return f"afterwards: ptrun predict; ptrun export --to {kind} ({name}{own})"
+
+
 # Writes PEFT's files, and loads them as anybody would: with transformers and PEFT alone.
 
-TENSORS = "adapter_model.safetensors"
+TENSORS, HEAD = "adapter_model.safetensors", "head.safetensors"
 _MODE = 0o644
 
 
@@ -345,6 +494,23 @@ def write(folder: Path, form: PeftForm, backbone: PretrainedBackbone, base: str)
     tensors = {name: t.float().cpu().contiguous() for name, t in form.tensors.items()}
     save_file(tensors, folder / TENSORS, {"format": "pt"})
     (folder / TENSORS).chmod(_MODE)
+    if form.reader.own:
+        write_head(folder, form.reader.own, config.base_model_name_or_path, config.revision, form)
+
+
+def write_head(
+    folder: Path, own: OwnHead, base: str | None, revision: str | None, form: PeftForm | None = None
+) -> None:
+    """Write `load.py` and what it reads: `head.json` and `head.safetensors`."""
+    from safetensors.torch import save_file
+
+    vectors = form.length if form else 0
+    facts = {"base": base, "revision": revision, "vectors": vectors, **own.facts}
+    (folder / "head.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    tensors = {name: t.float().cpu().contiguous() for name, t in own.tensors.items()}
+    save_file(tensors, folder / HEAD, {"format": "pt"})
+    (folder / HEAD).chmod(_MODE)
+    shutil.copyfile(loading.__file__, folder / "load.py")
 
 
 def peft_config(form: PeftForm, backbone: PretrainedBackbone, base: str) -> Any:
@@ -375,10 +541,10 @@ def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str
     """
     import transformers
     from peft import PeftModel, get_peft_model_state_dict
+    from safetensors.torch import load_file
 
-    labels = {"num_labels": len(form.reader.labels)} if form.reader.labels else {}
     stock = getattr(transformers, form.reader.auto).from_pretrained(
-        backbone.folder, dtype=torch.float32, use_safetensors=True, **labels
+        backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(form.reader)
     )
     with _quiet():
         model = PeftModel.from_pretrained(stock, folder).to(device).eval()
@@ -386,7 +552,10 @@ def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str
     for name, tensor in form.tensors.items():
         if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):
             raise UserError(f"export: PEFT did not load {name}. Nothing was written.")
-    return model
+    if form.reader.own is None:
+        return model
+    facts = json.loads((folder / "head.json").read_text("utf-8"))
+    return loading.TextLabeller(model, facts, load_file(folder / HEAD)).to(device).eval()
 
 
 @contextmanager
