@@ -221,7 +221,8 @@ def test_a_damaged_binary_table_is_read_or_refused(place, kind, data):
 
     def read():
         table = table_of(file)
-        return checked(row.data for row in table.rows(table.columns))
+        found = table.rows(table.columns)  # a changed type may make bytes of a text
+        return checked({k: str(v) for k, v in row.data.items()} for row in found)
 
     read_or_refused(read)
 
