@@ -96,13 +96,20 @@ def _do(works: Sequence[Execution], engine: TorchEngine) -> None:
         raise
     seconds = time.monotonic() - started
     ids = [work.planned.run_id for work in works]
-    for work, outcome in zip(works, outcomes, strict=True):
-        manifest = facts(work, seconds)
+    for work, outcome, share in zip(works, outcomes, _shares(works), strict=True):
+        manifest = facts(work, seconds * share)
         manifest["warnings"] = [*work.warnings, *_findings(work)]
         manifest["shared_with"] = [other for other in ids if other != work.planned.run_id]
         outcome = replace(outcome, manifest=manifest)
         work.store.close(outcome, keep_state=work.planned.keep.has_state)
         work.ended = _checked(outcome, work.planned.folder)
+
+
+def _shares(works: Sequence[Execution]) -> list[float]:
+    """Return the part of the group's time that each run took, by the tokens that it trained on."""
+    tokens = [sum(part.member.tokens for part in work.parts) for work in works]
+    total = sum(tokens)
+    return [own / total if total else 1 / len(works) for own in tokens]
 
 
 def checked_result(done: RunResult, folder: Path) -> RunResult:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import time
 import weakref
 
 import pytest
@@ -53,6 +54,14 @@ def test_runs_together_leave_what_they_leave_alone(runs, method):
         others = [other.run_id for other in shared if other is not done]
         assert done.manifest["shared_with"] == others and alone.manifest["shared_with"] == []
         compare_folders(one.planned.folder)
+
+
+def test_each_run_has_its_own_share_of_the_seconds(runs):
+    began = time.monotonic()
+    both = launch_together(runs("shared", ["seed=1"], ["seed=2", "train.max_steps=2"]))
+    took = time.monotonic() - began
+    long, short = (done.manifest["seconds"] for done in both)
+    assert 0 < short < long and long + short <= took
 
 
 def compare_folders(folder):
