@@ -211,9 +211,23 @@ def _section(row: dict) -> str:
     return "\n".join([f"\n## {row['part']}\n\n```", *told, *row["said"], "```\n"])
 
 
+def others(given: argparse.Namespace) -> list[dict]:
+    """Return the rows of an earlier call whose parts `--only` does not name."""
+    file = _file(given).with_suffix(".json")
+    rows = json.loads(file.read_text()) if file.exists() else []
+    return [row for row in rows if row["part"] not in given.only]
+
+
+def _file(given: argparse.Namespace) -> Path:
+    """Return the path of the page and of its rows, without suffix."""
+    return Path(given.out / ("gpu" if given.how == FULL else f"gpu_{given.how}"))
+
+
 def write(rows: list[dict], given: argparse.Namespace) -> None:
     """Write both files; after each part, since whoever lent the device may take it back."""
-    name = given.out / ("gpu" if given.how == FULL else f"gpu_{given.how}")
+    order = [part.name for part in PARTS]
+    rows = sorted(rows, key=lambda row: order.index(row["part"]))
+    name = _file(given)
     name.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
     name.with_suffix(".md").write_text(page(rows, given.how))
 
@@ -229,12 +243,13 @@ def main() -> None:
     given.how = DISGUISED if given.disguised else SMALL if given.small else FULL
     wanted = [part for part in PARTS if given.how == FULL or part.small]
     wanted = [part for part in wanted if given.how != DISGUISED or part.disguises]
-    rows: list[dict] = []
+    rows = others(given) if given.only else []
     with tempfile.TemporaryDirectory() as out:
         for part in wanted:
             if given.only is None or part.name in given.only:
-                rows.append(done(part, given.how, out))
-                print(f"{part.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s", flush=True)
+                row = done(part, given.how, out)
+                print(f"{part.name}: {row['outcome']}, {row['seconds']} s", flush=True)
+                rows.append(row)
                 write(rows, given)
     sys.exit(any(row["outcome"] != "passed" for row in rows))
 

@@ -314,7 +314,8 @@ class Loop(ABC):
             parts = fill(lengths, [item.owner for item in items], self.token_budget)
             sizes = [sum(lengths[index] for index in part) for part in parts]
         else:
-            price = overhead(shape.layers + shape.decoder_layers, shape.hidden_size)
+            layers, device = shape.layers + shape.decoder_layers, torch.device(self.device).type
+            price = overhead(layers, shape.hidden_size, device)
             parts = cut(lengths, self.token_budget, price)
             sizes = [len(part) * max(lengths[index] for index in part) for part in parts]
         self.largest = max(sizes, default=0)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ptrun.backbone.packing import OVERHEAD, cut, fill, padding
+from ptrun.backbone.packing import OVERHEAD, cut, fill, overhead, padding
 
 
 def price(lengths, parts):
@@ -75,3 +75,16 @@ def test_the_rows_of_a_member_stay_together():
     lengths, owners = [5, 9, 5, 2, 9, 2], [1, 0, 0, 1, 1, 0]
     assert fill(lengths, owners, 16) == [[5, 2, 1], [3, 0, 4]]
     assert fill(lengths, owners, 100) == [[5, 2, 1, 3, 0, 4]]
+
+
+def test_a_gpu_takes_fewer_passes_than_a_cpu():
+    """T5-XXL's shape; 15 passes a step of 16 rows took 4.8 s on an H100."""
+    lengths = [140 + 7 * row for row in range(16)]
+    on = {d: len(cut(lengths, 16_384, overhead(48, 4096, d))) for d in ("cpu", "cuda")}
+    assert on["cpu"] == 16
+    assert on["cuda"] <= 3
+
+
+def test_a_row_of_a_small_model_costs_a_gpu_less_than_its_launches():
+    lengths = [20, 60, 100, 128]
+    assert cut(lengths, 16_384, overhead(12, 768, "cuda")) == [[0, 1, 2, 3]]
