@@ -272,6 +272,7 @@ def report(
     over: str | None = None,
     best: int | None = None,
     vote: bool = False,
+    labels: bool = False,
 ) -> "Results":
     """Return the table of results over seeds.
 
@@ -280,6 +281,7 @@ def report(
         over: a key, such as `method.length`, whose values are merged into one row.
         best: add the mean of this many of the highest test scores.
         vote: add the score of the seeds' majority.
+        labels: a row for each label or type of entity, with its scores on test.
 
     Raises:
         UserError: the folder is missing or has no result, or an option is wrong.
@@ -287,9 +289,9 @@ def report(
     from ptrun.ledger.report import of_runs, table
 
     if isinstance(source, str | PathLike):
-        return table(Path(source), over, best=best, vote=vote)
+        return table(Path(source), over, best=best, vote=vote, labels=labels)
     found = {one.folder: one.result for one in source}
-    return of_runs(found, f"{len(found)} runs", over, best=best, vote=vote)
+    return of_runs(found, f"{len(found)} runs", over, best=best, vote=vote, labels=labels)
 
 
 def _typed(one: Mapping[str, Any] | Sequence[str] | str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import groupby
 from math import frexp, fsum, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 # Scores of one label per example: accuracy, F1 of a class, and its means over classes.
 #
@@ -246,6 +246,45 @@ def entities(tags: Tags) -> list[TaggedEntity]:
             first = place
         mark_before, kind_before = mark, kind
     return chunks
+
+
+def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> dict[str, Any]:
+    """Return `scores` of each label or type of entity, and of labels the `confusion`.
+
+    `scores` has precision, recall and F1 in 0-100, and `count`, the targets. `confusion` has the
+    predictions of each target, `{target: {prediction: count}}`. Ratios without a prediction or a
+    target are 0. Empty for other answers than `label` and `tags`.
+    """
+    if answer == "label":
+        pairs = [(str(guess), str(gold)) for guess, gold in paired(predicted, targets)]
+        confusion: dict[str, Counter[str]] = {}
+        for guess, gold in sorted(pairs):
+            confusion.setdefault(gold, Counter())[guess] += 1
+        told = {gold: dict(own) for gold, own in sorted(confusion.items())}
+        return {"scores": _of_each(*zip(*pairs, strict=True)), "confusion": told}
+    if answer == "tags":
+        guesses, golds = entities(_joined(predicted)), entities(_joined(targets))
+        every = [[one.kind for one in own] for own in (guesses, golds, {*guesses} & {*golds})]
+        return {"scores": _of_each(*every)}
+    return {}
+
+
+def _of_each(
+    predicted: Sequence[str], targets: Sequence[str], hits: Sequence[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """Return the scores of each label; without `hits`, predictions and targets stand in pairs."""
+    if hits is None:
+        hits = [guess for guess, gold in zip(predicted, targets, strict=True) if guess == gold]
+    right, guesses, golds = Counter(hits), Counter(predicted), Counter(targets)
+    return {
+        label: {
+            "precision": 100.0 * right[label] / (guesses[label] or 1),
+            "recall": 100.0 * right[label] / (golds[label] or 1),
+            "f1": 200.0 * right[label] / (guesses[label] + golds[label]),
+            "count": golds[label],
+        }
+        for label in sorted({*predicted, *targets})
+    }
 
 
 def _joined(sentences: Sequence[Tags]) -> list[str]:

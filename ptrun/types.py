@@ -64,6 +64,10 @@ class RunResult:
     """The metric that selects and is reported first."""
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """`{"dev": {...}, "test": {...}}`, every metric in 0-100 unless its name says otherwise."""
+    by_label: Mapping[str, Any] = field(default_factory=dict)
+    """On test, `scores` of each label or type of entity: `{label: {"precision", "recall", "f1",
+    "count"}}`; of labels also the `confusion`, `{target: {prediction: count}}`. Empty for other
+    answers."""
     learned_parameters: Mapping[str, int] = field(default_factory=dict)
     """Trained numbers of `prompt`, `head` and `backbone`, and their `total`."""
     manifest: Mapping[str, Any] = field(default_factory=dict)

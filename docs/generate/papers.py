@@ -53,8 +53,19 @@ def _facts(own: Experiment) -> list[tuple[str, str]]:
         ("Statistic", f"{own.statistic} of seeds {', '.join(map(str, own.seeds))}"),
         ("Precision", own.precision),
         ("GPU hours", own.hours),
+        ("Pocket scale", _pocket(own)),
     ]
     return [(name, cell(said)) for name, said in facts if said]
+
+
+def _pocket(own: Experiment) -> str:
+    if own.pocket is None:
+        return "a smoke test: two steps a cell, and no rows in a report"
+    rows, cells = len(own.at("pocket").cells), len(own.cells)
+    return (
+        f"fills {rows} of {cells} rows in {own.pocket.minutes}; then `ptrun report --paper "
+        f"{own.paper} --table {own.table} --scale pocket`"
+    )
 
 
 def _reasons(own: Experiment) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   ptrun report outputs                          mean, standard deviation and n of each cell
   ptrun report outputs --over readout.pattern    over the values of a key, and the best on dev
+  ptrun report outputs --labels                 precision, recall and F1 of each label
   ptrun report outputs --best 3                 also the mean of the best 3 seeds, as DPT does
   ptrun report outputs --csv results.csv        the numbers as a file; --csv - prints them
   ptrun report --paper dpt --to ledger          the paper beside ours: a page, CSV, LaTeX, figures
@@ -30,6 +31,7 @@ def parser() -> Parser:
     rows = made.add_mutually_exclusive_group()
     rows.add_argument("--over", metavar="KEY", help="one row for all values of this key")
     rows.add_argument("--best", type=int, metavar="N", help="also the mean of the best N seeds")
+    rows.add_argument("--labels", action="store_true", help="a row for each label, with its scores")
     rows.add_argument("--vote", action="store_true", help="also the score of the seeds' majority")
     form = made.add_mutually_exclusive_group()
     form.add_argument("--csv", metavar="FILE", help="write the numbers as CSV; - prints them")
@@ -42,6 +44,7 @@ def parser() -> Parser:
     made.add_argument(
         "--outputs", type=Path, metavar="DIR", help="with --paper: folder of all runs (outputs)"
     )
+    made.add_argument("--scale", metavar="NAME", help="with --paper: runs of +scale=pocket")
     made.add_argument(
         "--to", type=Path, metavar="FOLDER", help="with --paper: write a page, CSV, LaTeX, figures"
     )
@@ -56,24 +59,27 @@ def main(arguments: Sequence[str]) -> None:
     """
     made = parser()
     given = made.parse(arguments)
-    of_folder = [given.folder, given.over, given.best, given.vote or None]
+    of_folder = [given.folder, given.over, given.best, given.vote or None, given.labels or None]
     of_folder += [given.csv, given.markdown or None]
-    of_paper = [given.table, given.outputs, given.to]
+    of_paper = [given.table, given.outputs, given.to, given.scale]
     if (given.paper is None) == (given.folder is None):
         made.error("give a folder of results or --paper NAME")
     if given.paper and any(value is not None for value in of_folder):
-        made.error("--over, --best, --vote, --csv and --markdown go with a folder of results")
+        made.error(
+            "--over, --best, --labels, --vote, --csv, --markdown go with a folder of results"
+        )
     if given.folder and any(value is not None for value in of_paper):
-        made.error("--table, --outputs and --to go with --paper")
+        made.error("--table, --scale, --outputs and --to go with --paper")
 
     if given.paper:
         from ptrun.ledger.paper import report
 
-        show(report(given.paper, given.table, given.outputs or Path("outputs"), given.to))
+        outputs = given.outputs or Path("outputs")
+        show(report(given.paper, given.table, outputs, given.to, given.scale))
         return
     from ptrun.ledger.report import table
 
-    found = table(given.folder, given.over, best=given.best, vote=given.vote)
+    found = table(given.folder, given.over, best=given.best, vote=given.vote, labels=given.labels)
     if given.csv not in (None, "-"):
         _write(Path(given.csv), found.csv(raw=given.raw))
     elif given.csv or given.markdown:

@@ -119,6 +119,7 @@ def _parse(file: Path) -> RunResult:
 def _check_types(done: RunResult) -> None:
     """Raise TypeError if a field that readers rely on has the wrong type."""
     parts = [*done.metrics.values(), *(done.config.get(key, {}) for key in _NODES)]
+    parts += [done.by_label, *done.by_label.values()]
     records = (done.names, done.learned_parameters, done.manifest, done.config, done.files, *parts)
     texts = (done.run_id, done.group, done.metric, *done.names.values(), *done.files.values())
     typed = all(isinstance(part, Mapping) for part in records)

@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ptrun.config.identity import flat
 from ptrun.errors import UserError, unknown
@@ -220,3 +220,51 @@ def _by_example(predictions: Sequence[Sequence[L]]) -> list[tuple[L, ...]]:
 def _refuse_empty(runs: Sequence[object]) -> None:
     if not runs:
         raise ValueError("nothing to aggregate: give at least one run.")
+
+
+# The scores of each label over the seeds of a cell.
+
+_MOST_OTHERS = 3
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """The scores of a label on test.
+
+    Args:
+        scores: `precision`, `recall` and `f1` by seed, 0-100.
+        count: the test examples with the label, or the entities.
+        read_as: how often each label was predicted for them, over all seeds; empty for entities.
+        label: the label.
+    """
+
+    label: str
+    scores: Mapping[str, Sequence[float]]
+    count: int
+    read_as: Mapping[str, int]
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds."""
+        return len(self.scores["f1"])
+
+    @property
+    def confused(self) -> str:
+        """The most frequent other predictions, such as `neg 3, mid 1`."""
+        others = [(name, n) for name, n in self.read_as.items() if name != self.label]
+        others.sort(key=lambda pair: (-pair[1], pair[0]))
+        more = [f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else []
+        return ", ".join([*(f"{name} {n:,}" for name, n in others[:_MOST_OTHERS]), *more])
+
+
+def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, LabelScores]:
+    """Return the scores of each label from the `by_label` of runs."""
+    found = {}
+    for label in dict.fromkeys(one for run in runs for one in run["scores"]):
+        own = [run["scores"][label] for run in runs if label in run["scores"]]
+        scores = {name: [one[name] for one in own] for name in ("precision", "recall", "f1")}
+        read: Counter[str] = Counter()
+        for run in runs:
+            read.update(run.get("confusion", {}).get(label, {}))
+        found[label] = LabelScores(label, scores, own[0]["count"], read)
+    return found

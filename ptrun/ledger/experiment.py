@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,8 @@ GRID = "grid"
 AXES = ("backbone", "method", "setting", "task")
 _NEEDED = {"paper", "table", "title", "source", "protocol", "precision", "seeds", *AXES, "cells"}
 _KEYS = {*_NEEDED, "statistic", "ddof", "hours", "shared", "extra", "grid", "metrics", "not_run"}
-_KEYS |= {"derived", "of", "notes", "curve"}
+_KEYS |= {"derived", "of", "notes", "curve", "pocket"}
+_POCKET_KEYS = {"minutes", "seeds", "add", "extra", "when", "rows"}
 
 _RULES = {
     "extra": "add",
@@ -86,6 +88,27 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Pocket:
+    """How `+scale=pocket` fills rows of a table; a table without it has a smoke test.
+
+    Args:
+        minutes: how long that took on two cores, as text.
+        seeds: the seeds of each cell.
+        add: overrides of all cells, after those that suit the pocket world.
+        when: values by axis of its cells; an axis without values has all.
+        extra: further overrides, in order.
+        rows: the override of the rows of each split.
+    """
+
+    minutes: str
+    seeds: Sequence[int]
+    add: Sequence[str] = ()
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Sequence[Rule] = ()
+    rows: str = ""
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table or figure.
 
@@ -110,6 +133,8 @@ class Experiment:
         notes: remarks on printed numbers, shown below the table.
         curve: the x axis of a figure.
         ddof: the paper's deviations divide by n - ddof, and ours beside them too.
+        pocket: how rows are filled at pocket scale.
+        scale: `pocket` for a table of pocket runs (`at`), else None.
     """
 
     paper: str
@@ -133,17 +158,25 @@ class Experiment:
     notes: Sequence[Rule] = ()
     curve: str | None = None
     ddof: Literal[0, 1] = 1
+    pocket: Pocket | None = None
+    scale: str | None = None
 
     @property
     def name(self) -> str:
         """The name after `experiment=`."""
         return f"{self.paper}/{self.table}"
 
+    @property
+    def folder(self) -> list[str]:
+        """The folder of its runs, below that of all runs."""
+        return [*filter(None, [self.scale]), self.paper, self.table]
+
     def overrides(self, cell: Cell) -> list[str]:
         """Return a cell's overrides without its seed and searched values."""
         by_axis = [o for axis in AXES for o in self.axes[axis].get(cell.at[axis], ())]
         extra = [o for rule in self.extra if rule.holds(cell.at) for o in rule.what]
-        return [f"hardware.precision={self.precision}", *self.shared, *by_axis, *extra]
+        paper = [f"hardware.precision={self.precision}", *self.shared, *by_axis, *extra]
+        return scaled(paper, self.scale, self.pocket, cell.at)
 
     def searched(self, cell: Cell) -> dict[str, list[Any]]:
         """Return the values of a cell that dev selects from, by key."""
@@ -159,7 +192,8 @@ class Experiment:
     def precision_of(self, cell: Cell) -> str:
         """Return the precision in which the authors computed a cell."""
         key = "hardware.precision="
-        return [o for o in self.overrides(cell) if o.startswith(key)][-1].removeprefix(key)
+        own = [o.removeprefix(key) for o in self.overrides(cell) if o.startswith(key)]
+        return own[-1] if own else "fp32"
 
     def reason(self, cell: Cell) -> str | None:
         """Return why a cell has no run of its own, or None."""
@@ -178,15 +212,48 @@ class Experiment:
     def sample_std(self, cell: Cell) -> float | None:
         """Return a cell's printed deviation as one that divides by n - 1, or None."""
         count = len(self.seeds)
-        if cell.std is None or self.ddof == 1 or count == 1:
+        if cell.std is None or self.ddof == 1 or count <= 1:
             return cell.std
         return cell.std * math.sqrt(count / (count - 1))
+
+    def at(self, scale: str | None) -> "Experiment":
+        """Return the table at a scale: with its seeds and one configuration a cell.
+
+        Raises:
+            UserError: the scale is unknown.
+        """
+        if scale is None:
+            return self
+        if scale != POCKET:
+            raise UserError(
+                f"scale={scale}: unknown. Allowed: {POCKET}; without scale= the paper's runs "
+                "are used."
+            )
+        seeds = self.pocket.seeds if self.pocket else self.seeds[:1]
+        own: dict[str, Any] = {"seeds": seeds, "grid": (), "scale": scale}
+        if self.pocket:
+            own |= {"of": (), "title": f"{self.title}, at pocket scale", "notes": ()}
+            own |= {"protocol": _POCKET_PROTOCOL, "hours": self.pocket.minutes}
+            rule = Rule(self.pocket.when, None)
+            own["cells"] = [cell for cell in self.cells if rule.holds(cell.at)]
+        return replace(self, statistic="mean" if len(seeds) > 1 else "single", **own)
+
+    @cached_property
+    def _first_with(self) -> dict[tuple[str, ...], str]:
+        """The key of the first cell with some overrides: at a scale, several cells become equal."""
+        found: dict[tuple[str, ...], str] = {}
+        for cell in self.cells:
+            if self.reason(cell) is None and not any(rule.holds(cell.at) for rule in self.of):
+                found.setdefault(tuple(sorted(self.overrides(cell))), cell.key)
+        return found
 
     def home(self, cell: Cell) -> tuple[str, str]:
         """Return the experiment that runs a cell, this or another, and the cell's key there."""
         for rule in self.of:
             if rule.holds(cell.at):
                 return str(rule.what), replace(cell, at={**cell.at, **rule.called}).key
+        if self.scale and self.reason(cell) is None:
+            return self.name, self._first_with[tuple(sorted(self.overrides(cell)))]
         return self.name, cell.key
 
 
@@ -228,6 +295,8 @@ def read(file: Path) -> Experiment:
     for key, what in _RULES.items():
         content[key] = [_rule(row, what) for row in content.get(key, [])]
     content["shared"] = _list(content.get("shared", []))
+    if "pocket" in content:
+        content["pocket"] = _pocket(file, content["pocket"])
     whens = [rule.when for key in _RULES for rule in content[key]]
     named = [(axis, place) for when in whens for axis, places in when.items() for place in places]
     _check_places(file, [*(pair for cell in cells for pair in cell.at.items()), *named], axes)
@@ -250,6 +319,15 @@ def _rule(row: Mapping[str, Any], what: str) -> Rule:
     when = {axis: _places(values) for axis, values in row.get("when", {}).items()}
     called = {axis: str(value) for axis, value in row.get("called", {}).items()}
     return Rule(when, _list(row[what]) if what == "add" else row[what], called)
+
+
+def _pocket(file: Path, content: Mapping[str, Any]) -> Pocket:
+    for key in content.keys() - _POCKET_KEYS:
+        raise UserError(unknown(f"{file.name}: pocket.{key}", key, _POCKET_KEYS))
+    extra = [_rule(row, "add") for row in content.get("extra", [])]
+    when = {axis: _places(values) for axis, values in content.get("when", {}).items()}
+    own = {**content, "add": _list(content.get("add")), "extra": extra, "when": when}
+    return Pocket(**own)
 
 
 def _places(value: Any) -> list[str]:
@@ -328,7 +406,7 @@ def parse(arguments: Sequence[str]) -> Options:
 def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
     """Return the runs, cell by cell, without the cells that another table runs.
 
-    Many cells become equal at a scale; each is then run once.
+    Many cells become equal at a scale; the first of them is run.
 
     Raises:
         UserError: no cell matches, or the experiment has fewer seeds.
@@ -338,6 +416,7 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
             f"seeds={options.seeds}: {experiment.name} has {len(experiment.seeds)}; list other "
             "seeds by number, as in seed=1,2,3."
         )
+    experiment = experiment.at(options.scale)
     cells = own_cells(experiment)
     chosen = {k: c for k, c in cells.items() if options.cell is None or _matches(options.cell, k)}
     if not chosen:
@@ -347,21 +426,12 @@ def jobs(experiment: Experiment, options: Options) -> list[TableJob]:
             else unknown(f"cell={options.cell}", options.cell, cells)
         )
         raise UserError(f"experiment={experiment.name}: {problem}")
-    found = [job for cell in chosen.values() for job in _jobs_of(experiment, cell, options)]
-    return found if options.scale is None else _distinct(found)
+    return [job for cell in chosen.values() for job in _jobs_of(experiment, cell, options)]
 
 
 def own_cells(experiment: Experiment) -> dict[str, Cell]:
     """Return the cells that run under this table's name, by key."""
     return {c.key: c for c in experiment.cells if _runs_here(experiment, c)}
-
-
-def _distinct(found: Sequence[TableJob]) -> list[TableJob]:
-    """Return the jobs without those that differ from an earlier one only in their name."""
-    distinct: dict[str, TableJob] = {}
-    for job in found:
-        distinct.setdefault(str(sorted(o for o in job.overrides if not o.startswith("name="))), job)
-    return list(distinct.values())
 
 
 def _runs_here(experiment: Experiment, cell: Cell) -> bool:
@@ -373,9 +443,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _jobs_of(experiment: Experiment, cell: Cell, options: Options) -> Iterator[TableJob]:
-    folder = f"{options.scale}/" if options.scale else ""
-    name = f"name={folder}{experiment.name}/{cell.key}"
-    first = scaled(experiment.overrides(cell), options.scale)
+    name = f"name={'/'.join([*experiment.folder, cell.key])}"
+    first = experiment.overrides(cell)
     last = [o for o in options.overrides if not o.startswith("seed=")]
     for searched in _searched(experiment, cell, options):
         for seed in _seeds(experiment, options):
@@ -384,12 +453,7 @@ def _jobs_of(experiment: Experiment, cell: Cell, options: Options) -> Iterator[T
 
 
 def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list[str]]:
-    """Return every combination of searched values; a scale searches nothing.
-
-    A key on the command line is not searched.
-    """
-    if options.scale:
-        return [[]]
+    """Return every combination of searched values; a key on the command line is not searched."""
     typed = {o.lstrip("+").partition("=")[0] for o in options.overrides}
     grid = {key: own for key, own in experiment.searched(cell).items() if key not in typed}
     lines = [[f"{key}={value}" for value in values] for key, values in grid.items()]
@@ -397,34 +461,49 @@ def _searched(experiment: Experiment, cell: Cell, options: Options) -> list[list
 
 
 def _seeds(experiment: Experiment, options: Options) -> Sequence[int | str]:
-    """Return the seeds of the last `seed=1,2`, else the first `seeds`; a scale has one."""
+    """Return the seeds of the last `seed=1,2`, else the first `seeds`."""
     typed = [o.partition("=")[2] for o in options.overrides if o.startswith("seed=")]
     if typed:
         return typed[-1].split(",")
-    return experiment.seeds[: options.seeds or (1 if options.scale else None)]
+    return experiment.seeds[: options.seeds]
 
 
-# A paper's cell at pocket scale: `+scale=pocket` tries each cell of a table in seconds.
+# A paper's cell at pocket scale: on the pocket world, with small models.
 
 POCKET = "pocket"
+_POCKET_PROTOCOL = (
+    "Pocket scale: a generated world and models of 1 to 2 million parameters stand for the "
+    "paper's. Backbones of one family share a run, and tasks of one form do. Dev selects and test "
+    "is scored once. Only the order of the methods may be compared with the paper."
+)
 
 
-def scaled(overrides: Sequence[str], scale: str | None) -> list[str]:
-    """Return the overrides for a scale; None keeps them as they are.
+def scaled(
+    overrides: Sequence[str], scale: str | None, table: Pocket | None, at: Mapping[str, str]
+) -> list[str]:
+    """Return the overrides of the cell `at` some places for a scale; None keeps them as they are.
 
     Raises:
-        UserError: the scale is unknown, or it has no replacement for an option.
+        UserError: the scale has no replacement for an option.
     """
     if scale is None:
         return list(overrides)
-    if scale != POCKET:
-        raise UserError(
-            f"scale={scale}: unknown. Allowed: {POCKET}; without scale= the paper's runs are used."
-        )
-    rules: dict[str, Any] = plain_yaml.read(conf_dir() / "experiment" / "pocket.yaml")
+    rules = _pocket_rules()
     replaced = [own for override in overrides for own in _scaled(override, rules)]
     several = f"task={POCKET}_multi" in replaced  # its tasks have sources, itself it has none
-    return [*replaced, *rules["add"], *([] if several else [rules["rows"]])]
+    rows = [] if several else [rules["rows"]]
+    if table is None:
+        return [*replaced, *rules["smoke"], *rows]
+    kept = [o for o in replaced if not o.startswith(tuple(rules["drop_of_table"]))]
+    rows = [table.rows] if table.rows and not several else rows
+    extra = [o for rule in table.extra if rule.holds(at) for o in rule.what]
+    return [*kept, *rules["add"], *rows, *table.add, *extra]
+
+
+@cache
+def _pocket_rules() -> dict[str, Any]:
+    rules: dict[str, Any] = plain_yaml.read(conf_dir() / "experiment" / "pocket.yaml")
+    return rules
 
 
 def _scaled(override: str, rules: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ptrun.errors import UserError
 from ptrun.ledger.cells import grouped, mean_of_best, mean_std
@@ -36,6 +36,7 @@ class Ours:
         hours: wall-clock hours of all runs.
         history: dev scores by step, for each seed.
         ddof: of the table; the deviation divides by n - ddof.
+        by_label: the runs' `by_label`, of those that have it.
     """
 
     scores: Mapping[int, float]
@@ -48,6 +49,7 @@ class Ours:
     hours: float
     history: Mapping[int, Sequence[tuple[int, float]]]
     ddof: Literal[0, 1] = 1
+    by_label: Sequence[Mapping[str, Any]] = ()
 
     @property
     def std(self) -> float | None:
@@ -132,6 +134,7 @@ def _ours(experiment: Experiment, cell: Cell, runs: Sequence[RunResult]) -> Ours
         hours=sum(run.manifest.get("seconds", 0.0) for run in runs) / 3600,
         history={run.seed: _history(run) for run in done[chosen]},
         ddof=experiment.ddof,
+        by_label=[run.by_label for run in done[chosen] if run.by_label],
     )
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from ptrun.errors import UserError, unknown
 from ptrun.files import below, safe, write_text
 from ptrun.ledger import experiment as experiments
-from ptrun.ledger.experiment import AXES
+from ptrun.ledger.experiment import AXES, Experiment
 from ptrun.ledger.ours import Ours
 from ptrun.ledger.page.page import page
 from ptrun.ledger.plots import Canvas, plots, png_possible, svg_file, write_png
@@ -34,16 +34,19 @@ from ptrun.ledger.shown import (
 )
 
 
-def report(paper: str, table: str | None, outputs: Path, to: Path | None) -> RenderableType:
+def report(
+    paper: str, table: str | None, outputs: Path, to: Path | None, scale: str | None = None
+) -> RenderableType:
     """Return what to print: the tables of a paper, or with `to` the names of the files written.
 
     Raises:
-        UserError: a paper, table or folder is unknown, or nothing can be written there.
+        UserError: a paper, table, scale or folder is unknown, or nothing can be written there.
     """
     outputs = outputs.expanduser()
     if outputs != Path("outputs") and not outputs.is_dir():
         raise UserError(f"report --outputs {outputs}: no such folder.")
     found = [experiments.load(name) for name in _names(paper, table)]
+    found = _at(scale, found) if scale else found
     tables = [shown(own, rows(own, outputs)) for own in found]
     if to is None:
         return terminal(tables)
@@ -54,6 +57,18 @@ def report(paper: str, table: str | None, outputs: Path, to: Path | None) -> Ren
         raise UserError(f"report --to {to}: cannot be written: {error.strerror}.") from error
     hint = "" if png_possible() else "\nFor PNG files too: pip install 'ptrun[figures]'"
     return Text(f"{count_text(total(tables))}.\n{_listed(folder, files)}{hint}")
+
+
+def _at(scale: str, found: Sequence[Experiment]) -> list[Experiment]:
+    """Return those tables that a scale fills, at that scale."""
+    kept = [own.at(scale) for own in found if own.pocket]
+    if not kept:
+        filled = [name for name in experiments.names() if experiments.load(name).pocket]
+        raise UserError(
+            f"{found[0].name} has only a smoke test at {scale} scale.\n"
+            f"Tables with rows: {', '.join(filled)}."
+        )
+    return kept
 
 
 def write(tables: Sequence[Shown], folder: Path) -> list[str]:
@@ -179,7 +194,8 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
     notes += [f"({number}) {why}" for why, number in reasons.items()]
     commands = [line.why for line in table.lines if line.runs and line.why]
     if commands:
-        notes.append(f"not run yet: ptrun experiment={table.experiment.name}")
+        scale = f" +scale={table.experiment.scale}" if table.experiment.scale else ""
+        notes.append(f"not run yet: ptrun experiment={table.experiment.name}{scale}")
         notes.append(f"one cell alone: {commands[0]}")
     variants = table.variants()
     notes += variants[:_MOST_VARIANTS]
@@ -187,6 +203,8 @@ def _notes(table: Shown, reasons: dict[str, int]) -> list[str]:
         notes.append(f"{len(variants) - _MOST_VARIANTS} more variants: see --to FOLDER")
     divisor = "n - 1" if table.experiment.ddof else "n"
     meaning = f"{table.reported} ± standard deviation ({divisor}), in {table.precision}"
+    if table.order:
+        return [*notes, meaning, table.order]
     return [*notes, f"{meaning}; difference to the paper [95 % interval]"]
 
 
@@ -224,6 +242,7 @@ def _section(table: Shown) -> list[str]:
         *map(_piped, rows),
         "",
         *(line for note in notes for line in (note, "")),
+        *([f"{table.order}.", ""] if table.order else []),
         *(f"- {_escaped(variant)}." for variant in table.variants()),
         *([""] if table.variants() else []),
     ]

@@ -4,6 +4,7 @@ ptrun report outputs
 ptrun report outputs --over readout.pattern    # mean and std over patterns, and the best on dev
 ptrun report outputs --best 3                 # DPT's rule: the mean of the best 3 of 10 seeds
 ptrun report outputs --vote                   # and the score of the seeds' majority
+ptrun report outputs --labels                 # precision, recall and F1 of each label
 """
 
 import csv
@@ -26,11 +27,13 @@ from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import runs
 from ptrun.ledger.cells import (
     NAMES,
+    LabelScores,
     Merged,
     SeedGroup,
     best_on_dev,
     cells,
     grouped,
+    labels_of,
     majority_vote,
     mean_of_best,
     mean_std,
@@ -49,9 +52,9 @@ _LOG = logging.getLogger(__name__)
 
 # A table of results: `ptrun report` prints it, `ptrun.report` returns it.
 
-_FIRST = ("task", "method", "differs in")
+_FIRST = ("task", "method", "differs in", "label")
 """The columns that name a row; the others of the left are said once if they are equal."""
-_LEFT = ("task", "method", "backbone", "setting", "protocol", "differs in", "metric")
+_LEFT = (*_FIRST, "backbone", "setting", "protocol", "metric", "read as")
 _UNLIMITED = 10_000  # columns of a terminal
 _FOLDED = ("best on dev", "tests by seed")
 
@@ -239,7 +242,12 @@ _BEST = (
 
 
 def table(
-    root: Path, over: str | None = None, *, best: int | None = None, vote: bool = False
+    root: Path,
+    over: str | None = None,
+    *,
+    best: int | None = None,
+    vote: bool = False,
+    labels: bool = False,
 ) -> Results:
     """Return the table of all runs below a folder.
 
@@ -249,6 +257,7 @@ def table(
         best: add the mean of this many of the highest test scores, the minimum, the number near
             the highest, and the scores of all seeds; not with `over`.
         vote: add the score of the seeds' vote; not with `over`.
+        labels: a row for each label or type of entity, with its scores on test.
 
     Raises:
         UserError: the folder is missing or has no result, or no result has the key.
@@ -261,8 +270,8 @@ def table(
         raise UserError("\n".join(told))
     for message in damaged:
         _LOG.warning("not counted: %s", message)
-    shown = of_runs(found, str(root), over, best=best, vote=vote)
-    if over is None and best is None and not vote:
+    shown = of_runs(found, str(root), over, best=best, vote=vote, labels=labels)
+    if over is None and best is None and not vote and not labels:
         shown.notes[1:1] = _unfinished(root)
     return shown
 
@@ -274,6 +283,7 @@ def of_runs(
     *,
     best: int | None = None,
     vote: bool = False,
+    labels: bool = False,
 ) -> Results:
     """Return the table of results by run folder; other arguments as in `table`.
 
@@ -290,6 +300,8 @@ def of_runs(
         rows = [_merged_row(row) for row in merged(list(kept.values()), over)]
         return _results(title, rows, _OVER.format(key=over))
     found = cells(list(kept.values()))
+    if labels:
+        return _results(title, [*_label_rows(title, found)], _LABELS)
     if best is not None:
         rows = [_joined(_row(cell), _seeds(cell, best)) for cell in found]
         return _results(title, rows, _BEST.format(keep=best))
@@ -434,6 +446,47 @@ def _best(row: Merged) -> _Row:
     score = best_on_dev(devs, tests)
     text = f"{score:.2f} ({', '.join(best)})"
     return {"best_on_dev": score, "best_values": best}, {"best on dev": text}
+
+
+# The scores of each label, from the finished seeds of a cell.
+
+_LABELS = (
+    "precision, recall, f1: on test, mean ± sample standard deviation over seeds; count: test "
+    "examples, or entities;\nread as: their predictions over all seeds, the most frequent others "
+    "first"
+)
+
+
+def _label_rows(title: str, found: Sequence[SeedGroup]) -> Iterator[_Row]:
+    """Yield a row for each label of each cell.
+
+    Raises:
+        UserError: no run has scores of labels.
+    """
+    none = True
+    for cell in found:
+        runs = [run.by_label for run in cell.runs if run.status == "finished" and run.by_label]
+        names = dict(zip(NAMES, cell.names, strict=True))
+        for label, own in labels_of(runs).items():
+            none = False
+            named = {**names, "differs": cell.differs, "label": label}
+            first = {**names, "differs in": cell.differs, "label": label}
+            yield _joined((named, first), _label_scores(own))
+    if none:
+        raise UserError(
+            f"report {title}: no run has scores of labels. Tasks with a label or tags have them, "
+            "in runs of this version: rerun=true repeats an older one."
+        )
+
+
+def _label_scores(own: LabelScores) -> _Row:
+    values: dict[str, Any] = {}
+    for name, scores in own.scores.items():
+        values |= _mean(name, scores)
+    texts = {name: spread(scores) for name, scores in own.scores.items()}
+    values |= {"count": own.count, "n": own.seeds, "read_as": dict(own.read_as)}
+    texts |= {"count": f"{own.count:,}", "n": str(own.seeds), "read as": own.confused}
+    return values, texts
 
 
 # The test score of a vote of the seeds of a cell.

@@ -198,7 +198,8 @@ class CellRuns:
 
 def cell_runs(experiment: Experiment, cell: Cell, outputs: Path, requests: Requests) -> CellRuns:
     """Return the runs of a cell, from the folder of the experiment that runs it."""
-    home = outputs.joinpath(*experiment.home(cell))
+    name, key = experiment.home(cell)
+    home = outputs.joinpath(*(experiment.folder if experiment.scale else [name]), key)
     folders = result.run_folders(home) if home.is_dir() else []
     if not folders:
         return CellRuns([], {})
@@ -320,7 +321,7 @@ def _part_of(experiment: Experiment, cell: Cell, whole: Cell, axis: str) -> bool
 
 def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) -> LedgerRow:
     best = ours["paper"] or ours["honest"]
-    gap = _gap(experiment, cell, best) if best else None
+    gap = _gap(experiment, cell, best) if best and not experiment.scale else None
     judged: Verdict
     why: str | None
     if best and gap and best.searched < best.planned:
@@ -328,12 +329,13 @@ def _row(experiment: Experiment, cell: Cell, ours: ByProtocol, found: CellRuns) 
         judged, why = "not final", f"{verdict(gap)} with {so_far}; dev selects among all"
     elif best:
         judged = verdict(gap)
-        why = None if gap else _incomparable(cell, best, len(experiment.seeds))
+        why = None if gap else _incomparable(experiment, cell, best)
     elif failed := [run for run in found.runs if run.status != "finished"]:
         judged, why = "not comparable", f"all {len(failed)} runs failed: {failed[0].reason}"
     else:
         home, key = experiment.home(cell)
-        command = f"ptrun experiment={home} cell={key}"
+        scale = f" +scale={experiment.scale}" if experiment.scale else ""
+        command = f"ptrun experiment={home}{scale} cell={key}"
         judged, why = "not run", experiment.reason(cell) or command
     variants = [_variant(experiment, cell, *item) for item in found.variants.items()]
     return LedgerRow(experiment, cell, ours["paper"], ours["honest"], gap, judged, why, variants)
@@ -357,9 +359,12 @@ def _gap(experiment: Experiment, cell: Cell, ours: Ours) -> Interval | None:
     return interval(scores, experiment.statistic, cell.number, std, seeds, unit)
 
 
-def _incomparable(cell: Cell, ours: Ours, seeds: int) -> str:
+def _incomparable(experiment: Experiment, cell: Cell, ours: Ours) -> str:
+    if experiment.scale:
+        return "at pocket scale: other models, other data"
     if cell.number is None:
         return "the paper plots this point without printing its number"
     if len(ours.scores) == 1:
         return "1 seed: its spread is unknown"
+    seeds = len(experiment.seeds)
     return f"{len(ours.scores)} seeds instead of {seeds}: the best and worst depend on the number"

@@ -40,13 +40,13 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
         raise UserError(
             f"experiment={experiment.name}: none of these cells has its weights and data here."
         )
-    cost = "" if options.scale else f"; GPU hours of the whole table: {experiment.hours}"
-    print(f"  {len({job.key for job in todo})} cells, {len(todo)} runs{cost}")
+    count = len({job.key for job in todo})
+    print(f"  {count} cells, {len(todo)} runs{_cost(experiment, options)}")
     if options.check:
         _check(todo)
     else:
-        if not options.scale:
-            _keep_requests(experiment, todo)
+        if experiment.pocket or not options.scale:
+            _keep_requests(experiment.at(options.scale), todo)
         _run(todo, options.overrides, _next_step(experiment, options))
 
 
@@ -133,9 +133,20 @@ def _of(typed: tuple[str, ...]) -> Composed:
 
 def _next_step(experiment: Experiment, options: Options) -> str:
     """Return how to see the results."""
+    if options.scale and not experiment.pocket:
+        return "a smoke test: the report does not read these runs"
+    paper, _, table = experiment.name.partition("/")
     if options.scale:
-        return "runs at a scale are not part of the report"
-    return f"to compare with the paper, type: ptrun report --paper {experiment.paper}"
+        return f"for the table: ptrun report --paper {paper} --table {table} --scale pocket"
+    return f"to compare with the paper, type: ptrun report --paper {paper}"
+
+
+def _cost(experiment: Experiment, options: Options) -> str:
+    if not options.scale:
+        return f"; GPU hours of the whole table: {experiment.hours}"
+    if experiment.pocket:
+        return f"; {experiment.pocket.minutes}"
+    return "; a smoke test: two steps each, and no rows in a report"
 
 
 def _keep_requests(experiment: Experiment, todo: Sequence[TableJob]) -> None:

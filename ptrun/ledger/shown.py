@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import combinations
 from string import ascii_lowercase
 from typing import get_args
 
@@ -98,6 +99,15 @@ class Shown:
         own = (self.experiment.precision_of(line.row.cell) for line in self.lines)
         return ", ".join(dict.fromkeys(own))
 
+    @property
+    def order(self) -> str:
+        """How many pairs of methods have the paper's order; empty if not at a scale."""
+        if self.experiment.scale is None:
+            return ""
+        pairs = list(_pairs([line.row for line in self.lines]))
+        same = sum(a * b > 0 for a, b in pairs)
+        return f"{same} of {len(pairs)} pairs of methods have the order that the paper prints"
+
     def variants(self) -> list[str]:
         """Return a sentence for each variant of a cell: its runs, what differs, and the scores."""
         return [
@@ -110,6 +120,26 @@ class Shown:
         """Return a footnote number for each reason; a command is not a reason."""
         reasons = (line.why for line in self.lines if line.why and not line.runs)
         return {why: number for number, why in enumerate(dict.fromkeys(reasons), start=1)}
+
+
+def _pairs(rows: Sequence[LedgerRow]) -> Iterator[tuple[float, float]]:
+    """Yield the paper's and our difference of each pair of methods that share all else.
+
+    Rows that show the same runs count once, as the first of them.
+    """
+    columns: dict[tuple[str, ...], dict[str, tuple[float, float]]] = {}
+    seen = set()
+    for row in rows:
+        ours, cell = row.honest or row.paper, row.cell
+        run = (row.experiment.home(cell), cell.metric)
+        if ours is None or cell.number is None or run in seen:
+            continue
+        seen.add(run)
+        place = (*(cell.at[axis] for axis in AXES if axis != "method"), cell.metric)
+        columns.setdefault(place, {})[cell.at["method"]] = (cell.number, ours.value)
+    for own in columns.values():
+        for (paper_a, a), (paper_b, b) in combinations(own.values(), 2):
+            yield paper_b - paper_a, b - a
 
 
 def shown(experiment: Experiment, rows: Sequence[LedgerRow]) -> Shown:
@@ -261,13 +291,16 @@ def columns(table: Shown) -> list[Column]:
     """Return all columns except the verdict, which each rendering formats itself."""
     places = [(axis.capitalize(), _place(index)) for index, axis in enumerate(table.axes)]
     released: list[Column] = [("Released", lambda line: line.released)] if table.released else []
+    difference: list[Column] = [("Difference", lambda line: line.difference)]
+    if table.experiment.scale:  # other models and data
+        difference = []
     return [
         *places,
         ("Paper", lambda line: line.paper),
         *released,
         ("Ours (paper)", lambda line: line.ours),
         ("Ours (honest)", lambda line: line.honest),
-        ("Difference", lambda line: line.difference),
+        *difference,
         ("Seeds", lambda line: line.seeds),
         ("Learned", lambda line: line.learned),
         ("Cost", lambda line: line.cost),

@@ -195,6 +195,10 @@ class Readout(ABC):
         """Return the training examples, in the form that is learned from."""
         return list(examples)
 
+    def weigh(self, examples: Sequence[Example]) -> None:
+        """Set what the loss takes from the labels of the training examples: class weights."""
+        return
+
     def can_answer(self, example: Example) -> bool:
         """Return whether the answer of an example can be predicted."""
         return True

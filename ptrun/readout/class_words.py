@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.base import BackboneOutput, on_device
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.encoding import TooLong
@@ -28,7 +28,7 @@ from ptrun.pattern.rendering import Piece
 from ptrun.pattern.verbalizer import LabelTokens, Verbalizer
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import row_limit
+from ptrun.readout.head import ClassWeights, class_weights, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -66,6 +66,7 @@ class ClassWords(nn.Module, Cloze):
         share: Share = "mean",
         order: Order = "written",
         marker: bool = False,
+        weights: ClassWeights = "none",
     ):
         nn.Module.__init__(self)
         words = ordered(pvp.words or {}, order)
@@ -73,6 +74,12 @@ class ClassWords(nn.Module, Cloze):
         self.direction, self.share, self.labels = direction, share, tuple(words)
         self.bias = nn.Parameter(torch.zeros(len(words))) if bias else None
         self.marker, self.reserved = marker, False
+        self._chosen_weights: ClassWeights = weights
+        self.class_weights: list[float] | None = None
+
+    def weigh(self, examples: Sequence[Example]) -> None:
+        """Compute the weight of each class from the training examples."""
+        self.class_weights = class_weights(self._chosen_weights, self.labels, examples)
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Return one row of one segment for each example, read where each class word starts.
@@ -115,7 +122,11 @@ class ClassWords(nn.Module, Cloze):
         """Return the summed loss `[]` of the head's scores z `[B, n]`."""
         odds = self.scored(z)
         right = targets.view_as(odds).float()
-        total = functional.binary_cross_entropy_with_logits(odds, right, reduction="sum")
+        weight = None
+        if self.class_weights is not None:
+            each = on_device(self.class_weights, odds.device, torch.float)
+            weight = (right @ each)[:, None]  # of the right class, for all terms of a row
+        total = functional.binary_cross_entropy_with_logits(odds, right, weight, reduction="sum")
         return total * (len(self.labels) if self.share == "sum" else 1)
 
     @cached_property

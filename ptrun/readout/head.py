@@ -1,5 +1,6 @@
 """The base of linear heads: dropout, one linear map of hidden states, cross-entropy."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -215,8 +216,54 @@ def _means(output: BackboneOutput, batch: Batch) -> tuple[BackboneOutput, Batch]
     return replace(output, hidden=means), replace(batch, reads=reads)
 
 
+ClassWeights = Literal["none", "balanced"]
+
+
+def class_weights(
+    chosen: ClassWeights, labels: Sequence[Any], examples: Sequence[Example]
+) -> list[float] | None:
+    """Return a weight for each label, or None.
+
+    `balanced` is scikit-learn's: N / (C' n), where n of N examples have the label, and C' labels
+    have any. So the mean weight of an example is 1. A label without an example has 1.
+    """
+    if chosen == "none":
+        return None
+    counts = Counter(example.target for example in examples)
+    return [len(examples) / (len(counts) * counts[k]) if counts[k] else 1.0 for k in labels]
+
+
 class LabelHead(PooledHead):
-    """One label for a text or a pair of texts."""
+    """One label for a text or a pair of texts.
+
+    Args:
+        backbone, task, pooler: as in `PooledHead`.
+        weights: whether the loss of an example is multiplied by the weight of its label.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pooler: Pooler = "auto",
+        *,
+        weights: ClassWeights = "none",
+    ):
+        super().__init__(backbone, task, pooler)
+        self._chosen_weights: ClassWeights = weights
+        self.class_weights: list[float] | None = None
+
+    def weigh(self, examples: Sequence[Example]) -> None:
+        """Compute the weight of each label from the training examples."""
+        self.class_weights = class_weights(self._chosen_weights, self.task.labels, examples)
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
+        if self.class_weights is None:
+            return super().loss(output, batch)
+        scores = self.scores(output, batch)
+        weight = on_device(self.class_weights, scores.device, torch.float)
+        return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
 
     def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
         """Tokenize one text or a pair; the longer is shortened first."""

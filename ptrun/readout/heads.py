@@ -18,6 +18,7 @@ from ptrun.errors import UserError
 from ptrun.pattern.spelling import SEPARATOR
 from ptrun.readout.base import Batch, Features, Readout, TokenRow
 from ptrun.readout.head import (
+    ClassWeights,
     Head,
     LabelHead,
     NumberHead,
@@ -204,17 +205,20 @@ class HeadReading(Reading):
         dropout: before the map; null is the backbone's.
         literal_sep: of a sentence with a predicate (task=conll05): see `TokenHead`.
         longest_answer: the most tokens of a span.
+        class_weights: `balanced` multiplies the loss of an example by N / (C n), where n of N
+            training examples have its label, one of C.
     """
 
     name = "head"
     answers = ()  # those of `HEADS`
-    may_differ = ("dropout",)
+    may_differ = ("dropout", "class_weights")
     idle = ("literal_sep",)
 
     pooler: Pooler = "auto"
     dropout: float | None = None
     literal_sep: bool = False
     longest_answer: int = 30
+    class_weights: ClassWeights = "none"
 
     @classmethod
     def reads(cls, task: Task) -> bool:
@@ -233,11 +237,13 @@ class HeadReading(Reading):
         """Return the keys that the kind of answer has, besides `dropout`."""
         if isinstance(task, Multi):
             every = [self.used(backbone, own, soft=soft) for own in task.tasks.values()]
-            return set().union(*every)
+            return set().union(*every) - {"class_weights"}
         parts = isinstance(task, Tagging) and task.has_predicate
         words = ["literal_sep"] if parts else []
         spans = ["longest_answer"] if task.answer == "span" else []
-        return {"dropout", *words, *spans, *(["pooler"] if _is_pooled(task) else [])}
+        weighs = HEADS.get(task.answer) is LabelHead
+        weights = ["class_weights"] if weighs else []
+        return {"dropout", *words, *spans, *weights, *(["pooler"] if _is_pooled(task) else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the head of the kind of task, or one head for each of several data sets."""
@@ -255,6 +261,8 @@ class HeadReading(Reading):
             return made(backbone, task, literal_sep=self.literal_sep)
         if made is SpanHead:
             return made(backbone, task, longest=self.longest_answer)
+        if made is LabelHead:
+            return made(backbone, task, self.pooler, weights=self.class_weights)
         return made(backbone, task, self.pooler) if _is_pooled(task) else made(backbone, task)
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:

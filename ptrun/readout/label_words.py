@@ -19,7 +19,7 @@ from ptrun.pattern.spelling import mask_ids
 from ptrun.pattern.verbalizer import LabelTokens
 from ptrun.readout.base import Batch, Features, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import row_limit
+from ptrun.readout.head import ClassWeights, class_weights, row_limit
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -39,6 +39,7 @@ class LabelWords(Cloze):
             and an encoder-decoder also learns to repeat the sentinel, with equal weight.
         closed: with `vocabulary`, whether an encoder-decoder also learns to end its answer with the
             next sentinel, with equal weight. PPT does so in pre-training only.
+        weights: whether the loss of a label's words is multiplied by the weight of the label.
     """
 
     def __init__(
@@ -51,9 +52,18 @@ class LabelWords(Cloze):
         sentinel: bool = True,
         literal_sep: bool = False,
         closed: bool = False,
+        weights: ClassWeights = "none",
     ):
         super().__init__(backbone, task, pvp, sentinel=sentinel, literal_sep=literal_sep)
         self.among, self.closed = among, closed
+        self._chosen_weights: ClassWeights = weights
+        self.class_weights: list[float] | None = None
+
+    def weigh(self, examples: Sequence[Example]) -> None:
+        """Compute the weight of each label from the training examples."""
+        if self._chosen_weights != "none":
+            labels = self.tokens.labels
+            self.class_weights = class_weights(self._chosen_weights, labels, examples)
 
     @cached_property
     def tokens(self) -> LabelTokens:
@@ -72,9 +82,21 @@ class LabelWords(Cloze):
             raise UserError(f"pattern {self.pvp.name}: {error}{also}") from error
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
-        """Return cross-entropy summed over targets, `[]`."""
+        """Return cross-entropy summed over targets, each by the weight of its label, `[]`."""
         scores = self._scores(output, batch)
-        return functional.cross_entropy(scores, batch.targets, reduction="sum")
+        weight = self._weight(scores)
+        return functional.cross_entropy(scores, batch.targets, weight, reduction="sum")
+
+    def _weight(self, scores: Tensor) -> Tensor | None:
+        """Return the weight of each column of scores `[K, C]` or `[K, V]`, or None if all are 1."""
+        if self.class_weights is None:
+            return None
+        if self.among == "labels":
+            return on_device(self.class_weights, scores.device, torch.float)
+        weight = torch.ones(scores.shape[1])
+        for token, label in self._owners.items():
+            weight[token] = self.class_weights[label]
+        return weight.to(scores.device)
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the likeliest label of each example."""

@@ -9,6 +9,7 @@ from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Readout
 from ptrun.readout.class_tree import ClassTree, Tree, made_tree, read_tree
 from ptrun.readout.class_words import ClassWords, Direction, Order, Share, ordered
+from ptrun.readout.head import ClassWeights
 from ptrun.readout.reading import Reading, choose
 from ptrun.readout.spans import PassageWords
 from ptrun.task.dataset import Task
@@ -25,6 +26,7 @@ class ClassWordsReading(Reading):
         fan_out: build the tree instead, from the classes in `order`.
         beam: see `ptrun.readout.class_tree`.
         threshold, threshold_on: of a passage (`ptrun.readout.spans`).
+        class_weights: as in `HeadReading`; of classes without a tree.
     """
 
     name = "class_words"
@@ -42,6 +44,7 @@ class ClassWordsReading(Reading):
     beam: int = 1
     threshold: float = 0.6
     threshold_on: Direction = "sigma"
+    class_weights: ClassWeights = "none"
 
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone that is no ELECTRA, and patterns or trees that do not suit."""
@@ -58,7 +61,8 @@ class ClassWordsReading(Reading):
         if task.answer == "spans":
             return {"direction", "threshold", "threshold_on"}
         keys = {"pattern", "direction", "bias", "loss", "order", "marker", "tree", "fan_out"}
-        return keys | ({"beam"} if self.tree is not None or self.fan_out is not None else set())
+        grown = self.tree is not None or self.fan_out is not None
+        return keys | ({"beam"} if grown else {"class_weights"})
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
         """Return the read-out of a passage, a row of classes, or a tree of them."""
@@ -71,6 +75,7 @@ class ClassWordsReading(Reading):
         keys |= {"share": self.loss, "marker": self.marker}
         if tree is None or not any(tree.values()):  # one level: a list
             order = self.order if tree is None else list(tree)
+            keys["weights"] = self.class_weights
             return ClassWords(backbone, task, pvp, order=order, **keys)
         return ClassTree(backbone, task, pvp, tree, beam=self.beam, **keys)
 

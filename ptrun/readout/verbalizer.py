@@ -16,7 +16,7 @@ from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
 from ptrun.readout.base import Batch, Features, Readout, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
-from ptrun.readout.head import row_limit
+from ptrun.readout.head import ClassWeights, row_limit
 from ptrun.readout.label_words import Among, FactWords, LabelWords
 from ptrun.readout.reading import Reading, can_fill, choose
 from ptrun.task.dataset import Task
@@ -190,6 +190,7 @@ class VerbalizerReading(Reading):
         random_masks: of a gap (`ptrun.readout.verbalizer`).
         literal_sep, sentinel: of a pattern (`ptrun.readout.cloze`).
         shifted_label, released_query: of facts (`ptrun.readout.label_words`).
+        class_weights: as in `HeadReading`; only of a task's labels.
     """
 
     name = "verbalizer"
@@ -208,6 +209,7 @@ class VerbalizerReading(Reading):
     sentinel: bool = True
     shifted_label: bool = False
     released_query: bool = False
+    class_weights: ClassWeights = "none"
 
     @property
     def whole(self) -> bool:
@@ -243,7 +245,8 @@ class VerbalizerReading(Reading):
             asks = not (soft or backbone.architecture.writes_apart)
             return shifts | ({"released_query"} if asks else set())
         if _has_label_words(task, pvp):
-            return {"among", *({"closed"} if self._can_close(backbone) else ())}
+            weights = {"class_weights"} if task.answer == "label" else set()
+            return {"among", *weights, *({"closed"} if self._can_close(backbone) else ())}
         if task.fills_gap:
             return {"random_masks"} if backbone.architecture.fills_masks else set()
         swaps = {"swapped"} if task.answer == "option" else set()
@@ -263,9 +266,8 @@ class VerbalizerReading(Reading):
         if _has_label_words(task, pvp):
             closed = self._can_close(backbone) if self.closed == "auto" else self.closed
             keys = self._values("sentinel", "literal_sep")
-            return LabelWords(
-                backbone, task, pvp, among=self._among(backbone), closed=closed, **keys
-            )
+            keys |= {"among": self._among(backbone), "closed": closed}
+            return LabelWords(backbone, task, pvp, weights=self.class_weights, **keys)
         if task.fills_gap:
             keys = self._values("literal_sep", "random_masks")
             fill = Fill if backbone.architecture.fills_masks else Written

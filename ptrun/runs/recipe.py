@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
@@ -18,6 +19,7 @@ from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import agree, loaded, warn_of_moved
 from ptrun.method.base import Method
 from ptrun.method.stock_form import afterwards
+from ptrun.metrics import by_label
 from ptrun.readout.base import Features
 from ptrun.runs.finished import found_by
 from ptrun.runs.parts import Part, divide
@@ -154,6 +156,7 @@ def _prepare(work: Execution) -> None:
         work.parts = [replace(own, split=replace(own.split, test=[])) for own in work.parts]
     for part in work.parts:
         part.method = planned.build_method()
+        part.method.readout.weigh(part.split.train)
     _check_examples(planned, work.parts[0].method, work.split)
     work.planned = with_prerequisite(planned, work.parts[0].method, run)
 
@@ -300,17 +303,22 @@ def reported(works: Sequence[Execution]) -> list[RunResult]:
     for work in done:
         _save_selected(work)
     dev = [_dev_metrics(work) for work in done]
-    scored: dict[str, dict[str, dict[str, float]]] = {}
+    scored: dict[str, dict[str, Any]] = {}
     for work, own, (examples, predictions) in zip(done, dev, _predict(done, "test"), strict=True):
         if work.planned.trial is not None:
-            scored[work.planned.run_id] = {"dev": own, "test": {}}
+            scored[work.planned.run_id] = {"metrics": {"dev": own, "test": {}}}
             continue
-        test = work.planned.task.score(predictions, examples)
+        task = work.planned.task
+        test = task.score(predictions, examples)
+        labels = by_label(task.answer, [p.value for p in predictions], [e.target for e in examples])
         work.store.write_predictions(examples, predictions)
         work.store.log({"event": "test", **test})
-        scored[work.planned.run_id] = {"dev": own, "test": test}
+        scored[work.planned.run_id] = {
+            "metrics": {"dev": own, "test": test},
+            "by_label": labels,
+        }
     outcomes = [_outcome(work) for work in works]
-    return [replace(one, metrics=scored.get(one.run_id, {})) for one in outcomes]
+    return [replace(one, **scored.get(one.run_id, {})) for one in outcomes]
 
 
 def _outcome(work: Execution) -> RunResult:

@@ -105,7 +105,8 @@ def doubts(column: str, counts: Mapping[str, int], *, by_accuracy: bool) -> Iter
     if by_accuracy and max(counts.values()) > _SKEWED * total:
         yield (
             f"{100 * max(counts.values()) / total:.0f}% of the rows have one label, so accuracy "
-            "hides the others; task.metric=macro_f1 selects by all classes"
+            "hides the others; task.metric=macro_f1 selects by all classes, and "
+            "readout.class_weights=balanced weighs them equally in the loss"
         )
 
 

@@ -48,6 +48,7 @@ def pvps(*names):
 
 SST2 = ["task=sst2", pvps("said", "first")]
 SAID = [*SST2, "readout.pattern=said"]
+SKEWED = ["setting=sample_size", "setting.n=5"]
 FT, SAY = ["method=fine_tuning"], ["method=fine_tuning", "readout=verbalizer"]
 COPA = [*SAY, "task=copa", pvps("text"), "readout.pattern=text"]
 PAIRS = [*SAY, "task=rte", pvps("pair")]
@@ -70,6 +71,7 @@ WITNESSES = {
         "dropout": ([*SST2, *FT], "0.5"),
         "literal_sep": (["task=srl_up_de", "backbone.path=roberta"], "true"),
         "longest_answer": (["task=squad"], "1"),
+        "class_weights": ([*SST2, *SKEWED], "balanced"),
     },
     "EntailmentReading": {
         "pooler": (["readout=entailment", *SST2], "mean"),
@@ -93,6 +95,7 @@ WITNESSES = {
             "true",
         ),
         "released_query": ([], "tests/readout/test_released_query.py"),
+        "class_weights": ([*SAY, *SAID, *SKEWED], "balanced"),
     },
     "ClassWordsReading": {
         "pattern": (DPT, "ended"),
@@ -106,6 +109,7 @@ WITNESSES = {
         "beam": ([*MANY, f"readout.tree={TREE}", "seed=4"], "4"),
         "threshold": (PASSAGE, "0.2"),
         "threshold_on": (PASSAGE, "one_minus_sigma"),
+        "class_weights": ([*DPT, *SKEWED], "balanced"),
     },
     "Adapter": {
         "layout": (SST2, "pfeiffer"),

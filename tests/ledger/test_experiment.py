@@ -88,20 +88,70 @@ def test_the_pocket_world_has_something_in_the_place_of_everything(made):
     assert not any(o.startswith(("method.length", "train.epochs")) for o in own)
     assert own[-1] == "name=pocket/made/up/small.PT.full.CB"
     assert any(o.startswith("+task.source.rows=") for o in own)
-    assert not any("rows" in o for o in scaled(["task=multi_ner"], "pocket")), "it has no source"
+    assert not any("rows" in o for o in scaled(["task=multi_ner"], "pocket", None, {})), (
+        "it has no source"
+    )
     with pytest.raises(UserError, match="no replacement for it"):
-        scaled(["task=nothing"], "pocket")
+        scaled(["task=nothing"], "pocket", None, {})
+
+
+POCKET = """
+pocket:
+  minutes: about a minute
+  seeds: [4, 5]
+  when: {task: [CB, AVG]}
+  add: train.epochs=3
+  extra: [{when: {method: FT}, add: train.lr=1e-4}]
+"""
+
+
+def test_a_table_with_a_pocket_section_trains_its_rows(tmp_path):
+    (tmp_path / "up.yaml").write_text(TABLE + POCKET.lstrip())
+    made = read(tmp_path / "up.yaml")
+    found = jobs(made, parse(["experiment=made/up", "+scale=pocket"]))
+    assert [job.key for job in found] == ["small.FT.full.CB"] * 2 + ["small.PT.full.CB"] * 2
+    tuned, prompt = found[0].overrides, found[2].overrides
+    assert {"train.epochs=3", "train.lr=1e-4", "seed=4", "protocol=honest"} <= set(tuned)
+    assert "train.epochs=9" not in prompt and "train.lr=1e-4" not in prompt
+    scaled_table = made.at("pocket")
+    assert [cell.at["task"] for cell in scaled_table.cells] == ["CB", "CB", "CB", "AVG"]
+    assert scaled_table.searched(scaled_table.cells[2]) == {}, "one configuration a cell"
+    assert made.at(None) is made
+    with pytest.raises(UserError, match=r"scale=big: unknown\. Allowed: pocket"):
+        made.at("big")
+
+
+def test_a_wrong_key_of_a_pocket_section_is_named(tmp_path):
+    (tmp_path / "up.yaml").write_text(TABLE + POCKET.lstrip().replace("minutes", "minuets"))
+    with pytest.raises(UserError, match=r"pocket\.minuets.*minutes"):
+        read(tmp_path / "up.yaml")
+
+
+POCKET_TABLES = {"dpt", "ptuning", "ptuning_v2", "idpg", "ppt"}
+
+
+def test_each_paper_has_a_table_with_rows_at_pocket_scale():
+    filled = [load(name) for name in names() if load(name).pocket]
+    assert {own.paper for own in filled} == POCKET_TABLES
+    for own in filled:
+        table = own.at("pocket")
+        homes = {table.home(cell)[1] for cell in table.cells if table.reason(cell) is None}
+        assert homes == {
+            job.key for job in jobs(own, parse([f"experiment={own.name}", "+scale=pocket"]))
+        }
 
 
 def test_what_is_learned_first_and_files_of_word_vectors_are_of_the_pocket_world_too():
     typed = ["start=pretrained:multi_ner", "pretraining.train.lr=1e-3", "method.glove=own.txt"]
-    own = scaled(typed, "pocket")
+    own = scaled(typed, "pocket", None, {})
     assert {"start=pretrained:pocket_multi", "method.glove=null"} <= set(own)
     assert not any(o.startswith(("pretraining.train.lr", "start=pretrained:multi")) for o in own)
 
 
 def test_what_must_have_been_made_first_has_something_in_its_place():
-    own = scaled(["pretraining.task.source.labeller=run:a", "pretraining.seed=2"], "pocket")
+    own = scaled(
+        ["pretraining.task.source.labeller=run:a", "pretraining.seed=2"], "pocket", None, {}
+    )
     assert own[0] == "start=pretrained:ppt_nsp" and "pretraining.seed=2" not in own
 
 

@@ -2,12 +2,14 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ptrun.command.report import main
+from ptrun.errors import UserError
 from ptrun.folder.result import write
 from ptrun.ledger.report import of_runs
 from tests.runs.test_store import outcome
@@ -92,3 +94,28 @@ def test_the_command_writes_csv_and_prints_markdown(folder, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("| task | method |") and lines[1].endswith("---: |")
     assert lines[2].split("|")[2].strip() == "prompt_tuning"
+
+
+LABELLED = {
+    "scores": {
+        "up": {"precision": 50.0, "recall": 100.0, "f1": 66.7, "count": 2},
+        "down": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "count": 2},
+    },
+    "confusion": {"up": {"up": 2}, "down": {"up": 1, "left": 1}},
+}
+
+
+def test_a_row_for_each_label_has_its_scores_and_what_it_is_taken_for():
+    runs = {Path(str(seed)): replace(run("idpg", seed), by_label=LABELLED) for seed in (1, 2)}
+    found = of_runs(runs, "outputs", labels=True)
+    up, down = found
+    assert (up["label"], up["precision"], up["recall"], up["f1_std"]) == ("up", 50.0, 100.0, 0.0)
+    assert (up["count"], up["n"], up["read_as"]) == (2, 2, {"up": 4})
+    assert found.texts[1]["read as"] == "left 2, up 2"
+    assert down["read_as"] == {"up": 2, "left": 2}
+    assert "66.70 ± 0.00" in printed(found, 80) and "left 2, up 2" in printed(found, 200)
+
+
+def test_runs_without_labels_are_told_apart():
+    with pytest.raises(UserError, match="no run has scores of labels"):
+        of_runs(RUNS, "outputs", labels=True)

@@ -89,7 +89,7 @@ def test_words():
         (["--paper", "dpt", "--tabel", "table1"], "unrecognized arguments: --tabel"),
         (["paper=dpt"], "paper=dpt is an option of the command: type --paper dpt"),
         (["outputs", "--paper", "dpt"], "give a folder of results or --paper NAME"),
-        (["outputs", "--to", "x"], "--table, --outputs and --to go with --paper"),
+        (["outputs", "--to", "x"], "--table, --scale, --outputs and --to go with --paper"),
         (["--paper", "dpt", "--best", "3"], "go with a folder of results"),
     ],
 )

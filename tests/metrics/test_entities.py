@@ -4,7 +4,7 @@ import pytest
 from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from ptrun.metrics import entities, entity_scores
+from ptrun.metrics import by_label, entities, entity_scores
 from tests.metrics.corruption import labels, rounds
 from tests.tiers import tiered
 
@@ -94,3 +94,22 @@ def test_sentences_of_unequal_length_and_none_at_all_are_refused():
         entity_scores([["O"]], [["O", "B-PER"]])
     with pytest.raises(ValueError, match="no targets"):
         entity_scores([], [])
+
+
+def test_scores_of_types_equal_seqevals_report():
+    for rng in rounds():
+        golds = [labels(rng, TAGS, rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]
+        golds.append(["B-PER"])
+        guesses = [[rng.choice(TAGS) if rng.random() < 0.3 else t for t in row] for row in golds]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = classification_report(golds, guesses, output_dict=True)
+        for kind, own in by_label("tags", guesses, golds)["scores"].items():
+            official = theirs.get(kind)
+            if official is None:  # predicted, and never right
+                assert own["f1"] == own["count"] == 0
+                continue
+            assert own["count"] == official["support"]
+            assert own["precision"] == pytest.approx(100 * official["precision"], abs=1e-9)
+            assert own["recall"] == pytest.approx(100 * official["recall"], abs=1e-9)
+            assert own["f1"] == pytest.approx(100 * official["f1-score"], abs=1e-9)

@@ -1,7 +1,22 @@
-import pytest
-from sklearn.metrics import accuracy_score, f1_score
+import warnings
 
-from ptrun.metrics import accuracy, accuracy_and_f1, binary_f1, macro_f1, macro_f1_over, score
+import pytest
+from sklearn.metrics import (
+    accuracy_score,
+    classification_report,
+    confusion_matrix,
+    f1_score,
+)
+
+from ptrun.metrics import (
+    accuracy,
+    accuracy_and_f1,
+    binary_f1,
+    by_label,
+    macro_f1,
+    macro_f1_over,
+    score,
+)
 from tests.metrics.corruption import labels, rounds
 
 CB = ["entailment", "contradiction", "neutral"]
@@ -81,3 +96,26 @@ def test_a_metric_is_chosen_by_its_name():
         "accuracy_f1": accuracy_and_f1(guesses, golds, positive="a"),
     }
     assert len(set(found.values())) == 4
+
+
+def test_scores_and_confusion_of_labels_equal_sklearn():
+    for guesses, golds in pairs(CB, stray=["maybe"]):
+        own = by_label("label", guesses, golds)
+        theirs = classification_report(golds, guesses, output_dict=True, zero_division=0)
+        names = sorted({*guesses, *golds})
+        assert list(own["scores"]) == names
+        for name in names:
+            scores = own["scores"][name]
+            assert scores["count"] == theirs[name]["support"]
+            for ours, official in (("precision",) * 2, ("recall",) * 2, ("f1", "f1-score")):
+                assert scores[ours] == pytest.approx(100 * theirs[name][official], abs=1e-9)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a single label
+            table = confusion_matrix(golds, guesses, labels=names)
+        for i, gold in enumerate(names):
+            row = own["confusion"].get(gold, {})
+            assert [row.get(guess, 0) for guess in names] == table[i].tolist()
+
+
+def test_answers_without_labels_have_no_scores_of_labels():
+    assert by_label("number", [1.0], [2.0]) == {}

@@ -1,14 +1,18 @@
 """Linear heads equal the library's on equal weights: pooled, one a word, one an option."""
 
+import numpy as np
 import pytest
 import torch
 import transformers
+from sklearn.utils.class_weight import compute_class_weight
+from torch.nn import functional
 
 from ptrun.backbone.dropout import drop
 from ptrun.readout.base import collate
-from ptrun.readout.head import LabelHead, NumberHead, read_keys
+from ptrun.readout.head import LabelHead, NumberHead, class_weights, read_keys
 from ptrun.readout.heads import ChoiceHead, EntityHead, TokenHead
 from ptrun.readout.spans import SpanHead
+from ptrun.types import Example
 from tests.readout.reading import CPU, fresh, loss_and_answers, read, task
 from tests.small_runs import conll03, sst2
 
@@ -320,3 +324,25 @@ def test_keys_of_neighbouring_examples_and_rows_never_meet(tiny, data_dir):
     features = ChoiceHead(tiny(), data).encode(data.load("train"), 64)
     batch = collate(features, torch.arange(len(features)), CPU)
     assert len(set(batch.keys.tolist())) == len(batch) == 4 * len(features)
+
+
+def test_balanced_weights_are_sklearn_s():
+    targets = ["a"] * 7 + ["b"] * 2 + ["c"]
+    examples = [Example(str(i), {}, target) for i, target in enumerate(targets)]
+    official = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=targets)
+    assert class_weights("balanced", ["a", "b", "c", "d"], examples) == [*official, 1.0]
+    assert class_weights("none", ["a", "b", "c"], examples) is None
+
+
+def test_each_example_s_loss_has_the_weight_of_its_label(tiny, data_dir):
+    data = sst2(data_dir)
+    examples = data.load("train")[:5]
+    head, plain = fresh(LabelHead(tiny(), data, weights="balanced")), fresh(LabelHead(tiny(), data))
+    head.load_state_dict(plain.state_dict())
+    head.weigh(examples)
+    own, logits = scores(plain, examples)
+    weights = torch.tensor(head.class_weights)
+    each = functional.cross_entropy(logits, own.targets, reduction="none")
+    expected = (each * weights[own.targets]).sum() / len(examples)
+    assert loss_and_answers(head, examples)[0] == pytest.approx(float(expected), rel=1e-6)
+    assert len({*head.class_weights}) == 2, "the labels are skewed"

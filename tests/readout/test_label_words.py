@@ -237,3 +237,21 @@ def test_a_word_that_is_several_tokens_is_refused_with_the_other_patterns():
     long = {"negative": ["bad"], "positive": ["extraordinarily"]}
     with pytest.raises(UserError, match=r"pattern own: label 'positive'.*\n.*manual, manual_end"):
         _ = words(backbone, data, words=long).tokens
+
+
+@pytest.mark.parametrize(
+    ("kind", "among"), [("bert", "labels"), ("bert", "vocabulary"), ("t5", "vocabulary")]
+)
+def test_a_label_s_words_have_its_weight_and_sentinels_have_1(tiny, data_dir, kind, among):
+    data = sst2(data_dir)
+    examples = data.load("train")[:5]
+    made = words(tiny(kind), data, among=among, weights="balanced")
+    made.weigh(examples)
+    batch, output = read(made, examples)
+    each = functional.cross_entropy(made._scores(output, batch), batch.targets, reduction="none")
+    own = [made.class_weights[made.tokens.labels.index(e.target)] for e in examples]
+    before = made._before
+    weights = [w for weight in own for w in [*[1.0] * before, weight]]
+    expected = (each * torch.tensor(weights)).sum()
+    assert float(made.loss(output, batch)) == pytest.approx(float(expected), rel=1e-6)
+    assert len({*own}) == 2, "the labels are skewed"

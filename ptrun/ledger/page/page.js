@@ -149,7 +149,14 @@ function detail(row) {
     made("div", {}, made("h3", {}, "Scores by seed"), drawing(row.plot), Object.entries(row.ours).map(summary),
       made("p", {}, `${row.learned.toLocaleString("en")} learned parameters${row.hours ? `; ${row.cost} in all` : ""}`)),
     Object.entries(row.curves).map(([name, curves]) => made("div", {}, made("h3", {}, `Dev score by step, ${name} protocol`), drawing(curves))),
-    row.pairs.length ? made("div", {}, made("h3", {}, "Compared with other methods, same seeds"), paired(row.pairs)) : null);
+    row.pairs.length ? made("div", {}, made("h3", {}, "Compared with other methods, same seeds"), paired(row.pairs)) : null,
+    row.labels.length ? made("div", {}, made("h3", {}, "Labels on test, means over seeds"), labels(row.labels)) : null);
+}
+
+function labels(rows) {
+  const head = ["Label", "Count", "Precision", "Recall", "F1", "Read as"].map((text) => made("th", { scope: "col" }, text));
+  const cells = (row) => row.map((text, index) => made("td", { class: index > 0 && index < 5 ? "num" : "" }, text.toLocaleString("en")));
+  return made("table", {}, made("thead", {}, made("tr", {}, head)), made("tbody", {}, rows.map((row) => made("tr", {}, cells(row)))));
 }
 
 function summary([name, own]) {

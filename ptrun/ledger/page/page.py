@@ -16,7 +16,7 @@ from typing import Any
 
 from ptrun import __version__
 from ptrun.ledger import plots
-from ptrun.ledger.cells import grouped
+from ptrun.ledger.cells import grouped, labels_of
 from ptrun.ledger.ours import Ours, paired
 from ptrun.ledger.plots import SERIES, Canvas, Dot, Path, Scale, Words, dots, scale, ticks, tidy
 from ptrun.ledger.rows import LedgerRow
@@ -219,7 +219,7 @@ def _table(table: Shown, drawings: Mapping[str, Canvas], drawn: Drawn) -> dict[s
         "table": table_name(experiment.table),
         **_fields(experiment, ("name", "title", "source", "protocol", "hours")),
         **_fields(table, ("fixed", "reported", "precision", "notes", "axes", "released")),
-        "variants": table.variants(),
+        "variants": [*filter(None, [table.order]), *table.variants()],
         "first": first if experiment.curve else None,  # a figure opens with its drawing
         "plots": {name: drawn.add(canvas) for name, canvas in drawings.items()},
         "rows": [_row(own, beside.get(index, []), drawn) for index, own in enumerate(table.lines)],
@@ -249,6 +249,7 @@ def _row(line: ShownRow, beside: Sequence[Pair], drawn: Drawn) -> dict[str, Any]
         "seeds": f"{len(first.scores)}/{len(row.experiment.seeds)}",
         "learned": first.learned,
         "hours": round(sum(ours.hours for ours in runs.values()), 4),
+        "labels": _labels(first),
         "pairs": [_pair_as_data(pair, max(line.digits, 1)) for pair in beside],
     }
     if row.gap:
@@ -262,6 +263,14 @@ def _ours(ours: Ours) -> dict[str, Any]:
         "value": round(ours.value, 4),
         "scores": [[seed, round(score, 4)] for seed, score in ours.scores.items()],
     }
+
+
+def _labels(ours: Ours) -> list[list[Any]]:
+    """Return label, count, mean precision, recall and F1, and what it is taken for."""
+    return [
+        [name, own.count, *(f"{fmean(scores):.2f}" for scores in own.scores.values()), own.confused]
+        for name, own in labels_of(ours.by_label).items()
+    ]
 
 
 def _curves(runs: Mapping[str, Ours]) -> dict[str, dict[int, Curve]]:
