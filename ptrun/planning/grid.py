@@ -77,13 +77,13 @@ def cells(
 ) -> Iterator[Combination]:
     """Yield every cell: method (and read-out, where it has a choice) x backbone x kind of task."""
     rows = [row for method, node in methods().items() for row in _rows(method, node)]
-    own = {kind: _task([f"task={task}", *overrides]) for kind, task in tasks.items()}
-    examples = {kind: cache(partial(_examples, task)) for kind, task in own.items()}
+    own = {kind: task_of([f"task={task}", *overrides]) for kind, task in tasks.items()}
+    examples = {kind: cache(partial(some_examples, task)) for kind, task in own.items()}
     for backbone in backbones:
         for title, row in rows:
             composed = compose_run([f"backbone={backbone}", *row, *overrides])
             for kind, task in own.items():
-                refused, tried = _refusal(composed, task), ""
+                refused, tried = refusal(composed, task), ""
                 if steps and not refused:
                     try:
                         tried = _tried(composed, task, examples[kind], steps)
@@ -95,15 +95,14 @@ def cells(
 
 
 def methods() -> dict[str, Mapping[str, Any]]:
-    """Return the methods' configurations, presets aside.
+    """Return the methods' configurations, presets aside, and those that cannot be read.
 
     A preset is named after its method, as `idpg_s` is after `idpg`, and has its class and read-out,
     which decide what it can answer.
     """
-    runs = {option: compose_run([f"method={option}"]) for option in options("method")}
     nodes = {
         option: {**own.components()["method"].node, _READOUT: own.readout}
-        for option, own in runs.items()
+        for option, own in _readable().items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -113,7 +112,32 @@ def methods() -> dict[str, Mapping[str, Any]]:
     return {option: node for option, node in nodes.items() if not is_preset(option)}
 
 
-def _task(overrides: Sequence[str]) -> Task:
+def _readable() -> dict[str, Composed]:
+    """Return the composed methods whose class may be imported and has no wrong key."""
+    found = {option: compose_run([f"method={option}"]) for option in options("method")}
+    return {option: own for option, own in found.items() if _why_unread(own) is None}
+
+
+def unread() -> dict[str, str]:
+    """Return why methods of your own are no rows of the table, by option."""
+    found = {o: _why_unread(compose_run([f"method={o}"])) for o in options("method")}
+    return {option: why for option, why in found.items() if why}
+
+
+def _why_unread(composed: Composed) -> str | None:
+    try:
+        composed.components()
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def task_of(overrides: Sequence[str]) -> Task:
+    """Return the task of some overrides.
+
+    Raises:
+        UserError: a key or value of it is wrong.
+    """
     composed = compose_run(overrides)
     task: Task = composed.components()["task"].build(composed.data_dir, None)
     return task
@@ -133,19 +157,19 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return [(f"{method}, {r}", [f"method={method}", f"readout={r}"]) for r in offered]
 
 
-def _refusal(composed: Composed, task: Task) -> str | None:
-    """Return why a cell is refused, if it is."""
+def refusal(composed: Composed, task: Task) -> str | None:
+    """Return why a run is refused on a task, if it is."""
     parts = composed.components()
     try:
         check_pair(
-            parts["method"].target, *_readout(composed, task), parts["backbone"].build(), task
+            parts["method"].target, *readout_of(composed, task), parts["backbone"].build(), task
         )
     except UserError as error:
         return str(error).splitlines()[0]
     return None
 
 
-def _readout(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
+def readout_of(composed: Composed, task: Task) -> tuple[str, Mapping[str, Any]]:
     """Return the read-out; on several data sets with a pooler that they can share."""
     option, node = composed.readout
     return option, {**node, "pooler": "none"} if task.answer == "several" else node
@@ -161,26 +185,31 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     components = composed.components()
     backbone: PretrainedBackbone = components["backbone"].build()
     try:
-        method = built(components["method"], _readout(composed, task), backbone, task)
+        method = built(components["method"], readout_of(composed, task), backbone, task)
     except UserError as error:
         raise Unsuitable(str(error)) from error
     engine: TorchEngine = components["hardware"].build(backbone)
     engine.load(tuned=method.tunes_backbone)
     engine.place([method])
     kept = usable(method, split)
-    few = replace(kept, train=_some(kept.train, _FEW), dev=_some(kept.dev, _FEW))
-    member = _member(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
+    few = replace(kept, train=some(kept.train, _FEW), dev=some(kept.dev, _FEW))
+    member = member_of(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
     engine.fit([member])
     return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
 
 
-def _examples(task: Task) -> Split:
-    """Return some examples to learn from and some to answer."""
-    dev = _some(task.load("dev"), _SOME)
-    return Split(_some(task.load("train"), _SOME), dev, dev, {})
+def some_examples(task: Task) -> Split:
+    """Return some examples to learn from and some to answer.
+
+    Raises:
+        UserError: its data are not here.
+    """
+    dev = some(task.load("dev"), _SOME)
+    return Split(some(task.load("train"), _SOME), dev, dev, {})
 
 
-def _member(method: Method, split: Split, train: TrainConfig) -> Member:
+def member_of(method: Method, split: Split, train: TrainConfig) -> Member:
+    """Return a member that trains on a split and keeps nothing."""
     return Member(
         method,
         method.encode(split.train),
@@ -193,7 +222,7 @@ def _member(method: Method, split: Split, train: TrainConfig) -> Member:
     )
 
 
-def _some(examples: Sequence[Example], count: int) -> list[Example]:
+def some(examples: Sequence[Example], count: int) -> list[Example]:
     """Return so many examples from all over, so that each data set of several has one."""
     return list(examples[:: max(1, len(examples) // count)][:count])
 
@@ -207,7 +236,9 @@ def table(steps: int) -> Group:
         shown.add_row(title, backbone, *(row[kind] for kind in TASKS))
     allowed = sum(cell.refused is None for cell in found)
     count = f"{allowed} of {len(found)} combinations are valid. The others are rejected because:"
-    return Group(shown, count, *dict.fromkeys(c.refused for c in found if c.refused))
+    reasons = dict.fromkeys(c.refused for c in found if c.refused)
+    own = [f"no row: method={option}: {why}" for option, why in unread().items()]
+    return Group(shown, count, *reasons, *own)
 
 
 def _title(steps: int) -> str:

@@ -237,7 +237,7 @@ class LabelHead(PooledHead):
     """One label for a text or a pair of texts.
 
     Args:
-        backbone, task, pooler: as in `PooledHead`.
+        backbone, task, pooler, outputs: as in `PooledHead`.
         weights: whether the loss of an example is multiplied by the weight of its label.
     """
 
@@ -246,10 +246,11 @@ class LabelHead(PooledHead):
         backbone: PretrainedBackbone,
         task: Task,
         pooler: Pooler = "auto",
+        outputs: int = 0,
         *,
         weights: ClassWeights = "none",
     ):
-        super().__init__(backbone, task, pooler)
+        super().__init__(backbone, task, pooler, outputs)
         self._chosen_weights: ClassWeights = weights
         self.class_weights: list[float] | None = None
 

@@ -1,0 +1,241 @@
+"""Conformance tests of parts from outside; the tests of a package call them.
+
+    from ptrun import testing
+
+    def test_my_method():
+        testing.check_method("my_method")
+
+    def test_my_kind_of_task():
+        testing.check_task("my_task", "data_dir=tests/data")
+
+Each part is tried with the models and tasks that ptrun ships. Every combination that is not
+refused trains two steps, and must keep the promises in `Trial`. A part is named as it is typed;
+its own code is imported without `allow_code=true`. Overrides hold for all runs.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from ptrun.backbone.base import checksum
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.config.components import without_permission
+from ptrun.config.compose import Composed, compose_run
+from ptrun.errors import UserError
+from ptrun.hardware.torch_engine import TorchEngine
+from ptrun.method.base import Method, built
+from ptrun.planning import grid
+from ptrun.runs.parts import usable
+from ptrun.task.dataset import Task
+from ptrun.tracking.trackers import Trackers
+from ptrun.training.member import Member
+from ptrun.types import Prediction, RunResult, Split
+
+METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
+"""The methods with which a task, a read-out and a backbone are tried."""
+KINDS = ("classification", "regression", "choice", "tagging", "extraction")
+"""The kinds of task with which a backbone is tried."""
+_STEPS, _FEW = 2, 4
+_CLOSE = 1e-4  # of a predicted number, between batches of other shapes
+
+
+def check_method(option: str, *overrides: str) -> list[str]:
+    """Try a method on each shipped backbone and kind of task; return the names of what was tried.
+
+    Raises:
+        AssertionError: a combination breaks a promise, or all are refused.
+    """
+    return _check([[f"method={option}"]], grid.BACKBONES, grid.TASKS, overrides)
+
+
+def check_readout(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:
+    """Try a read-out with some methods, as `check_method` does."""
+    rows = [[f"method={method}", f"readout={option}"] for method in methods]
+    return _check(rows, grid.BACKBONES, grid.TASKS, overrides)
+
+
+def check_task(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:
+    """Try a task, or a kind of task, with some methods on each shipped backbone."""
+    rows = [[f"method={method}"] for method in methods]
+    return _check(rows, grid.BACKBONES, {option: option}, overrides)
+
+
+def check_backbone(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:
+    """Try a backbone, or its family, with some methods on the shipped kinds of task."""
+    rows = [[f"method={method}"] for method in methods]
+    return _check(rows, (option,), {kind: grid.TASKS[kind] for kind in KINDS}, overrides)
+
+
+def check_tracker(option: str, *overrides: str) -> None:
+    """Send a run to a tracker as `tracking=OPTION` does.
+
+    Raises:
+        AssertionError: it raised an error, or was too slow.
+    """
+    without_permission(["allow_code=true"])
+    component = compose_run([f"tracking={option}", *overrides]).components()["tracking"]
+    with TemporaryDirectory() as folder:
+        run = Path(folder) / "outputs" / "run-1"
+        run.mkdir(parents=True)
+        trackers: Trackers = component.build(run, "run-1", {"seed": 1})
+        for step in (1, 2):
+            trackers.log({"event": "step", "step": step, "loss": 1.0 / step})
+        trackers.log({"event": "dev", "step": 2, "accuracy": 50.0})
+        scores = {"dev": {"accuracy": 50.0}, "test": {"accuracy": 40.0}}
+        trackers.finish(RunResult("run-1", "g", "finished", {}, 1, "accuracy", scores))
+        off = [guard.name for guard in trackers.guards if guard.off]
+    assert trackers.guards and not off, f"tracking={option} was turned off; its warning says why"
+
+
+def _check(
+    rows: Sequence[Sequence[str]],
+    backbones: Sequence[str],
+    tasks: Mapping[str, str],
+    overrides: Sequence[str],
+) -> list[str]:
+    without_permission(["allow_code=true"])
+    tried, refused = [], {}
+    for name, trial in _trials(rows, backbones, tasks, overrides):
+        if isinstance(trial, str):
+            refused[name] = trial
+            continue
+        trial.keeps_promises()
+        tried.append(name)
+    assert tried, "all combinations are refused: " + "; ".join(dict.fromkeys(refused.values()))
+    return tried
+
+
+def _trials(
+    rows: Sequence[Sequence[str]],
+    backbones: Sequence[str],
+    tasks: Mapping[str, str],
+    overrides: Sequence[str],
+) -> Iterator[tuple[str, "Trial | str"]]:
+    """Yield each combination with its name: a trial, or why it is refused or has no data."""
+    for kind, option in tasks.items():
+        task = grid.task_of([f"task={option}", *overrides])
+        try:
+            split = grid.some_examples(task)
+        except UserError as error:
+            yield kind, str(error)
+            continue
+        for backbone in backbones:
+            for row in rows:
+                composed = compose_run([f"backbone={backbone}", *row, *overrides])
+                name = " ".join([*row, f"backbone={backbone}", f"task={option}"])
+                why = grid.refusal(composed, task)
+                try:
+                    yield name, why or Trial(name, composed, task, split)
+                except UserError as error:  # known once the method is built
+                    yield name, str(error)
+
+
+class Trial:
+    """One combination of method, read-out, backbone and task, and the promises it must keep.
+
+    Args:
+        name: as it is typed, for messages.
+        composed: the configuration.
+        task: the task.
+        split: its examples.
+
+    Raises:
+        UserError: the combination cannot be built.
+    """
+
+    def __init__(self, name: str, composed: Composed, task: Task, split: Split):
+        self.name, self.composed, self.task = name, composed, task
+        self.method = self._built()
+        kept = usable(self.method, split)
+        self.method.readout.weigh(kept.train)
+        self.split = replace(kept, train=grid.some(kept.train, _FEW), dev=grid.some(kept.dev, _FEW))
+
+    def keeps_promises(self) -> None:
+        """Train two steps and check each promise.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        engine, member = self._engine(self.method), self._member()
+        before = {name: tensor.detach().clone() for name, tensor in member.learned.items()}
+        tuned = {id(tensor) for tensor in member.learned.values()}
+        model = self.method.backbone.model
+        frozen = {n: p.clone() for n, p in model.named_parameters() if id(p) not in tuned}
+        whole = checksum(model)
+        engine.fit([member])
+        self._promise(member.failed is None, f"it trains; it failed: {member.failed}")
+        now = dict(model.named_parameters())
+        still = all(torch.equal(now[name], tensor) for name, tensor in frozen.items())
+        still &= self.method.tunes_backbone or checksum(model) == whole
+        self._promise(still, "weights that it does not learn stay as they are")
+        moved = any(not torch.equal(own, before[name]) for name, own in member.learned.items())
+        self._promise(moved or not before, "something that it learns changes")
+        self._answers_are_the_same(engine)
+
+    def _answers_are_the_same(self, engine: TorchEngine) -> None:
+        """Check the answers: one for each example, whatever is beside it, and after loading."""
+        answers = self._answers(engine, self.method)
+        ids = [example.id for example in self.split.dev]
+        self._promise([a.id for a in answers] == ids, "each example has one answer, in order")
+        score = self.task.score(answers, self.split.dev).get(self.task.metric, math.nan)
+        self._promise(math.isfinite(score), f"score returns {self.task.metric}, a number")
+        backwards = self._answers(engine, self.method, backwards=True)
+        self._promise(_same(answers, backwards), "no answer depends on the others of a batch")
+        fresh = self._built()
+        again = self._engine(fresh)
+        fresh.load_exported(self.method.exported())
+        self._promise(_same(answers, self._answers(again, fresh)), "what is saved answers the same")
+
+    def _promise(self, kept: bool, promise: str) -> None:
+        assert kept, f"{self.name} breaks a promise: {promise}"
+
+    def _built(self) -> Method:
+        """Return a method on a newly loaded backbone."""
+        torch.manual_seed(1)
+        components = self.composed.components()
+        backbone: PretrainedBackbone = components["backbone"].build()
+        readout = grid.readout_of(self.composed, self.task)
+        method = built(components["method"], readout, backbone, self.task)
+        self._loaded(method).place([method])
+        return method
+
+    def _loaded(self, method: Method) -> TorchEngine:
+        hardware: Any = self.composed.components()["hardware"]
+        engine: TorchEngine = hardware.build(method.backbone)
+        engine.load(tuned=method.tunes_backbone)
+        return engine
+
+    def _engine(self, method: Method) -> TorchEngine:
+        engine: TorchEngine = self.composed.components()["hardware"].build(method.backbone)
+        engine.place([method])
+        return engine
+
+    def _member(self) -> Member:
+        train = replace(self.composed.train, max_steps=_STEPS, batch_size=_FEW)
+        return grid.member_of(self.method, self.split, train)
+
+    def _answers(
+        self, engine: TorchEngine, method: Method, *, backwards: bool = False
+    ) -> list[Prediction]:
+        """Return the answers of dev; `backwards` reads the examples one by one, the last first."""
+        examples = [*self.split.dev]
+        if not backwards:
+            return engine.predict([method], [method.encode(examples)])[0]
+        usual, engine.token_budget = engine.token_budget, 1
+        try:
+            return engine.predict([method], [method.encode(examples[::-1])])[0][::-1]
+        finally:
+            engine.token_budget = usual
+
+
+def _same(left: Sequence[Prediction], right: Sequence[Prediction]) -> bool:
+    """Return whether answers are equal; numbers to 1e-4, for the rounding of other batches."""
+    pairs = [(a.value, b.value) for a, b in zip(left, right, strict=True)]
+    return all(
+        abs(a - b) < _CLOSE * max(1.0, abs(a)) if isinstance(a, float) else a == b for a, b in pairs
+    )
