@@ -44,25 +44,37 @@ _STEPS, _FEW = 2, 4
 _CLOSE = 1e-4  # of a predicted number, between batches of other shapes
 
 
-def check_method(option: str, *overrides: str) -> list[str]:
-    """Try a method on each shipped backbone and kind of task; return the names of what was tried.
+def check_method(
+    option: str, *overrides: str, backbones: Sequence[str] = grid.BACKBONES
+) -> list[str]:
+    """Try a method on shipped backbones and kinds of task; return the names of what was tried.
 
     Raises:
         AssertionError: a combination breaks a promise, or all are refused.
     """
-    return _check([[f"method={option}"]], grid.BACKBONES, grid.TASKS, overrides)
+    return _check([[f"method={option}"]], backbones, grid.TASKS, overrides)
 
 
-def check_readout(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:
+def check_readout(
+    option: str,
+    *overrides: str,
+    methods: Sequence[str] = METHODS,
+    backbones: Sequence[str] = grid.BACKBONES,
+) -> list[str]:
     """Try a read-out with some methods, as `check_method` does."""
     rows = [[f"method={method}", f"readout={option}"] for method in methods]
-    return _check(rows, grid.BACKBONES, grid.TASKS, overrides)
+    return _check(rows, backbones, grid.TASKS, overrides)
 
 
-def check_task(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:
-    """Try a task, or a kind of task, with some methods on each shipped backbone."""
+def check_task(
+    option: str,
+    *overrides: str,
+    methods: Sequence[str] = METHODS,
+    backbones: Sequence[str] = grid.BACKBONES,
+) -> list[str]:
+    """Try a task, or a kind of task, with some methods on shipped backbones."""
     rows = [[f"method={method}"] for method in methods]
-    return _check(rows, grid.BACKBONES, {option: option}, overrides)
+    return _check(rows, backbones, {option: option}, overrides)
 
 
 def check_backbone(option: str, *overrides: str, methods: Sequence[str] = METHODS) -> list[str]:

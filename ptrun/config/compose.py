@@ -258,7 +258,8 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
     data_dir = content["data_dir"] or os.environ.get("PTRUN_DATA")
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
-    trackers = ",".join(key for key in content["tracking"] if key != "_target_")
+    tracking = {key: own for key, own in content["tracking"].items() if key != "_target_"}
+    trackers = ",".join([*(key for key in tracking if key != "own"), *tracking.get("own", {})])
     names = {group: str(choices.get(group, trackers or "none")) for group in schema.GROUPS}
     content, names = renamed.current(content, names, tell=True)
     if path:

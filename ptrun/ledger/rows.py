@@ -37,6 +37,7 @@ from ptrun.ledger.ours import (
     number,
     verdict,
 )
+from ptrun.start.spec import recorded as recorded_start
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 # A run counts for a cell only if its recorded content equals what the cell's overrides compose to.
 # Composing takes a tenth of a second, so the compositions are kept in `<outputs>/.requested.json`.
 
-_FILE = ".requested.json"
+_FILE, _FORM = ".requested.json", 2  # another form makes kept compositions invalid
 _BY_RUN = ("seed", "data", "backbone.weights")  # of data files and weights, wherever they are
 _FILES = ("method.glove",)  # recorded by their content
 _MADE = ("pretrained", "run")  # starts that are recorded with the id of another run
@@ -78,7 +79,8 @@ def compose(overrides: list[str]) -> Request:
     hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
     own["hardware"] |= identity.quantized(made.config["hardware"])
-    content = identity.affecting({**made.config, **own}, "", "")
+    start = {"start": recorded_start(made.config["start"])}
+    content = identity.affecting({**made.config, **own, **start}, "", "")
     recorded = json.loads(json.dumps(content))  # as in a result: keys are text
     size = made.config["backbone"].get("parameters")
     return Request(made.names, flat(recorded), flat(made.config["pretraining"]), size)
@@ -126,7 +128,7 @@ class Requests:
         folders += [conf_dir(), *(own / group for own in added for group in schema.GROUPS)]
         files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
         facts = [(str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files]
-        return hashlib.sha256(f"{__version__} {facts}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{__version__} {_FORM} {facts}".encode()).hexdigest()[:16]
 
 
 def differences(

@@ -98,6 +98,16 @@ def parse(text: str | None) -> Start:
     return Start(kind, value.strip() if kind in _NAMED else "", size)
 
 
+def recorded(text: str | None) -> str:
+    """Return `start=` as a run records it, with its size; that of another run stays as typed.
+
+    Raises:
+        UserError: as `parse`.
+    """
+    start = parse(text)
+    return str(start) if start.kind in WITH_SIZE else text or "random"
+
+
 def _size(kind: str, value: str) -> float:
     try:
         size = float(value)

@@ -53,6 +53,24 @@ class OneTracker(Protocol):
         """Show the final metrics and close; None is a run that was interrupted."""
 
 
+class OwnTracker(OneTracker, Protocol):
+    """A tracker from outside ptrun, made of `(folder, run_id, config, *, OPTION=...)`.
+
+    Args:
+        folder: the run folder.
+        run_id: the id of the run; a run that is resumed goes on under the same id.
+        config: the configuration that can change a number.
+    """
+
+    def open(self) -> None:
+        """Connect. It is called in the tracker's thread, so it may take some seconds."""
+
+
+def _opened(tracker: OwnTracker) -> OneTracker:
+    tracker.open()
+    return tracker
+
+
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a row, prefixed with its event and part."""
     prefix = "/".join(str(row[key]) for key in ("part", "event") if row.get(key))
@@ -171,6 +189,7 @@ class Trackers:
         run_id: the id of the run.
         config: the configuration that can change a number.
         wandb, tensorboard, mlflow, trackio: the options of each tracker; None leaves it out.
+        own: trackers of your own by name, each an `OwnTracker`.
 
     Raises:
         UserError: a tracker is not installed, or has no such option.
@@ -186,12 +205,15 @@ class Trackers:
         tensorboard: Mapping[str, Any] | None = None,
         mlflow: Mapping[str, Any] | None = None,
         trackio: Mapping[str, Any] | None = None,
+        own: Mapping[str, Any] | None = None,
     ):
         given = {"wandb": wandb, "tensorboard": tensorboard, "mlflow": mlflow, "trackio": trackio}
         run = Tracked(folder, run_id, config)
         self.guards = [
             _guard(name, run, options) for name, options in given.items() if options is not None
         ]
+        for name, tracker in (own or {}).items():
+            self.guards.append(TrackerGuard(name, __name__, partial(_opened, tracker)))
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Pass a row on."""
