@@ -13,7 +13,16 @@ from ptrun.config.arguments import commands, load
 from ptrun.config.components import without_permission
 from ptrun.config.paths import options
 from ptrun.config.schema import LISTED
-from ptrun.errors import RankLost, RunFailed, UserError, explained, is_panic, meant, unknown
+from ptrun.errors import (
+    RankLost,
+    RunFailed,
+    UserError,
+    explained,
+    folded,
+    is_panic,
+    meant,
+    unknown,
+)
 from ptrun.hardware.environment import (
     environment,
     log_to_stderr,
@@ -85,7 +94,7 @@ def _dispatch(arguments: Sequence[str]) -> None:
     if first in commands():
         load(first).main(arguments[1:])
     elif first in ("-h", "--help", "help"):
-        print(_help(), end="")
+        print(folded(_help()), end="")
     elif first == "--version":
         print(f"ptrun {__version__}")
     elif first[:1].isalpha() and "=" not in first:

@@ -4,11 +4,14 @@ import difflib
 import errno
 import os
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from reprlib import Repr
-from typing import Any
+from typing import Any, TextIO
 
 # Errors that the user can fix, failures of a valid run, and errors of the system in words.
 #
@@ -423,6 +426,36 @@ def visible(text: str) -> str:
 def readable(text: str) -> str:
     """Return text whose control characters are written out, except line breaks."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+_COLUMN = re.compile(r"\s*\S+(?: \S+)*\s{2,}|\s*")
+
+
+def folded(text: str, file: TextIO | None = None) -> str:
+    """Return text for a terminal, its long lines divided between words; for a file as it is.
+
+    What follows a line is indented as the second column of the line, or by two spaces more.
+    """
+    out = file or sys.stdout
+    if not out.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_divided(line, width) for line in text.split("\n"))
+
+
+def _divided(line: str, width: int) -> str:
+    if len(line) <= width or " " not in line.strip():
+        return line
+    first = _COLUMN.match(line)
+    column = first.end() if first and first[0].strip() else 0
+    indent = column if 0 < column <= width // 2 else len(line) - len(line.lstrip()) + 2
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * min(indent, width // 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def plain_json(text: str) -> str:

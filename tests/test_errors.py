@@ -1,6 +1,7 @@
 """Errors of the system in words: the path, the cause, what to type; mistakes of ours stay."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import pytest
 import yaml
 from safetensors import SafetensorError
 
-from ptrun.errors import UserError, explained, named
+from ptrun.errors import UserError, explained, folded, named
 
 
 def told(error):
@@ -146,3 +147,23 @@ class PanicException(BaseException):
 )
 def test_a_model_whose_files_do_not_belong_together_is_told(error, meaning):
     assert str(explained(error)).startswith(meaning) and "config.json" in str(explained(error))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("width", [80, 40, 24])
+def test_long_lines_are_divided_between_words_on_a_terminal_alone(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = "method=vera        " + " ".join(f"word{n}" for n in range(30))
+    path = "  " + "outputs/" * 12
+    text = f"short\n{words}\n{path}"
+    assert folded(text, io.StringIO()) == text
+    told = folded(text, Terminal()).split("\n")
+    assert " ".join(told).split() == text.split()
+    assert told[0] == "short" and told[-1] == path, "a path is not divided"
+    assert max(map(len, told[:-1])) <= width
+    column = 19 if width > 38 else 2
+    assert told[2].startswith(" " * column + "word")

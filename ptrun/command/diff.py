@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
-from ptrun.errors import UserError, readable
+from ptrun.errors import UserError, folded, readable
 
 EXAMPLES = """\
   ptrun diff outputs/runs/A outputs/runs/B     two run folders
@@ -46,4 +46,4 @@ def main(arguments: Sequence[str]) -> None:
     a, b = (find(run, "diff", given.outputs) for run in (given.a, given.b))
     if a.folder.resolve() == b.folder.resolve():
         raise UserError(f"diff: both runs are {a.folder}. Give two different runs.")
-    print(readable(difference(a, b)))
+    print(folded(readable(difference(a, b))))

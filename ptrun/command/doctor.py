@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
+from ptrun.errors import folded
 
 if TYPE_CHECKING:
     from ptrun.planning.doctor import Check
@@ -54,6 +55,6 @@ def _print(found: Sequence["Check"]) -> None:
     """Print checks, with names of one width."""
     width = max(12, *(len(check.name) + 2 for check in found))
     for check in found:
-        print(f"{_MARKS[check.state]}  {check.name:<{width}}{check.says}")
+        print(folded(f"{_MARKS[check.state]}  {check.name:<{width}}{check.says}"))
         if check.remedy:
-            print(f"{'':{width + 6}}{check.remedy}")
+            print(folded(f"{'':{width + 6}}{check.remedy}"))

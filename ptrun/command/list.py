@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ptrun.config.arguments import Parser
 from ptrun.config.paths import describe, options
 from ptrun.config.schema import LISTED
-from ptrun.errors import UserError, unknown
+from ptrun.errors import UserError, folded, unknown
 
 EXAMPLES = """\
   ptrun list              every option of every group
@@ -36,4 +36,4 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(unknown(f"list {group}", group, LISTED))
     for group in groups:
         for option, file in options(group).items():
-            print(f"{f'{group}={option}':<34}{describe(file)}")
+            print(folded(f"{f'{group}={option}':<34}{describe(file)}"))

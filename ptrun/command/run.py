@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptrun.config.arguments import Parser
-from ptrun.errors import MemoryRanOut, UserError
+from ptrun.errors import MemoryRanOut, UserError, folded
 from ptrun.hardware.environment import is_main_rank
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _do(composed: "Composed", overrides: Sequence[str]) -> None:
     else:
         print("already finished; rerun=true repeats it", file=sys.stderr)
     if is_main_rank():
-        print(summary(done, composed.outputs / composed.name))
+        print(folded(summary(done, composed.outputs / composed.name)))
 
 
 def _sweep(overrides: Sequence[str]) -> None:

@@ -77,7 +77,11 @@ def _saved(file: Path) -> dict[str, Any]:
             (size,) = struct.unpack("<Q", source.read(8))
             header = json.loads(source.read(min(size, LIMIT)))
         found = dict(json.loads(unpacked(header["__metadata__"])["state"]))
-        return {"step": int(found["step"]), "group": list(map(str, found.get("group", ())))}
+        group = list(map(str, found.get("group", ())))
+        first, seconds = found.get("pace") or (0, 0.0)
+        rate = (int(found["step"]) - int(first)) / seconds if seconds > 0 else 0.0
+        own = {"step": int(found["step"]), "of": int(found.get("of", 0))}
+        return {**own, "per_second": rate, "group": group}
     except _DAMAGES:
         return {}
 
@@ -88,18 +92,58 @@ _NO_SCORE = ("event", "step", "epoch", "part", "loss")
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a run is: its last step, the steps in all and the seconds left, if they are known.
+
+    Args:
+        step: the last step; 0 before the first.
+        of: the steps in all; 0 before the first save, and of a run that has parts.
+        seconds_left: at the pace so far.
+        dev: the best dev score so far, as text.
+    """
+
+    step: int = 0
+    of: int = 0
+    seconds_left: float | None = None
+    dev: str = ""
+
+    def __str__(self) -> str:
+        """Return `step 192 of 500, about 3 min left`."""
+        if not self.step:
+            return "loading"
+        total = f" of {self.of:,}" if self.of else ""
+        left = self.seconds_left
+        told = "" if left is None else f", about {duration(left)} left"
+        return f"step {self.step:,}{total}{told}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
 class Known:
-    """A run folder with its state, its last step and its best dev score so far."""
+    """A run folder with its state, and how far it is."""
 
     folder: Path
     state: RunState
-    step: int = 0
-    dev: str = ""
+    progress: Progress = Progress()
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
-        own = {"folder": str(self.folder), "state": self.state.kind, "detail": self.state.detail}
-        return {**own, "step": self.step, "dev": self.dev}
+        own, left = self.progress, self.progress.seconds_left
+        return {
+            "folder": str(self.folder),
+            "state": self.state.kind,
+            "detail": self.state.detail,
+            "step": own.step,
+            "of": own.of,
+            "seconds_left": left if left is None else round(left),
+            "dev": own.dev,
+        }
 
 
 def runs(root: Path) -> list[Known]:
@@ -122,12 +166,24 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _known(folder: Path) -> Known:
     state = state_of(folder)
-    step, dev = progress(folder) if state.kind in ("running", "interrupted") else (0, "")
-    return Known(folder, state, step, dev)
+    return Known(
+        folder, state, progress(folder) if state.kind in ("running", "interrupted") else Progress()
+    )
 
 
-def progress(folder: Path) -> tuple[int, str]:
-    """Return the last step of a run folder and its best dev score so far, as text."""
+def progress(folder: Path) -> Progress:
+    """Return how far the run of a folder is, from its journal and its last save."""
+    step, dev = _journal(folder)
+    saved = [own for file in folder.glob("*state.safetensors") if (own := _saved(file))]
+    if len(saved) != 1 or not saved[0]["of"]:  # parts have their own
+        return Progress(step, dev=dev)
+    (own,) = saved
+    left = (own["of"] - step) / own["per_second"] if own["per_second"] else None
+    return Progress(step, own["of"], left and max(0.0, left), dev)
+
+
+def _journal(folder: Path) -> tuple[int, str]:
+    """Return the last step of a journal and its best dev score so far, as text."""
     file = folder / "metrics.jsonl"
     try:
         with opened(file) as source:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from ptrun.errors import UserError, readable
+from ptrun.errors import UserError, folded, readable
 
 # The rank of this process, from the environment of torchrun, deepspeed or Slurm's srun.
 
@@ -149,7 +149,7 @@ def log_to_stderr() -> None:
 def print_error(error: Exception) -> None:
     """Print the message of an error, and which rank it is from if there are several."""
     rank = "" if is_main_rank() else f"rank {os.environ['RANK']}: "
-    print(f"ptrun: {rank}{readable(str(error))}", file=sys.stderr)
+    print(folded(f"ptrun: {rank}{readable(str(error))}", sys.stderr), file=sys.stderr)
 
 
 class _Visible(logging.Formatter):
@@ -157,7 +157,7 @@ class _Visible(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message of a record."""
-        return readable(super().format(record))
+        return folded(readable(super().format(record)), sys.stderr)
 
 
 # Settings of a process that make a step on the CPU faster; they change no number.

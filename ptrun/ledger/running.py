@@ -13,7 +13,7 @@ from functools import cache
 
 from ptrun.config.compose import Composed
 from ptrun.config.explain import composed
-from ptrun.errors import UserError
+from ptrun.errors import UserError, folded
 from ptrun.ledger.experiment import Experiment, Options, TableJob, jobs, load, parse
 from ptrun.ledger.rows import Requests
 from ptrun.sweeps import job as sweep_job
@@ -32,16 +32,16 @@ def main(arguments: Sequence[str], *, as_variant: bool = False) -> None:
     experiment = load(options.experiment)
     _check_backbone(experiment, options, as_variant=as_variant)
     todo, absent = with_weights(jobs(experiment, options))
-    print(f"{experiment.name}: {experiment.title}")
+    print(folded(f"{experiment.name}: {experiment.title}"))
     todo, unread = with_data(todo)
     for message in [*absent, *unread]:
-        print(f"  {message}", file=sys.stderr)
+        print(folded(f"  {message}", sys.stderr), file=sys.stderr)
     if not todo:
         raise UserError(
             f"experiment={experiment.name}: none of these cells has its weights and data here."
         )
     count = len({job.key for job in todo})
-    print(f"  {count} cells, {len(todo)} runs{_cost(experiment, options)}")
+    print(folded(f"  {count} cells, {len(todo)} runs{_cost(experiment, options)}"))
     if options.check:
         _check(todo)
     else:

@@ -15,10 +15,10 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from ptrun.errors import UserError, visible
+from ptrun.errors import UserError, folded, visible
 from ptrun.folder import result
 from ptrun.folder.result import summary
-from ptrun.folder.scan import KINDS, Known, RunState, progress
+from ptrun.folder.scan import KINDS, Known, Progress, RunState, duration, progress
 from ptrun.sweeps import queue
 from ptrun.sweeps.job import ENDS, Job
 from ptrun.types import RunResult
@@ -86,7 +86,7 @@ class View:
             dev = done.metrics["dev"].get(done.metric, math.nan)
             print(f"{job.title}: dev {done.metric} {dev:.2f}", file=sys.stderr, flush=True)
         elif done is not None and job.folder is not None:
-            print(summary(done, job.folder.parent), flush=True)
+            print(folded(summary(done, job.folder.parent)), flush=True)
         elif job.stage != "finished":
             log = f"\n  log: {job.log}" if job.log else ""
             title = f"{job.title}: " if job.title else ""
@@ -114,8 +114,8 @@ class View:
             table.add_column(column)
         running = [job for job in jobs if job.stage == "running"]
         for job in running[:_ROWS]:
-            step, dev = progress(job.folder) if job.folder else (0, "")
-            table.add_row(str(job.index + 1), job.title, str(step or "loading"), dev)
+            so_far = progress(job.folder) if job.folder else Progress()
+            table.add_row(str(job.index + 1), job.title, str(so_far), so_far.dev)
         if len(running) > _ROWS:
             table.add_row("", f"and {len(running) - _ROWS} more", "", "")
         return table
@@ -126,11 +126,7 @@ class View:
         if not done or not left:
             return ""
         seconds = (time.monotonic() - self.began) / done * left
-        return (
-            f"; about {seconds / 60:.0f} min left"
-            if seconds >= 90
-            else f"; about {seconds:.0f} s left"
-        )
+        return f"; about {duration(seconds)} left"
 
 
 # What `ptrun status` prints.
@@ -165,13 +161,15 @@ def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Gr
     for own in known:
         name = os.path.relpath(own.folder.parent, root) if own.folder != root else "."
         by_folder.setdefault(name, Counter())[own.state.kind] += 1
-    table = Table(box=None, pad_edge=False)
-    for name in ("runs", *KINDS):
-        table.add_column(name, justify="left" if name == "runs" else "right")
     for name, counts in by_folder.items():
-        new = max(0, expected.get(name, 0) - counts.total())
-        row = Counter({**counts, "new": new})
-        table.add_row(escape(visible(name)), *(str(row[kind] or "") for kind in KINDS))
+        counts["new"] += max(0, expected.get(name, 0) - counts.total())
+    kinds = [kind for kind in KINDS if any(counts[kind] for counts in by_folder.values())]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("runs", overflow="fold")
+    for kind in kinds:
+        table.add_column(kind, justify="right", no_wrap=True)
+    for name, counts in by_folder.items():
+        table.add_row(escape(visible(name)), *(str(counts[kind] or "") for kind in kinds))
     left = [own for own in known if own.state.kind != "finished"]
     lines: list[RenderableType] = [_line(own) for own in left[:_LISTED]]
     if len(left) > _LISTED:
@@ -182,8 +180,9 @@ def shown(root: Path, known: Sequence[Known], expected: Mapping[str, int]) -> Gr
 
 def _line(own: Known) -> str:
     parts = [own.folder.name, str(own.state).splitlines()[0]]
-    parts += [f"step {own.step}"] if own.step and own.state.kind == "running" else []
-    parts += [f"best dev {own.dev}"] if own.dev else []
+    so_far = own.progress
+    parts += [str(so_far)] if so_far.step and own.state.kind == "running" else []
+    parts += [f"best dev {so_far.dev}"] if so_far.dev else []
     return escape(visible("  ".join(parts)))
 
 

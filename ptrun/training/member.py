@@ -162,6 +162,7 @@ class Member:
         self.token_budget: int | None = None  # the engine's, after it was halved
         self.group: Sequence[str] = ()  # the runs that share its passes
         self.saved_at = time.monotonic()
+        self._began = 0, self.saved_at  # the first step and the time of this process
         self._order: tuple[int, list[list[int]] | Slices] = (-1, [])
 
     @property
@@ -308,7 +309,10 @@ class Member:
         save([self])
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return everything the next step depends on: tensors, and plain data."""
+        """Return everything the next step depends on: tensors, and plain data.
+
+        `of` and `pace`, the steps in all and the seconds since a step, are for who looks on.
+        """
         tensors = {f"learned.{name}": p.detach() for name, p in self.learned.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
         moments, counts = self.stepper.state()
@@ -317,6 +321,8 @@ class Member:
             "best_value": self.best_value if self.best else None,
             "token_budget": self.token_budget,
             "group": list(self.group),
+            "of": self.total,
+            "pace": [self._began[0], time.monotonic() - self._began[1]],
             **counts,
         }
         return tensors | moments, plain
@@ -355,6 +361,7 @@ class Member:
                 if f"best.{name}" in tensors:
                     self.best[name] = tensors[f"best.{name}"].to(parameter.device)
         self.stepper.resume(tensors, plain)
+        self._began = self.step, time.monotonic()
 
 
 # The processes of a run, as training sees them.

@@ -199,7 +199,7 @@ def _wait_for_step(running: "subprocess.Popen[bytes]", folder: Path, before: int
 
 
 def _last_step(folder: Path) -> int:
-    return max((progress(file.parent)[0] for file in folder.rglob("metrics.jsonl")), default=0)
+    return max((progress(file.parent).step for file in folder.rglob("metrics.jsonl")), default=0)
 
 
 if __name__ == "__main__":
