@@ -168,9 +168,13 @@ def _rich_table(table: Shown, reasons: dict[str, int]) -> Table:
     shown = Table()
     for index, (name, _) in enumerate(found):
         shown.add_column(name, justify="left" if index < count else "right")
-    shown.add_column("Verdict")
+    verdicts = {line.row.verdict for line in table.lines}
+    judged = table.experiment.scale is None or len(verdicts) > 1  # at a scale, none is
+    if judged:
+        shown.add_column("Verdict")
     for line in table.lines:
-        shown.add_row(*(escape(read(line)) for _, read in found), _styled_verdict(line, reasons))
+        last = [_styled_verdict(line, reasons)] if judged else []
+        shown.add_row(*(escape(read(line)) for _, read in found), *last)
     return shown
 
 

@@ -37,7 +37,6 @@ from ptrun.ledger.ours import (
     number,
     verdict,
 )
-from ptrun.start.spec import recorded as recorded_start
 from ptrun.types import RunResult
 
 _LOG = logging.getLogger(__name__)
@@ -74,16 +73,17 @@ class Request:
 def compose(overrides: list[str]) -> Request:
     """Return what overrides request, in the form that a run records."""
     from ptrun.runs.plan import with_readout  # imports torch
+    from ptrun.start.spec import recorded
 
     made = with_readout(composed(tuple(overrides)))
     hardware = {key: made.config["hardware"].get(key) for key in ("precision", "fp16_scaling")}
     own = {"hardware": {key: value for key, value in hardware.items() if value}}
     own["hardware"] |= identity.quantized(made.config["hardware"])
-    start = {"start": recorded_start(made.config["start"])}
+    start = {"start": recorded(made.config["start"])}
     content = identity.affecting({**made.config, **own, **start}, "", "")
-    recorded = json.loads(json.dumps(content))  # as in a result: keys are text
+    settings = json.loads(json.dumps(content))  # as in a result: keys are text
     size = made.config["backbone"].get("parameters")
-    return Request(made.names, flat(recorded), flat(made.config["pretraining"]), size)
+    return Request(made.names, flat(settings), flat(made.config["pretraining"]), size)
 
 
 class Requests:

@@ -23,7 +23,7 @@ LAYERS = [
     ("hardware", "pretrain"),
     ("runs", "sweeps"),
     ("exporting", "ledger", "planning", "predicting", "scaffold"),
-    ("api", "command"),
+    ("api", "command", "testing"),
     ("cli",),
     ("__main__",),
 ]

@@ -43,7 +43,7 @@ def test_every_run_is_known_by_its_folder(root):
     found = {one.folder.name: one for one in scan.runs(root)}
     kinds = {name: one.state.kind for name, one in found.items()}
     assert kinds == {"a": "finished", "b": "failed", "c": "interrupted", "d": "running"}
-    assert (found["c"].step, found["c"].dev) == (2, "61.2")
+    assert found["c"].progress == scan.Progress(2, dev="61.2")
 
 
 def test_the_table_counts_and_names_what_is_left(root):
@@ -80,4 +80,4 @@ def test_a_step_or_score_of_another_type_is_left_out(tmp_path, odd):
     rows = [f'{{"event": "step", "step": {odd}}}', f'{{"event": "dev", "step": 2, "f1": {odd}}}']
     journal = digest.line({"event": "dev", "step": 1, "f1": 50.0}) + "\n".join(rows) + "\n"
     (tmp_path / "metrics.jsonl").write_text(journal)
-    assert scan.progress(tmp_path)[1] == "50.0"
+    assert scan.progress(tmp_path).dev == "50.0"
