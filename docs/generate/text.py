@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 
 def cell(text: str) -> str:
-    """Return a text for the cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return a text for the cell of a table; outside of code, `<` begins no tag."""
+    parts = " ".join(text.split()).replace("|", "\\|").split("`")
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
 
 
 def figure(drawing: str, caption: str) -> str:

@@ -1,6 +1,6 @@
 """List the options of each group: methods, backbones, tasks, settings, hardware.
 
-Your own options are listed too: ./ptrun_conf/<group>/<option>.yaml, or below $PTRUN_CONFIG_DIR.
+Your own options are listed too: ./ptrun_conf/GROUP/NAME.yaml, or below $PTRUN_CONFIG_DIR.
 So are those of installed packages that have an entry point `ptrun.conf`.
 """
 

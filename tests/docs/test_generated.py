@@ -68,3 +68,9 @@ def test_drawings_of_a_page_are_on_it():
 @pytest.mark.parametrize("group", [g for g in GROUPS if g != "method"])
 def test_the_reference_has_the_parameters_of_a_group(group):
     assert f"## {group}" in source("reference/parameters.md")
+
+
+def test_a_sign_of_less_begins_no_tag_outside_of_code():
+    from text import cell
+
+    assert cell("a <b>  `<c>` | d") == "a &lt;b> `<c>` \\| d"
