@@ -17,7 +17,7 @@ document.getElementById("page").onload = event => {
   const width = event.target.contentDocument.documentElement.scrollWidth;
   document.getElementById("o").textContent = width; };
 </script>"""
-WIDEST = ("start", "methods/idpg", "reference/keys", "reproduce/ppt")
+WIDEST = ("start", "methods/idpg", "reference/keys", "reference/commands", "reproduce/ppt")
 
 
 @pytest.fixture
@@ -41,17 +41,28 @@ def test_the_site_loads_nothing_from_elsewhere_and_fits_a_phone(site, tmp_path):
     browser = shutil.which("chromium") or pytest.skip("no chromium to measure pages with")
     widths = {page: measured(browser, site / f"{page}.html", tmp_path) for page in WIDEST}
     assert all(0 < width <= PHONE for width in widths.values()), widths
+    shown = dumped(browser, f"file://{site / 'index.html'}?q=read-out%20package", tmp_path)
+    links = re.findall(r'md-search-result__link" href="([^"]*)', shown)
+    assert "./extend/index.html#test-a-part" in links, "it can be searched from the disk"
 
 
 def measured(browser: str, page: Path, folder: Path):
     """Return the width in pixels of a page in a frame as wide as a phone."""
     html = _MEASURE.replace("PAGE", str(page)).replace("WIDTH", str(PHONE))
     (folder / "measure.html").write_text(html, encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    options += [f"--user-data-dir={folder / 'browser'}", "--virtual-time-budget=4000"]
-    line = [browser, *options, "--dump-dom", f"file://{folder / 'measure.html'}"]
-    shown = subprocess.run(line, capture_output=True, text=True, timeout=120).stdout
+    measure = f"file://{folder / 'measure.html'}"
+    shown = dumped(browser, measure, folder, "--allow-file-access-from-files")
     return int(re.search(r'<p id="o">(\d+)</p>', shown)[1])
+
+
+def dumped(browser: str, address: str, folder: Path, *options: str):
+    """Return the document of an address after four seconds."""
+    line = [browser, "--headless", "--no-sandbox", "--disable-gpu", *options]
+    line += [f"--user-data-dir={folder / 'browser'}", "--virtual-time-budget=4000"]
+    done = subprocess.run(
+        [*line, "--dump-dom", address], capture_output=True, text=True, timeout=120
+    )
+    return done.stdout
 
 
 def remote_assets(file: Path):
