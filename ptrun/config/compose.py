@@ -259,7 +259,7 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
     path = content["backbone"].get("path")
     content["data_dir"] = data_dir and os.path.expanduser(data_dir)  # shells leave `a=~/b`
     tracking = {key: own for key, own in content["tracking"].items() if key != "_target_"}
-    trackers = ",".join([*(key for key in tracking if key != "own"), *tracking.get("own", {})])
+    trackers = ",".join([*(key for key in tracking if key != "own"), *(tracking.get("own") or {})])
     names = {group: str(choices.get(group, trackers or "none")) for group in schema.GROUPS}
     content, names = renamed.current(content, names, tell=True)
     if path:

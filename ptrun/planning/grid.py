@@ -102,7 +102,7 @@ def methods() -> dict[str, Mapping[str, Any]]:
     """
     nodes = {
         option: {**own.components()["method"].node, _READOUT: own.readout}
-        for option, own in _readable().items()
+        for option, own in _composed()[0].items()
     }
     form = {option: (node["_target_"], node[_READOUT][0]) for option, node in nodes.items()}
 
@@ -112,24 +112,22 @@ def methods() -> dict[str, Mapping[str, Any]]:
     return {option: node for option, node in nodes.items() if not is_preset(option)}
 
 
-def _readable() -> dict[str, Composed]:
-    """Return the composed methods whose class may be imported and has no wrong key."""
-    found = {option: compose_run([f"method={option}"]) for option in options("method")}
-    return {option: own for option, own in found.items() if _why_unread(own) is None}
+def _composed() -> tuple[dict[str, Composed], dict[str, str]]:
+    """Return the methods that can be read, and why the others cannot: a class not allowed here."""
+    found, unread = {}, {}
+    for option in options("method"):
+        made = compose_run([f"method={option}"])
+        try:
+            made.components()
+            found[option] = made
+        except UserError as error:
+            unread[option] = str(error)
+    return found, unread
 
 
 def unread() -> dict[str, str]:
     """Return why methods of your own are no rows of the table, by option."""
-    found = {o: _why_unread(compose_run([f"method={o}"])) for o in options("method")}
-    return {option: why for option, why in found.items() if why}
-
-
-def _why_unread(composed: Composed) -> str | None:
-    try:
-        composed.components()
-    except UserError as error:
-        return str(error)
-    return None
+    return _composed()[1]
 
 
 def task_of(overrides: Sequence[str]) -> Task:
