@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -248,10 +249,12 @@ def _reader(source: Path) -> "GGUFReader":
     with source.open("rb") as opened:
         if opened.read(len(_MAGIC)) != _MAGIC:
             raise UserError(f"{source}: not a GGUF file.")
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        raise UserError("GGUF files need gguf; type pip install 'ptrun[gguf]'.") from error
+    lacking = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+    if lacking:  # transformers reads GGUF files with both
+        needs = " and ".join(lacking)
+        raise UserError(f"GGUF files need {needs}; type pip install 'ptrun[gguf]'.")
+    from gguf import GGUFReader
+
     try:
         return GGUFReader(source)
     except (ValueError, LookupError, OverflowError, OSError, MemoryError, RecursionError) as error:

@@ -157,3 +157,12 @@ def test_a_changed_header_is_read_or_refused(held, tmp_path):
 def test_a_gguf_file_as_backbone_names_the_import(tmp_path):
     with pytest.raises(UserError, match=r"ptrun import gguf m\.gguf --out DIR"):
         locate(None, "m.gguf")
+
+
+@pytest.mark.parametrize("package", ["gguf", "accelerate"])
+def test_says_which_package_is_missing(tmp_path, monkeypatch, package):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr("ptrun.importing.gguf.find_spec", lambda name: name != package or None)
+    with pytest.raises(UserError, match=rf"need {package}; type pip install 'ptrun\[gguf\]'"):
+        import_gguf(file, tmp_path / "out")
