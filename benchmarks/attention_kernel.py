@@ -70,9 +70,7 @@ class Case:
     """One attention of a case: its vectors, its mask, and how to compute it."""
 
     def __init__(self, name: str, size: Size, device: str):
-        from ptrun.backbone.causal import look_back
-        from ptrun.backbone.masked import every_real
-        from ptrun.backbone.packing import packing_of
+        from ptrun.backbone.packing import EVERY, LOOK_BACK, packing_of
 
         self.name, self.size, self.device = name, size, device
         self.keyed = name != "evaluation"
@@ -81,8 +79,8 @@ class Case:
         self.packing = None
         if name != "padded":
             causal = name == "causal"
-            sees = look_back if causal else every_real
-            self.packing = packing_of(self.mask, None, sees, 16, causal=causal)
+            reach = LOOK_BACK if causal else EVERY
+            self.packing = packing_of(self.mask, None, reach, 16)
 
     def vectors(self, dtype: torch.dtype) -> list[Tensor]:
         """Return the leaves: queries, keys, values, and those of the prefix."""

@@ -6,20 +6,25 @@ avoids all of this: it concatenates the prefix of the current pass with keys and
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import (
+    AttentionMaskInterface,
+    bidirectional_mask_function,
+    causal_mask_function,
+)
 
 from ptrun.backbone import kernel
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop_lines
 from ptrun.backbone.injection import link_of
 from ptrun.backbone.kernel import Terms, attention
-from ptrun.backbone.packing import Packing
+from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing, Reach
 
 NAME = "ptrun"
 
@@ -29,32 +34,43 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Tensor | Reach | None,
     scaling: float | None = None,
     dropout: float = 0.0,
     position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """Return attention over prefix and tokens, `[B, T, heads, d]`, and no weights.
 
-    `attention_mask` is bool, `[B, 1, 1 or T, S]`; None means that every key is visible.
-    `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Packed
-    tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
-    On a GPU a kernel computes all of this and keeps no scores (`ptrun.backbone.kernel`).
+    `attention_mask` is bool, `[B, 1, 1 or T, S]`, or what each token sees of its row; None means
+    that every key is visible. With T < S the queries are the last tokens.
+    `position_bias [1, heads, T, S]` (T5) is added to the scores; it is zero for prefixes. Scores
+    are bounded by `softcap` (Gemma 2). `s_aux [heads]` are scores of a key without value (gpt-oss).
+    Packed tokens `[1, heads, N, d]` attend inside their rows, whatever the mask.
+    On a GPU a kernel computes most of this and keeps no scores (`ptrun.backbone.kernel`).
     """
     link = link_of(module)
     packing = link.injection.packing
     drops = dropout > 0 and link.injection.keys is not None
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
-    if kernel.suits(query, value, attention_mask, bias):
+    form = Form(scaling, position_bias, softcap, s_aux)
+    mask, reach, narrow = attention_mask, None, False
+    if isinstance(mask, Reach):
+        reach, mask = mask, None
+        if packing is None:
+            mask = link.visible(reach, query.shape[2])
+        else:
+            narrow = reach.within(packing.width) != packing.reach
+    if form.plain and not narrow and kernel.suits(query, value, mask, bias):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         masks = link.keyed(query.shape[1], dropout) if drops else None
-        terms = Terms(scale, attention_mask, bias, packing, masks)
+        terms = Terms(scale, mask, bias, packing, masks)
         return attention(query, key, value, link.prefix(), terms), None
     if packing is None:
         drop = partial(link.drop, p=dropout) if drops else None
-        prefix = link.prefix()
-        out = _attend(prefix, query, key, value, attention_mask, scaling, drop, position_bias)
+        out = _attend(link.prefix(), query, key, value, mask, drop, form)
         return out.transpose(1, 2), None
     sizes = [block.tokens for block in packing.blocks]
     lines = torch.split(link.lines(query.shape[1]), sizes) if drops else [None] * len(sizes)
@@ -66,9 +82,37 @@ def attend(
         if own is not None:
             cells = own.unflatten(0, (-1, block.width)).transpose(1, 2)
             drop = partial(drop_lines, lines=cells, p=dropout)
-        out = _attend(prefix, q, k, v, block.visible, scaling, drop)
+        seen = block.visible(packing.reach if reach is None else reach)
+        out = _attend(prefix, q, k, v, seen, drop, form)
         outs.append(out.transpose(1, 2).flatten(0, 1))
     return torch.cat(outs)[None], None
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a model turns products of queries and keys into scores, as in `attend`."""
+
+    scaling: float | None = None
+    bias: Tensor | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether scores are products, scaled and biased, and nothing more."""
+        return self.softcap is None and self.sinks is None
+
+    def weights(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights of keys, `[B, heads, T, S]`; `mask` is bool, or has the bias in it."""
+        scale = query.shape[-1] ** -0.5 if self.scaling is None else self.scaling
+        scores = torch.matmul(query * scale, key.transpose(2, 3))
+        if self.softcap is not None:
+            scores = (scores / self.softcap).tanh() * self.softcap
+        scores = _masked(scores, mask)
+        if self.sinks is None:
+            return scores.softmax(dim=-1)
+        sinks = self.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        return torch.cat([scores, sinks], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 def _attend(
@@ -77,9 +121,8 @@ def _attend(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    scaling: float | None,
     drop: Callable[..., Tensor] | None,
-    position_bias: Tensor | None = None,
+    form: Form,
 ) -> Tensor:
     """Return attention `[B, heads, T, d]` of a batch, or of a block of one.
 
@@ -93,13 +136,12 @@ def _attend(
     if key.shape[1] != query.shape[1]:  # grouped queries share keys and values
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
-    mask = _biased(mask, position_bias, length, query.dtype)
-    if drop is None and not _needs_order(query, key, value):
+    mask = _biased(mask, form.bias, length, query.dtype)
+    if drop is None and form.plain and not _needs_order(query, key, value):
         return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=scaling
+            query, key, value, attn_mask=mask, scale=form.scaling
         )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    weights = _masked(torch.matmul(query * scale, key.transpose(2, 3)), mask).softmax(dim=-1)
+    weights = form.weights(query, key, mask)
     return torch.matmul(weights if drop is None else drop(weights, origin=length), value)
 
 
@@ -152,5 +194,22 @@ def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
 
+def reach_of(*, mask_function: Callable[..., Tensor], kv_length: int, **_: object) -> Reach:
+    """Return what tokens see, from the library's function of a query's and a key's index.
+
+    transformers calls it in place of a function that makes a mask, once for each kind of layer.
+    """
+    if mask_function is bidirectional_mask_function:
+        return EVERY
+    if mask_function is causal_mask_function:
+        return LOOK_BACK
+    place = torch.arange(kv_length + 1)  # a window that is wider makes no difference
+    first = torch.zeros_like(place)
+    before, after = (
+        int(mask_function(0, 0, *pair).sum()) - 1 for pair in ((place, first), (first, place))
+    )
+    return Reach(*(None if bound == kv_length else bound for bound in (before, after)))
+
+
 AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionMaskInterface.register(NAME, reach_of)

@@ -6,7 +6,6 @@ A token sees itself, the tokens before it and every prefix. There are no segment
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
@@ -23,24 +22,13 @@ from ptrun.backbone.family import (
     read_order,
 )
 from ptrun.backbone.injection import Injection, Paths
-from ptrun.backbone.packing import Packing, Visible
+from ptrun.backbone.packing import LOOK_BACK, Packing, Reach
 
 GPT2_PATHS = Paths("h", "attn", "attn.c_proj", "mlp.c_proj")
 _LLAMA = Paths("layers", "self_attn", "self_attn.o_proj", "mlp.down_proj")
 _MEGATRON = Paths("layers", "self_attn", "self_attn.out_proj", "fc2")
 _WORDS = ("AutoModelForCausalLM", "CAUSAL_LM")
 _STOCK = Stock(_WORDS, tags="score")
-
-
-def look_back(mask: Tensor) -> Tensor:
-    """Return which keys each token sees, `[B, T] -> [B, 1, T, T]`.
-
-    Padding sees itself: a softmax over no keys is NaN.
-    """
-    width = mask.shape[1]
-    before = torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
-    itself = torch.eye(width, dtype=torch.bool, device=mask.device)
-    return ((before & mask[:, None, :]) | itself)[:, None]
 
 
 @dataclass(frozen=True)
@@ -50,31 +38,28 @@ class Decoder(Family):
     paths: Paths = _LLAMA
     name: str = "causal"
     fields: SwitchFields = LLAMA
-    visible: Visible | None = look_back
+    packed: Reach | None = LOOK_BACK
     left_to_right: bool = True
     stock: Stock = _STOCK
 
     def shape(self, config: Any) -> Shape:
-        """Return the sizes; a sliding window limits the length, since our masks have none."""
+        """Return the sizes."""
         heads = config.num_attention_heads
-        window = getattr(config, "sliding_window", None) or config.max_position_embeddings
         return Shape(
             hidden_size=config.hidden_size,
             embedding_size=config.hidden_size,
             layers=config.num_hidden_layers,
             heads=getattr(config, "num_key_value_heads", None) or heads,
             head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            positions=min(config.max_position_embeddings, window),
+            positions=config.max_position_embeddings,
             dropout=getattr(config, "resid_pdrop", getattr(config, "dropout", 0.0)),
         )
 
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
-        # a mask with four axes is not changed by the library; attention ignores it if packed
-        mask = look_back(given.mask if packing is None else given.mask[:1, :1])
         hidden: Tensor = self.body(model)(
             **read(given, packing, position_ids=read_order(given.mask, given.shift)),
-            attention_mask=mask,
+            attention_mask=given.mask,  # attention makes its own, with the window of each layer
             use_cache=False,
         ).last_hidden_state
         return hidden
@@ -114,7 +99,7 @@ KINDS = {
         _MEGATRON,
         package="ptrun.backbone.own_models",
         fields=MEGATRON,
-        visible=None,  # XGLM enlarges its position table to the length of the packed row
+        packed=None,  # XGLM enlarges its position table to the length of the packed row
         stock=NO_STOCK,
     ),
 }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
 from ptrun.backbone.injection import Injection, Paths, wire
-from ptrun.backbone.packing import BLOCK, Packing, Visible, packing_of
+from ptrun.backbone.packing import BLOCK, Packing, Reach, packing_of
 from ptrun.errors import UserError, explained, of_device
 
 # The dropouts of a model and the epsilon of its norms; every model type names them differently.
@@ -132,7 +132,7 @@ class Family(ABC):
         pooler: whether the model can have a pooler.
         attention: the library's attention to use where ours cannot be registered.
         fields: what the configuration calls its dropouts and its epsilon.
-        visible: the keys that each token sees, if the model can read packed tokens.
+        packed: which tokens of its row a token sees, if the model can read packed tokens.
         left_to_right: whether a token sees only itself and those before it.
         has_decoder: whether a second stack reads what has been written.
         has_blank: whether the answer is written in a blank of the text.
@@ -157,7 +157,7 @@ class Family(ABC):
     pooler: bool = False
     attention: str | None = None
     fields: SwitchFields = NO_FIELDS
-    visible: Visible | None = None
+    packed: Reach | None = None
     left_to_right: bool = False
     has_decoder: bool = False
     has_blank: bool = False
@@ -195,10 +195,9 @@ class Family(ABC):
 
     def packing(self, given: BackboneInput) -> Packing | None:
         """Return the packing of an input; None if the model reads padded rows."""
-        if self.visible is None:
+        if self.packed is None:
             return None
-        causal = self.left_to_right
-        return packing_of(given.mask, given.lengths, self.visible, BLOCK, causal=causal)
+        return packing_of(given.mask, given.lengths, self.packed, BLOCK)
 
     @abstractmethod
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from ptrun.backbone.base import Prefix
 from ptrun.backbone.dropout import drop, limit, scale
-from ptrun.backbone.packing import Packing
+from ptrun.backbone.packing import LOOK_BACK, Packing
 
 _LOG = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Launch:
             "STARTS": packing.starts if packing else None,
             "WIDTHS": packing.widths if packing else None,
             "PACKED": packing is not None,
-            "CAUSAL": packing is not None and packing.causal,
+            "CAUSAL": packing is not None and packing.reach == LOOK_BACK,
             "PREFIXED": self.prefix_key is not None,
             "T": length,
             "S": self.key.shape[2],

@@ -18,7 +18,7 @@ from ptrun.backbone.attention import extend, joined
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import ENCODER, Family, Stock, SwitchFields, read, read_order
 from ptrun.backbone.injection import Injection, Paths, link_of
-from ptrun.backbone.packing import Packing, Visible
+from ptrun.backbone.packing import EVERY, Packing, Reach
 from ptrun.errors import UserError
 
 _BERT = Paths("encoder.layer", "attention.self", "attention.output.dense", "output.dense")
@@ -30,12 +30,6 @@ _ALBERT = Paths(
 )
 _WORDS = ("AutoModelForMaskedLM", "FEATURE_EXTRACTION")  # PEFT has no kind for masked words
 _STOCK = Stock(_WORDS)
-
-
-def every_real(mask: Tensor) -> Tensor | None:
-    """Return which keys each token sees, `[B, T] -> [B, 1, 1, T]`; None if it sees all."""
-    full = mask.is_meta or bool(mask.all())  # memory is planned without values, for full rows
-    return None if full else mask[:, None, None, :]
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Architecture(Family):
     pooler: bool = True
     fields: SwitchFields = ENCODER
     counts: str | None = "pooler"
-    visible: Visible | None = every_real
+    packed: Reach | None = EVERY
     fills_masks: bool = True
     embeds_whole: bool = True
     attention_maps: tuple[str, ...] = ("query", "value")
@@ -74,7 +68,7 @@ class Architecture(Family):
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect the layers; after its attention, the last one computes requested tokens only."""
         super().prepare(model, injection)
-        if self.paths is _BERT and self.visible is not None:
+        if self.paths is _BERT and self.packed is not None:
             last = self.body(model).encoder.layer[-1]
             last.attention.output.register_forward_pre_hook(
                 lambda _, states: None if injection.edits else injection.narrow(*states)
@@ -155,7 +149,7 @@ _DEBERTA: dict[str, Any] = {
     "other_head": "lm_predictions",
     "counts": None,
     "attention": "eager",
-    "visible": None,
+    "packed": None,
     "embeds_whole": False,
 }
 _LIKE_BERT = {

@@ -4,8 +4,8 @@ Rows of similar length form a block. Attention runs block by block, and everythi
 tokens at once. Rows are padded to the longest row of their block only.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -18,8 +18,49 @@ BLOCK = 16
 """The cost of one more block, in tokens. On two cores, with MiniLM and BERT-base, any value from 8
 to 64 is as fast within 9 %. A constant gives the same cuts, and so the same bits, each time."""
 
-Visible = Callable[[Tensor], Tensor | None]
-"""The keys that each token sees: a mask `[b, t]` -> bool `[b, 1, 1 or t, t]`, or None for all."""
+
+@dataclass(frozen=True)
+class Reach:
+    """Which tokens of its row a token sees; it always sees the prefix.
+
+    Args:
+        before, after: how many real tokens before and after it; None is all.
+    """
+
+    before: int | None = None
+    after: int | None = None
+
+    def __call__(self, mask: Tensor, queries: int | None = None) -> Tensor | None:
+        """Return which keys each token sees, bool `[b, 1, 1 or t, s]`; None if it sees all.
+
+        Padding sees itself: a softmax over no keys is NaN.
+
+        Args:
+            mask: `[b, s]`, True at real tokens.
+            queries: t, to return the last tokens alone; None is all.
+        """
+        if self == EVERY:  # memory is planned without values, for full rows
+            return None if mask.is_meta or bool(mask.all()) else mask[:, None, None, :]
+        seen, width = mask[:, None, :], mask.shape[1]
+        square = torch.ones(width, width, dtype=torch.bool, device=mask.device)
+        if self.after == 0:
+            seen = square.tril() & seen
+        if self.before is not None or self.after:
+            order = mask.int().cumsum(dim=1)
+            far = order[:, :, None] - order[:, None, :]
+            near = far <= (width if self.before is None else self.before)
+            seen = seen & near & (far >= -(width if self.after is None else self.after))
+        seen = (seen | torch.eye(width, dtype=torch.bool, device=mask.device))[:, None]
+        return seen if queries is None else seen[:, :, -queries:]
+
+    def within(self, width: int) -> "Reach":
+        """Return the same reach for rows of at most `width` tokens, without idle bounds."""
+        wide = max(1, width - 1)
+        before = None if self.before is None or self.before >= wide else self.before
+        return Reach(before, None if self.after is None or self.after >= wide else self.after)
+
+
+EVERY, LOOK_BACK = Reach(), Reach(after=0)
 
 
 @dataclass(frozen=True)
@@ -30,18 +71,19 @@ class Block:
         rows: b, the number of rows.
         width: t, the tokens of each row.
         mask: `[b, t]`, True at real tokens.
-        sees: what each token sees, given the mask.
     """
 
     rows: int
     width: int
     mask: Tensor
-    sees: Visible
+    _seen: dict[Reach, Tensor | None] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def visible(self) -> Tensor | None:
-        """Keys by token, bool `[b, 1, 1 or t, t]`; None if each sees all tokens of its row."""
-        return self.sees(self.mask)
+    def visible(self, reach: Reach) -> Tensor | None:
+        """Return the keys of each token, bool `[b, 1, 1 or t, t]`; None if it sees its row."""
+        reach = reach.within(self.width)
+        if reach not in self._seen:
+            self._seen[reach] = reach(self.mask)
+        return self._seen[reach]
 
     @property
     def tokens(self) -> int:
@@ -59,7 +101,7 @@ class Packing:
         starts: `[B]` index of the first token of each row.
         widths: `[B]` int32, the tokens of each row with its padding.
         mask: `[B, T]`, True at real tokens.
-        causal: whether a token sees the real tokens before it and itself, or all real tokens.
+        reach: which tokens of its row a token sees, where a layer has no window.
         order: `[B]` rows in the order of the tokens; None if they keep their order.
         size: B and T.
         tokens: B numbers on the host, the tokens of each row with its padding.
@@ -71,7 +113,7 @@ class Packing:
     starts: Tensor
     widths: Tensor
     mask: Tensor
-    causal: bool
+    reach: Reach
     order: Tensor | None
     size: tuple[int, int]
     tokens: Sequence[int]
@@ -117,19 +159,16 @@ class Packing:
 def packing_of(
     mask: Tensor,
     lengths: Sequence[int] | None,
-    visible: Visible,
+    reach: Reach,
     price: int,
-    *,
-    causal: bool = False,
 ) -> Packing:
     """Return the packing of a batch.
 
     Args:
         mask: `[B, T]` bool, True at real tokens; padding can be anywhere.
         lengths: the tokens of each row up to its last real one; None to read them from the mask.
-        visible: the keys that each token sees.
+        reach: which tokens of its row a token sees.
         price: the cost of one more block, in tokens.
-        causal: whether a token sees only the real tokens before it, and itself.
     """
     size, device = (mask.shape[0], mask.shape[1]), mask.device
     if mask.is_meta:  # full rows: memory is planned without their values
@@ -150,11 +189,11 @@ def packing_of(
     kept = ordered_rows == list(range(size[0]))
     ordered = torch.split(mask if kept else mask[order], [len(group) for group in groups])
     blocks = [
-        Block(len(real), width, real[:, :width], visible)
+        Block(len(real), width, real[:, :width])
         for real, width in zip(ordered, widths, strict=True)
     ]
     every = rows, columns, starts, wide.int(), mask
-    return Packing(blocks, *every, causal, None if kept else order, size, tokens)
+    return Packing(blocks, *every, reach, None if kept else order, size, tokens)
 
 
 def _starts(widths: Sequence[int]) -> list[int]:

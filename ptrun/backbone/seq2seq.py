@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
-from ptrun.backbone.causal import look_back
 from ptrun.backbone.family import T5, Family, Stock, SwitchFields
 from ptrun.backbone.injection import Injection, Paths, wire
-from ptrun.backbone.packing import Packing
+from ptrun.backbone.packing import LOOK_BACK, Packing
 from ptrun.backbone.weights import PREFIX
 
 _POSITIONS = 1024  # relative positions have no limit; this is PPT's longest input
@@ -79,7 +78,7 @@ class EncoderDecoder(Family):
         decoded: Tensor = model.decoder(
             input_ids=given.decoder.ids,
             inputs_embeds=_divided(model, given.decoder.embeddings),
-            attention_mask=look_back(given.decoder.mask),
+            attention_mask=LOOK_BACK(given.decoder.mask),
             encoder_hidden_states=encoded,
             encoder_attention_mask=seen,
             use_cache=False,

@@ -310,7 +310,7 @@ class Loop(ABC):
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape, lengths = self.backbone.shape, [item.features.tokens for item in items]
-        if self.backbone.architecture.visible is not None:  # it reads packed tokens
+        if self.backbone.architecture.packed is not None:  # it reads packed tokens
             parts = fill(lengths, [item.owner for item in items], self.token_budget)
             sizes = [sum(lengths[index] for index in part) for part in parts]
         else:

@@ -8,6 +8,7 @@ import transformers
 from transformers import DynamicCache
 
 from ptrun.backbone.base import Prefix
+from ptrun.backbone.packing import Reach
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import LENGTHS, text
 from tests.conftest import CLASSES, SIZES, wordpiece_tokenizer
@@ -71,7 +72,38 @@ def test_models_shaped_like_llama_equal_the_library(tmp_path, kind):
     torch.testing.assert_close(backbone.forward(given).logits, expected, atol=1e-5, rtol=0)
 
 
-def test_a_sliding_window_bounds_the_length(tmp_path):
-    config = transformers.AutoConfig.for_model("mistral", vocab_size=60, sliding_window=40, **SIZES)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    assert PretrainedBackbone(name="x", path=str(tmp_path)).shape.positions == 40
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("kind", ["mistral", "qwen2"])
+def test_a_layer_sees_its_window(tmp_path, kind, packed):
+    window = {
+        "num_key_value_heads": 1,
+        "sliding_window": 3,
+        "use_sliding_window": True,
+        "max_window_layers": 1,
+    }
+    config = transformers.AutoConfig.for_model(kind, vocab_size=60, **window, **SIZES)
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    backbone = PretrainedBackbone(name=kind, path=str(tmp_path))
+    backbone.load()
+    if not packed:
+        backbone.architecture = replace(backbone.architecture, packed=None)
+    given = text(backbone)
+    assert backbone.shape.positions == SIZES["max_position_embeddings"]
+    expected = model(given.ids, attention_mask=given.mask.long()).logits[given.mask]
+    torch.testing.assert_close(backbone.forward(given).logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_window_counts_real_tokens_on_any_padding_side():
+    mask = torch.tensor([[True, True, True, True, False], [False, True, True, True, True]])
+    right, left = Reach(1, 0)(mask)[:, 0]
+    torch.testing.assert_close(right[:4, :4], left[1:, 1:])
+    assert right[:4, :4].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert Reach(1, 1)(mask)[0, 0, 1].tolist() == [True, True, True, False, False]
+
+
+def test_the_last_tokens_alone_see_what_they_saw():
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    for reach in (Reach(after=0), Reach(2, 0), Reach(2, 2)):
+        torch.testing.assert_close(reach(mask, 2), reach(mask)[:, :, -2:])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import DynamicCache, OPTConfig, OPTForCausalLM, XGLMConfig, XGLMForCausalLM
 
-from ptrun.backbone.causal import look_back
 from ptrun.backbone.own_models import MegatronConfig, MegatronLM
+from ptrun.backbone.packing import LOOK_BACK
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.compose import compose_run
@@ -121,7 +121,7 @@ def test_writing_token_by_token_with_a_cache_equals_reading_it_whole(tiny):
     backbone = tiny("megatron")
     body, given = backbone.model.model, text(backbone)
     ids, length = given.ids[:1, : LENGTHS[0]], LENGTHS[0]
-    seen = look_back(torch.ones(1, length, dtype=torch.bool))
+    seen = LOOK_BACK(torch.ones(1, length, dtype=torch.bool))
     raw = backbone.embed(ids) * math.sqrt(WIDTH)
     cache, found = DynamicCache(config=backbone.model.config), []
     for start in range(length):

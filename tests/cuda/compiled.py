@@ -132,7 +132,7 @@ def _recorded() -> Iterator[list[dict[str, Any]]]:
 
 def _launch(case: Case) -> Any:
     from ptrun.backbone.kernel import Keyed, Launch, Terms
-    from ptrun.backbone.packing import packing_of
+    from ptrun.backbone.packing import EVERY, LOOK_BACK, packing_of
 
     dtype, has = TYPES[case.type], case.has.split()
     lengths = [_TOKENS, _TOKENS - 7, _TOKENS - 16, _TOKENS - 17]
@@ -140,7 +140,7 @@ def _launch(case: Case) -> Any:
     groups = 4 if "grouped" in has else 1
     packing, rows, tokens = None, _ROWS, _TOKENS
     if "packed" in has:
-        packing = packing_of(mask, lengths, lambda _: None, 1, causal="causal" in has)
+        packing = packing_of(mask, lengths, LOOK_BACK if "causal" in has else EVERY, 1)
         rows, tokens = 1, len(packing.rows)
     query = _vectors(rows, _HEADS, tokens, case.head, dtype)
     key, value = (_vectors(rows, _HEADS // groups, tokens, case.head, dtype) for _ in range(2))

@@ -65,7 +65,7 @@ def both(given, dtype, *, mask=None, seen=None, bias=None, p=0.0):
 
     def reference(query, key, value, *prefix):
         own = Prefix(*prefix, seen) if prefix else None
-        rest = by_row, None, drop if p else None, wide
+        rest = by_row, drop if p else None, plain.Form(bias=wide)
         return plain._attend(own, query, key, value, *rest).transpose(1, 2)
 
     whole = [t.detach().float().requires_grad_() for t in given]

@@ -7,8 +7,7 @@ import torch
 
 from ptrun.backbone import dropout
 from ptrun.backbone.base import Positions, Prefix
-from ptrun.backbone.masked import every_real
-from ptrun.backbone.packing import members_of, packing_of
+from ptrun.backbone.packing import EVERY, LOOK_BACK, members_of, packing_of
 from ptrun.backbone.pretrained import PretrainedBackbone
 from tests.backbone.inputs import LENGTHS, text
 
@@ -37,8 +36,8 @@ def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
     backbone = PretrainedBackbone(name=kind, path=str(tiny_folder(kind)))
     backbone.load()
     packed = passes(backbone, edits)
-    assert backbone.architecture.visible is not None
-    backbone.architecture = replace(backbone.architecture, visible=None)
+    assert backbone.architecture.packed is not None
+    backbone.architecture = replace(backbone.architecture, packed=None)
     for own, padded in zip(packed, passes(backbone, edits), strict=True):
         assert torch.allclose(own, padded, rtol=1e-4, atol=1e-5 * float(padded.abs().max()))
 
@@ -46,7 +45,7 @@ def test_packed_tokens_give_what_padded_rows_give(tiny_folder, kind, edits):
 def test_tokens_are_dropped_as_in_their_rows():
     keys, lengths = dropout.row_keys(1, 2, range(4)), [5, 2, 7, 2]
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]
-    packing = packing_of(mask, None, every_real, price=0)
+    packing = packing_of(mask, None, EVERY, price=0)
     rows = torch.randn(4, 7, 16)
     tokens = dropout.drop_tokens(packing.pack(rows)[0], keys[packing.rows], packing.columns, 9, 0.3)
     whole = dropout.drop(rows, keys, 9, 0.3)
@@ -54,11 +53,11 @@ def test_tokens_are_dropped_as_in_their_rows():
 
 
 @pytest.mark.parametrize("price", [0, 2, 1000])
-def test_every_real_token_is_packed_once(price):
+def test_EVERY_token_is_packed_once(price):
     mask = torch.zeros(5, 9, dtype=torch.bool)
     for row, (first, last) in enumerate([(0, 4), (2, 9), (0, 1), (0, 4), (3, 6)]):  # any side
         mask[row, first:last] = True
-    packing = packing_of(mask, None, every_real, price)
+    packing = packing_of(mask, None, EVERY, price)
     ids = torch.arange(45).view(5, 9)
     kept = packing.pack(ids)[0].tolist()
     assert set(ids[mask].tolist()) <= set(kept) and len(set(kept)) == len(kept)
@@ -68,7 +67,9 @@ def test_every_real_token_is_packed_once(price):
     for block, seen in zip(packing.blocks, packing.by_block(mask), strict=True):
         seen = seen[:, : block.width]
         assert (
-            bool(seen.all()) if block.visible is None else torch.equal(block.visible[:, 0, 0], seen)
+            bool(seen.all())
+            if block.visible(EVERY) is None
+            else torch.equal(block.visible(EVERY)[:, 0, 0], seen)
         )
 
 
@@ -76,7 +77,7 @@ def test_every_real_token_is_packed_once(price):
 def test_known_lengths_give_the_packing_of_the_mask(causal):
     lengths = [4, 9, 1, 4, 6]
     mask = torch.arange(9) < torch.tensor(lengths)[:, None]
-    own, other = (packing_of(mask, n, every_real, 2, causal=causal) for n in (lengths, None))
+    own, other = (packing_of(mask, n, LOOK_BACK if causal else EVERY, 2) for n in (lengths, None))
     for name in ("rows", "columns", "starts", "widths", "order"):
         assert torch.equal(getattr(own, name), getattr(other, name)), name
     assert own.tokens == other.tokens == tuple(own.widths.tolist())
@@ -85,7 +86,7 @@ def test_known_lengths_give_the_packing_of_the_mask(causal):
 def test_members_get_the_tokens_of_their_rows():
     lengths = [4, 9, 1, 4, 6]
     mask = torch.arange(9) < torch.tensor(lengths)[:, None]
-    packing = packing_of(mask, lengths, every_real, 2)
+    packing = packing_of(mask, lengths, EVERY, 2)
     counts = [sum(packing.tokens[:2]), sum(packing.tokens[2:])]
     members = members_of(packing, [2, 3], counts)
     assert [set(own.rows.tolist()) for own in members.tokens] == [{0, 1}, {2, 3, 4}]
