@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ptrun.backbone.base import Positions
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.folder import request
 from ptrun.folder.find import RunFolder
@@ -174,7 +175,7 @@ def export(
     examples = _dev(run, typed)
     (method,) = run.load().values()
     form = whole_of(method) if whole else form_of(method)
-    base = base or run.backbone.hub or str(run.backbone.folder)
+    base = base or _base(run.backbone)
     with staging(out, _bytes(form, method)) as folder:
         method.backbone.tokenizer().save_pretrained(folder)
         if whole:
@@ -305,6 +306,13 @@ def write(
         _made(run),
     ]
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _base(backbone: PretrainedBackbone) -> str:
+    """Return where a backbone was read: a hub id, or a folder from the root."""
+    if backbone.repository and backbone.hub:
+        return backbone.hub
+    return str(Path(backbone.folder or backbone.name).resolve())
 
 
 def _head(run: Finished, form: PeftForm, base: str) -> str:

@@ -76,8 +76,10 @@ def command(own: Composed) -> str:
         names.pop("readout")
     if names["task"] not in options("task"):
         names["task"] = "hub" if own.config["task"].get("hub") else "csv"
-    path = own.config["backbone"].get("path")
-    if path:
+    path, option = (own.config["backbone"].get(key) for key in ("path", "name"))
+    if path and option in options("backbone"):  # its sizes are no keys that can be typed
+        names["backbone"] = option
+    elif path:
         names.pop("backbone")
     typed = [*(f"{group}={name}" for group, name in names.items())]
     typed += [f"backbone.path={path}"] if path else []
