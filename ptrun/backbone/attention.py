@@ -34,7 +34,7 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | Reach | None,
+    attention_mask: "Tensor | Sight | None",
     scaling: float | None = None,
     dropout: float = 0.0,
     position_bias: Tensor | None = None,
@@ -57,12 +57,10 @@ def attend(
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
     form = Form(scaling, position_bias, softcap, s_aux)
     mask, reach, narrow = attention_mask, None, False
-    if isinstance(mask, Reach):
-        reach, mask = mask, None
-        if packing is None:
-            mask = link.visible(reach, query.shape[2])
-        else:
-            narrow = reach.within(packing.width) != packing.reach
+    if isinstance(mask, Sight):
+        reach = mask.reach
+        narrow = packing is not None and reach.within(packing.width) != packing.reach
+        mask = None if packing else mask.visible(query.shape[2])
     if form.plain and not narrow and kernel.suits(query, value, mask, bias):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         masks = link.keyed(query.shape[1], dropout) if drops else None
@@ -194,11 +192,48 @@ def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
 
-def reach_of(*, mask_function: Callable[..., Tensor], kv_length: int, **_: object) -> Reach:
-    """Return what tokens see, from the library's function of a query's and a key's index.
+class Sight:
+    """What the tokens of one pass see, in one kind of layer; attention makes the mask from it.
 
-    transformers calls it in place of a function that makes a mask, once for each kind of layer.
+    Args:
+        reach: which tokens of its row a token sees.
+        mask: `[B, S]` bool, True at real tokens.
     """
+
+    def __init__(self, reach: Reach, mask: Tensor):
+        self.reach, self.mask = reach, mask
+        self._visible: dict[int, Tensor | None] = {}
+
+    def visible(self, queries: int) -> Tensor | None:
+        """Return which keys the last `queries` tokens see, bool `[B, 1, 1 or T, S]`, or None."""
+        if queries not in self._visible:
+            reach = self.reach.within(self.mask.shape[1])
+            self._visible[queries] = reach(self.mask, queries)
+        return self._visible[queries]
+
+
+def sight_of(
+    *,
+    mask_function: Callable[..., Tensor],
+    attention_mask: Tensor | None,
+    kv_length: int,
+    device: torch.device,
+    **_: object,
+) -> Sight:
+    """Return what tokens see; transformers calls it where others make a mask.
+
+    Args:
+        mask_function: of a query's and a key's index; whether the query sees the key.
+        attention_mask: `[B, S]`, or None if all tokens are real.
+        kv_length: S.
+        device: of the model.
+    """
+    if attention_mask is None:
+        attention_mask = torch.ones(1, kv_length, dtype=torch.bool, device=device)
+    return Sight(_reach(mask_function, kv_length), attention_mask)
+
+
+def _reach(mask_function: Callable[..., Tensor], kv_length: int) -> Reach:
     if mask_function is bidirectional_mask_function:
         return EVERY
     if mask_function is causal_mask_function:
@@ -212,4 +247,4 @@ def reach_of(*, mask_function: Callable[..., Tensor], kv_length: int, **_: objec
 
 
 AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, reach_of)
+AttentionMaskInterface.register(NAME, sight_of)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Prefix, Site, Updates
 from ptrun.backbone.dropout import drop, drop_tokens, token_lines
 from ptrun.backbone.kernel import Keyed
-from ptrun.backbone.packing import Members, Packing, Reach, members_of
+from ptrun.backbone.packing import Members, Packing, members_of
 
 # A rank of a tensor-parallel group, and how tensors are split and gathered over the group.
 
@@ -99,7 +99,6 @@ class Injection:
     def __init__(self, division: Division | None = None):
         self.division = division
         self._members: tuple[Packing, Members] | None = None  # of the last `tokens`
-        self._seen: dict[tuple[Reader, Reach, int], Tensor | None] = {}  # of the current pass
 
     def read_by(self, reader: Reader) -> BackboneInput | DecoderInput | None:
         """Return the half of the input that a stack reads."""
@@ -126,15 +125,6 @@ class Injection:
             return edit(hidden)
         whole = edit(hidden.float() * self.unit)  # fp16 may not hold it
         return (whole / self.unit).to(hidden.dtype)
-
-    def visible(self, reader: Reader, reach: Reach, queries: int) -> Tensor | None:
-        """Return which keys the last `queries` tokens of a stack see, bool `[B, 1, 1 or T, S]`."""
-        case = reader, reach, queries
-        if case not in self._seen:
-            half = self.read_by(reader)
-            assert half is not None
-            self._seen[case] = reach.within(half.mask.shape[1])(half.mask, queries)
-        return self._seen[case]
 
     def drop(self, x: Tensor, site: int, p: float, origin: int = 0) -> Tensor:
         """Return `x`, `[B, ...]` or packed tokens `[1, N, H]`, with a site's cells dropped."""
@@ -172,7 +162,7 @@ class Injection:
             yield
         finally:
             self.given, self.keys, self.packing, self.tokens = before
-            self._members, self._seen = None, {}
+            self._members = None
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts for a checkpointed forward pass and for its recomputation."""
@@ -208,11 +198,6 @@ class Link:
             return prefix
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
         return Prefix(key, value, prefix.mask)
-
-    def visible(self, reach: Reach, queries: int) -> Tensor | None:
-        """Return which keys the last `queries` tokens see, bool `[B, 1, 1 or T, S]`."""
-        reader: Reader = "text" if self.site[0] == "cross" else self.reader
-        return self.injection.visible(reader, reach, queries)
 
     def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
         """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""
