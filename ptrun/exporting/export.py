@@ -175,7 +175,7 @@ def export(
     examples = _dev(run, typed)
     (method,) = run.load().values()
     form = whole_of(method) if whole else form_of(method)
-    base = base or _base(run.backbone)
+    base = base or read_from(run.backbone)
     with staging(out, _bytes(form, method)) as folder:
         method.backbone.tokenizer().save_pretrained(folder)
         if whole:
@@ -308,7 +308,7 @@ def write(
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _base(backbone: PretrainedBackbone) -> str:
+def read_from(backbone: PretrainedBackbone) -> str:
     """Return where a backbone was read: a hub id, or a folder from the root."""
     if backbone.repository and backbone.hub:
         return backbone.hub

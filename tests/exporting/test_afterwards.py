@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.cli import main
 from ptrun.config.compose import compose_run
-from ptrun.exporting.export import export
+from ptrun.exporting.export import export, read_from
 from ptrun.method.stock_form import afterwards
 from ptrun.planning.preview import preview
 from ptrun.predicting.answering import ready
@@ -103,6 +104,19 @@ def test_the_command_of_a_run_leaves_out_what_is_usual():
         "ptrun method=ptuning_v2 backbone=pocket_bert task=pocket_ner setting=full protocol=honest "
         "seed=2 train.lr=0.5"
     )
+
+
+def test_an_option_that_was_read_from_a_folder_is_named(tiny_folder):
+    folder = str(tiny_folder("bert"))
+    typed = ["task=pocket_ner", "backbone=minilm_l6", f"backbone.path={folder}"]
+    line = command(compose_run(typed))
+    assert f"backbone=minilm_l6 backbone.path={folder}" in line.replace(
+        " task=pocket_ner setting=full protocol=honest", ""
+    )
+    assert "+backbone" not in line
+    assert plan(compose_run(shlex.split(line)[1:])).run_id == plan(compose_run(typed)).run_id
+    backbone = PretrainedBackbone(name="x", hub="some/one", path=folder)
+    assert read_from(backbone) == folder and backbone.hub == "some/one"
 
 
 def test_a_sweep_says_once_what_it_does_not_keep(capsys):
