@@ -211,6 +211,10 @@ class Family(ABC):
         logits: Tensor = getattr(model, self.head)(hidden)
         return logits
 
+    def of_head(self, tensor: str) -> bool:
+        """Return whether a tensor belongs to the output head, by its name."""
+        return tensor.startswith(tuple(f"{own}." for own in (self.head, self.other_head) if own))
+
     def counted(self, model: Any) -> list[nn.Parameter]:
         """Return the parameters that make up the published size; tied ones count once."""
         return list(model.parameters())
@@ -227,11 +231,10 @@ def family_of(
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in own:
         return own[kind]
-    if not isinstance(kind, str) or kind not in FAMILY_OF:
-        raise UserError(
-            f"backbone={name}: model type {kind!r} is not supported; "
-            f"allowed: {', '.join(FAMILY_OF)}."
-        )
+    if kind not in FAMILY_OF:
+        from ptrun.backbone.probe import probed
+
+        return probed(name, config)
     family: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").KINDS[kind]
     return family
 

@@ -62,8 +62,7 @@ def has_head(name: str, missing: set[str], family: Family) -> bool:
     Raises:
         UserError: the files lack other tensors.
     """
-    starts = tuple(f"{head}." for head in (family.head, family.other_head) if head)
-    if lost := sorted(tensor for tensor in missing if not tensor.startswith(starts)):
+    if lost := sorted(tensor for tensor in missing if not family.of_head(tensor)):
         raise UserError(
             f"backbone={name}: the weights lack {len(lost)} tensors, among them {lost[0]}."
         )

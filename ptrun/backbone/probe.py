@@ -1,0 +1,547 @@
+"""A family by probe: a model type without a table entry, read from its tree and one traced pass.
+
+    ptrun backbone.path=FOLDER        # Gemma, Phi, OLMo, Granite, ModernBERT, XLM-R, BART, ...
+
+The model is built without weights. One pass on the meta device shows which modules compute
+attention through transformers' interface, with how many heads, which linear maps follow each, and
+where positions enter. `ptrun.backbone.proof` checks the outcome with the weights.
+"""
+
+import inspect
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AttentionInterface, AutoConfig
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.models.auto import modeling_auto as auto
+from transformers.pytorch_utils import Conv1D
+
+from ptrun.backbone.attention import Sight, sight_of
+from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
+from ptrun.backbone.family import Family, Stock, SwitchFields, read, read_order
+from ptrun.backbone.injection import Injection, KeyedDropout, Paths, Reader, wire
+from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing
+from ptrun.errors import UserError
+
+_NAME = "ptrun_trace"
+_KINDS = {
+    "seq2seq": (
+        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+        ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM"),
+    ),
+    "masked": (
+        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        ("AutoModelForMaskedLM", "FEATURE_EXTRACTION"),
+    ),
+    "causal": (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, ("AutoModelForCausalLM", "CAUSAL_LM")),
+}
+_FIELDS = {
+    "dropout": "hidden_dropout_prob hidden_dropout resid_pdrop embd_pdrop dropout dropout_rate "
+    "embedding_dropout mlp_dropout resid_dropout residual_dropout",
+    "attention_dropout": "attention_probs_dropout_prob attention_dropout attn_pdrop",
+    "layer_norm_eps": "layer_norm_eps layer_norm_epsilon rms_norm_eps norm_eps",
+}
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+_GROWING = ("dynamic", "longrope")  # scalings of rotary positions by the longest row of a batch
+_HYBRID = ("num_kv_shared_layers", "vision_config", "attention_chunk_size")
+_KNOWN = {
+    "scaling",
+    "dropout",
+    "position_ids",
+    "use_cache",
+    "sliding_window",
+    "softcap",
+    "s_aux",
+    "deterministic",
+}
+_KNOWN |= {"output_attentions", "output_hidden_states", "output_router_logits"}
+_TEXT, _ANSWER = 6, 4  # tokens of the traced pass
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack of layers, with paths from the root of the model.
+
+    Args:
+        root: the module that reads the tokens of the stack.
+        paths: the parts of a layer.
+        layers: the number of layers.
+        keys: key heads, width of keys, and width of values of each layer.
+        table: the table of learned positions, where no argument takes positions.
+    """
+
+    root: str
+    paths: Paths
+    layers: int
+    keys: tuple[tuple[int, int, int], ...]
+    table: str | None
+
+
+@dataclass(frozen=True)
+class Probed(Family):
+    """One architecture, as it was traced.
+
+    Args:
+        stacks: the only stack, or encoder and decoder.
+        heads: the modules between the body and the logits.
+        body_path: the module whose output the head reads.
+        plain_head: whether the output matrix alone gives the logits.
+        first: the position of the first token; RoBERTa's follow the padding index.
+        loose: probability of dropouts by a function, which draws for a whole batch; 0: none.
+        widths: H, E, and the longest input in tokens.
+    """
+
+    stacks: tuple[Stack, ...] = ()
+    heads: tuple[str, ...] = ()
+    body_path: str = ""
+    plain_head: bool = True
+    first: int = 0
+    loose: float = 0.0
+    widths: tuple[int, int, int] = (0, 0, 0)
+
+    def shape(self, config: Any) -> Shape:
+        """Return the sizes that the trace showed."""
+        (hidden, embedding, positions), text = self.widths, self.stacks[0]
+        heads, width, _ = text.keys[0]
+        dropout = next((float(getattr(config, name)) for name in self.fields.dropout), 0.0)
+        layers = self.stacks[1].layers if self.has_decoder else 0
+        sizes = hidden, embedding, text.layers, heads, width, positions
+        return Shape(*sizes, dropout=dropout, decoder_layers=layers)
+
+    @property
+    def even(self) -> bool:
+        """Whether the keys and values of all layers have one form, which a deep prefix needs."""
+        forms = {form for stack in self.stacks for form in stack.keys}
+        return len(forms) == 1 and all(key == value for _, key, value in forms)
+
+    def prepare(self, model: Any, injection: Injection) -> None:
+        """Connect layers, positions, and dropouts that are calls of a function."""
+        object.__setattr__(model, "ptrun_injection", injection)  # no submodule
+        readers: tuple[Reader, Reader] = ("text", "decoder")
+        for stack, reader in zip(self.stacks, readers, strict=False):
+            wire(model, stack.paths, injection, reader)
+            if stack.table:
+                _place(model.get_submodule(stack.table), injection, reader)
+            if self.loose:
+                site = 900_000 + 10_000 * (reader == "decoder")
+                _drop_by_key(model, stack, self.loose, injection, site)
+
+    def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
+        """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
+        text = self._run(model, 0, given, packing, types=given.types)
+        if not self.has_decoder or given.decoder is None:
+            return text
+        seen = {"encoder_hidden_states": text, "encoder_attention_mask": given.mask}
+        return self._run(model, 1, given.decoder, None, use_cache=False, **seen)
+
+    def _run(
+        self,
+        model: Any,
+        index: int,
+        given: BackboneInput | DecoderInput,
+        packing: Packing | None,
+        types: Tensor | None = None,
+        **more: Any,
+    ) -> Tensor:
+        """Return the last hidden states of one stack."""
+        stack = self.stacks[index]
+        grids = {"token_type_ids": types} if types is not None and self._typed(model) else {}
+        if not stack.table:
+            grids["position_ids"] = places(given) + self.first
+        if self.left_to_right:
+            more["use_cache"] = False
+        root = model.get_submodule(stack.root)
+        tokens = read(given, packing, **grids)  # type: ignore[arg-type]
+        hidden: Tensor = root(**tokens, attention_mask=given.mask, **more)[0]
+        return hidden
+
+    def _typed(self, model: Any) -> bool:
+        return getattr(model.config, "type_vocab_size", 0) > 1
+
+    def logits(self, model: Any, hidden: Tensor) -> Tensor:
+        """Return `[K, V]` as the model computes them: with its scales, caps and biases."""
+        if self.plain_head:
+            logits: Tensor = model.get_output_embeddings()(hidden)
+            return logits
+        return _answered(model, self.body_path, hidden, self.has_decoder)
+
+    def of_head(self, tensor: str) -> bool:
+        """Return whether a tensor belongs to the output head, by its name."""
+        return tensor.startswith(tuple(f"{head}." for head in self.heads))
+
+
+def places(given: BackboneInput | DecoderInput) -> Tensor:
+    """Return position ids `[B, T]`, from 0."""
+    return read_order(given.mask, getattr(given, "shift", None))
+
+
+class _States(tuple[Tensor, ...]):
+    """The output of a body: its last hidden states, and None for all else."""
+
+    def __getattr__(self, name: str) -> Tensor | None:
+        return self[0] if name == "last_hidden_state" else None
+
+
+def _answered(model: Any, path: str, hidden: Tensor, decodes: bool) -> Tensor:
+    """Return the logits `[K, V]` that a model's own code computes from hidden states `[K, H]`."""
+    body, one = model.get_submodule(path), torch.zeros(1, 1, dtype=torch.long, device=hidden.device)
+    given = {"decoder_input_ids": one} if decodes else {}
+    output = _States([hidden[None]])
+    body.forward = lambda *_, **__: output
+    try:
+        logits: Tensor = model(input_ids=one, **given).logits[0]
+    finally:
+        del body.forward
+    return logits
+
+
+def _place(table: Any, injection: Injection, reader: Reader) -> None:
+    """Give a table of positions those of the current pass, whatever its caller asks for."""
+    usual, offset = table.forward, getattr(table, "offset", 0)
+
+    def look_up(*arguments: Any, **options: Any) -> Tensor:
+        half = injection.read_by(reader)
+        if half is None:
+            return usual(*arguments, **options)  # type: ignore[no-any-return]
+        own = places(half) + offset
+        packed = own if injection.packing is None else injection.packing.pack(own)
+        return nn.functional.embedding(packed, table.weight)  # type: ignore[arg-type]
+
+    table.forward = look_up
+
+
+def _drop_by_key(model: Any, stack: Stack, p: float, injection: Injection, first: int) -> None:
+    """Put dropouts by key where the code of BART, OPT and others calls a function."""
+    layers: Any = model.get_submodule(stack.paths.layers)
+    sites = iter(range(first, first + 10_000))
+    if hasattr(layers[0], "dropout"):  # these drop their embeddings too
+        entry = KeyedDropout(p, next(sites), injection)
+        layers[0].register_forward_pre_hook(lambda _, given: (entry(given[0]), *given[1:]))
+    for module in model.get_submodule(stack.root).modules():
+        kept = {"attention_dropout"} | ({"dropout"} if "ptrun_link" in vars(module) else set())
+        for name in {own for own in vars(module) if own.endswith(("dropout", "layerdrop"))} - kept:
+            setattr(module, name, 0.0)
+    for layer in layers:
+        for path in filter(None, (stack.paths.attended, stack.paths.crossed, stack.paths.grown)):
+            own = KeyedDropout(p, next(sites), injection)
+            layer.get_submodule(path).register_forward_hook(lambda _m, _i, out, d=own: d(out))
+
+
+# One traced pass.
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One attention in the traced pass; `after` counts the modules that ended before it."""
+
+    module: nn.Module
+    sight: Any
+    keys: tuple[int, int, int]
+    crosses: bool
+    more: frozenset[str]
+    after: int
+
+
+_calls: list[_Call] = []
+_ended: list[tuple[nn.Module, int]] = []  # modules in the order in which they end, and their width
+
+
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **more: Any
+) -> tuple[Tensor, None]:
+    given = frozenset(name for name, own in more.items() if isinstance(own, Tensor | float | int))
+    form = key.shape[1], key.shape[3], value.shape[3]
+    crosses = query.shape[2] != key.shape[2]
+    _calls.append(_Call(module, mask, form, crosses, given, len(_ended)))
+    return query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3]), None
+
+
+AttentionInterface.register(_NAME, _attend)
+AttentionMaskInterface.register(_NAME, sight_of)
+
+
+class _Drops(TorchFunctionMode):
+    """Collects the probabilities of `torch.nn.functional.dropout`, those of modules too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[float] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.dropout:
+            self.found.append((kwargs or {}).get("p", 0.5))
+        return func(*args, **(kwargs or {}))
+
+
+def probed(name: str, config: Mapping[str, Any]) -> Probed:
+    """Return the family of a configuration whose model type has no entry.
+
+    Raises:
+        UserError: transformers has no such model type, or ptrun cannot put prompts into it.
+    """
+    try:
+        return _probed(json.dumps(config, sort_keys=True, default=str))
+    except UserError as error:
+        raise UserError(f"backbone={name}: {error}") from error
+
+
+@lru_cache(maxsize=32)
+def _probed(content: str) -> Probed:
+    config = json.loads(content)
+    kind = str(config.get("model_type"))
+    named = " ".join(config.get("architectures") or [])
+    name = next((n for n, (classes, _) in _KINDS.items() if classes.get(kind, "-") in named), None)
+    name = name or next((n for n, (classes, _) in _KINDS.items() if kind in classes), None)
+    if name is None:
+        raise UserError(
+            f"model type {kind!r} is none that transformers {transformers.__version__} can use to "
+            "predict words. Choose a causal model, an encoder, or an encoder-decoder."
+        )
+    if own := [key for key in _HYBRID if config.get(key)]:
+        raise UserError(f"model type {kind!r} has {own[0]}, which ptrun cannot add a prompt to.")
+    library = _KINDS[name][0][kind]
+    library = library if isinstance(library, str) else library[0]
+    return _traced(kind, name, library, config)
+
+
+def _traced(kind: str, name: str, library: str, content: dict[str, Any]) -> Probed:
+    rest = {key: value for key, value in content.items() if key != "model_type"}
+    config = AutoConfig.for_model(kind, **rest)
+    config._attn_implementation, config._experts_implementation = _NAME, "batched_mm"
+    for own in [key for key in vars(config) if key.endswith("layerdrop")]:
+        setattr(config, own, 0.0)
+    try:
+        with torch.device("meta"):
+            model: Any = getattr(transformers, library)(config)
+    except KeyError as error:  # a table of attention classes, without ours
+        raise UserError(_FOREIGN.format(kind)) from error
+    ids = torch.zeros(1, _TEXT, dtype=torch.long, device="meta")
+    given = {"decoder_input_ids": ids[:, :_ANSWER]} if name == "seq2seq" else {}
+    _calls.clear()
+    _ended.clear()
+    hooks = [module.register_forward_hook(_note) for module in model.modules()]
+    try:
+        with _Drops() as drops, torch.no_grad():
+            model.train()(input_ids=ids, attention_mask=torch.ones_like(ids), **given)
+    except Exception as error:  # a model's own code raises what it likes
+        raise UserError(f"{_FOREIGN.format(kind)} ({type(error).__name__}: {error})") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    of_modules = Counter(module.p for module, _ in _ended if isinstance(module, nn.Dropout))
+    loose = max(Counter(drops.found) - of_modules, default=0.0)
+    return _Reading(kind, name, model, list(_calls), list(_ended)).family(loose)
+
+
+def _note(module: nn.Module, _: object, output: Any) -> None:
+    first = output[0] if isinstance(output, tuple) else output
+    _ended.append((module, first.shape[-1] if isinstance(first, Tensor) and first.dim() else 0))
+
+
+_FOREIGN = (
+    "model type {!r} does not compute attention through transformers' interface, so ptrun cannot "
+    "put prefixes into it"
+)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a traced pass says of a model."""
+
+    kind: str
+    name: str
+    model: Any
+    calls: list[_Call]
+    ended: list[tuple[nn.Module, int]]
+
+    def family(self, loose: float) -> Probed:
+        """Return the family.
+
+        Raises:
+            UserError: ptrun cannot put prompts into the model.
+        """
+        model, config = self.model, self.model.config.get_text_config()
+        self._check()
+        causal = self.name == "causal"
+        halves: list[tuple[Any, list[_Call]]] = [(model.base_model, self.calls)]
+        if self.name == "seq2seq":
+            halves = [(half, self._of(half)) for half in (model.get_encoder(), model.get_decoder())]
+        stacks = tuple(self._stack(root, calls) for root, calls in halves)
+        output = model.get_output_embeddings()
+        body = {id(module) for module in model.base_model.modules()}
+        heads = [n for n, own in model.named_children() if id(own) not in body]
+        table = model.get_input_embeddings().weight
+        hidden = next(width for module, width in self.ended if module is self._layers(stacks[0])[0])
+        first = self._first()
+        last = [module for module, _ in self.ended if id(module) in body][-1]
+        path = next(name for name, module in model.named_modules() if module is last)
+        fields = {
+            option: tuple(key for key in names.split() if hasattr(config, key))
+            for option, names in _FIELDS.items()
+        }
+        return Probed(
+            type(model).__name__,
+            stacks[0].paths,
+            name=self.name,
+            fields=SwitchFields(**fields),
+            packed=None if self.name == "seq2seq" else LOOK_BACK if causal else EVERY,
+            left_to_right=causal,
+            has_decoder=self.name == "seq2seq",
+            fills_masks=self.name == "masked",
+            pooler=self.name == "masked",
+            attention_maps=self._maps(self.calls[0]),
+            stock=Stock(_KINDS[self.name][1]),
+            stacks=stacks,
+            heads=tuple(heads),
+            body_path=path,
+            plain_head=self._plain(output, path),
+            first=first,
+            loose=loose,
+            widths=(hidden, table.shape[1], self._length(config) - first),
+        )
+
+    def _check(self) -> None:
+        modules = [id(call.module) for call in self.calls]
+        seen = [call.sight for call in self.calls]
+        more = {name for call in self.calls for name in call.more} - _KNOWN
+        if not modules or not all(isinstance(sight, Sight) for sight in seen):
+            raise UserError(_FOREIGN.format(self.kind))
+        if len(set(modules)) < len(modules):
+            raise UserError(f"model type {self.kind!r} calls one layer several times.")
+        if more:
+            raise UserError(
+                f"model type {self.kind!r} passes {', '.join(sorted(more))} to its attention, "
+                "which ptrun does not compute."
+            )
+
+    def _of(self, half: Any) -> list[_Call]:
+        own = set(map(id, half.modules()))
+        return [call for call in self.calls if id(call.module) in own]
+
+    def _path(self, module: nn.Module) -> tuple[str, int, str]:
+        """Return where a part of a layer is: the path of the layers, its index, and its own."""
+        name = next(name for name, own in self.model.named_modules() if own is module)
+        found = re.fullmatch(r"(.+?)\.(\d+)\.(.+)", name)
+        if not found:
+            raise UserError(f"model type {self.kind!r}: {name} is in no list of layers.")
+        return found[1], int(found[2]), found[3]
+
+    def _stack(self, root: Any, calls: Sequence[_Call]) -> Stack:
+        """Return the parts of one stack, which are the same in each layer."""
+        own = [call for call in calls if not call.crosses]
+        places = [self._path(call.module) for call in own]
+        layers, _, part = places[0]
+        count = len(self.model.get_submodule(layers))
+        if places != [(layers, index, part) for index in range(count)]:
+            raise UserError(
+                f"model type {self.kind!r}: {len(places)} of {count} layers in {layers} compute "
+                "attention, so a prefix cannot enter each."
+            )
+        name = next(name for name, module in self.model.named_modules() if module is root)
+        cross = next((call for call in calls if call.crosses), None)
+        crosses = (self._path(cross.module)[2], self._after(cross)) if cross else (None, None)
+        paths = Paths(layers, part, self._after(own[0]), self._grown(layers), *crosses)
+        return Stack(name, paths, count, tuple(call.keys for call in own), self._table(root))
+
+    def _layers(self, stack: Stack) -> Any:
+        return self.model.get_submodule(stack.paths.layers)
+
+    def _after(self, call: _Call) -> str:
+        """Return the linear map that reads the output of an attention, from its layer."""
+        own = next(m for m, _ in self.ended[call.after :] if isinstance(m, nn.Linear | Conv1D))
+        return self._path(own)[2]
+
+    def _grown(self, layers: str) -> str:
+        """Return the last linear map of the feed-forward, or the block of experts."""
+        every: list[str] = []
+        for layer in self.model.get_submodule(layers):
+            own = set(map(id, layer.modules()))
+            ended = [module for module, _ in self.ended if id(module) in own]
+            fused = any(p.dim() > 2 for p in layer.parameters())
+            parts = [m for m in layer.children() if any(p.dim() > 1 for p in m.parameters())]
+            kinds = tuple(map(type, parts)) if fused else (nn.Linear, Conv1D)
+            every.append(self._path([m for m in ended if isinstance(m, kinds)][-1])[2])
+        return every[0] if len(set(every)) == 1 else every[0].split(".")[0]
+
+    def _maps(self, call: _Call) -> tuple[str, ...]:
+        """Return the last names of the maps to queries and values."""
+        own = set(map(id, call.module.modules()))
+        ended = [m for m, _ in self.ended[: call.after] if id(m) in own]
+        maps = [self._path(m)[2].split(".")[-1] for m in ended if isinstance(m, nn.Linear | Conv1D)]
+        return (maps[0],) if len(maps) == 1 else (maps[0], maps[-1])
+
+    def _tables(self) -> list[nn.Embedding]:
+        """Return the tables of learned positions that were read."""
+        words, longest = self.model.get_input_embeddings(), self._longest(self.model.config)
+        tables = [m for m, _ in self.ended if isinstance(m, nn.Embedding) and m is not words]
+        return [m for m in tables if longest <= m.num_embeddings <= longest + 8]
+
+    def _table(self, root: Any) -> str | None:
+        """Return the table of positions of a stack; None if an argument takes positions."""
+        if "position_ids" in inspect.signature(root.forward).parameters:
+            return None
+        own = set(map(id, root.modules()))
+        table = next((m for m in self._tables() if id(m) in own), None)
+        if table is None:
+            raise UserError(f"model type {self.kind!r}: its positions cannot be set.")
+        names: dict[int, str] = {id(m): name for name, m in self.model.named_modules()}
+        return names[id(table)]
+
+    def _first(self) -> int:
+        tables = self._tables() if self._table(self.model.base_model) is None else []
+        return next((m.padding_idx + 1 for m in tables if m.padding_idx is not None), 0)
+
+    def _longest(self, config: Any) -> int:
+        own = config.get_text_config()
+        found = [int(getattr(own, name)) for name in _LENGTHS if getattr(own, name, None)]
+        if not found:
+            raise UserError(f"model type {self.kind!r} names no longest input in its config.json.")
+        return found[0]
+
+    def _length(self, config: Any) -> int:
+        """Return the longest input; a scaling that grows with it must not come into play."""
+        longest = self._longest(config)
+        ropes = getattr(config, "rope_parameters", None) or {}
+        for rope in (ropes, *(own for own in ropes.values() if isinstance(own, dict))):
+            if rope.get("rope_type") in _GROWING:
+                original = rope.get("original_max_position_embeddings")
+                longest = min(longest, int(original or longest))
+        return longest
+
+    def _plain(self, output: Any, path: str) -> bool:
+        """Return whether the model's own logits take the same operations as the output matrix."""
+        hidden = torch.zeros(1, self.model.get_output_embeddings().weight.shape[1], device="meta")
+        with _Operations() as alone:
+            output(hidden[None])
+        with _Operations() as whole:
+            _answered(self.model, path, hidden, self.name == "seq2seq")
+        same: bool = alone.names == whole.names
+        return same
+
+
+class _Operations(TorchDispatchMode):
+    """Records the operations that compute; views and new tensors do not."""
+
+    _free = re.compile(
+        "_?(unsafe_)?view|t|transpose|slice|unsqueeze|select|expand|detach|alias|zeros|empty|zero_|"
+        "fill_|full|clone|_to_copy"
+    )
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        self.names += [] if self._free.fullmatch(name) else [name]
+        return func(*args, **(kwargs or {}))

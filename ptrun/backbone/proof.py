@@ -1,0 +1,301 @@
+"""Whether prompts work in a loaded backbone: tried on a few tokens, not looked up in a list.
+
+    ptrun doctor backbone=NAME        # shows each check
+
+A model type that was probed is accepted when all checks pass, once for its weights, precision and
+versions; `$XDG_CACHE_HOME/ptrun/proofs` remembers it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from ptrun.backbone.attention import NAME, Sight, attend, sight_of
+from ptrun.backbone.base import BackboneInput, DecoderInput, Edit, Positions, Prefix, Site
+from ptrun.backbone.injection import link_of
+from ptrun.errors import UserError
+
+_RECORD = "ptrun_record"
+_LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
+"""The largest difference allowed, as a share of the largest number that is compared."""
+_STEP, _SLOPE = 1e-2, 2e-2  # of finite differences: their step, and the difference allowed
+_Pairs = dict[int, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a backbone.
+
+    Args:
+        name: what must hold.
+        far: how far it is from holding, as a share.
+        limit: the largest that is allowed.
+        where: the first layer that is too far, or "".
+    """
+
+    name: str
+    far: float
+    limit: float
+    where: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds; nan does not."""
+        return self.far <= self.limit
+
+
+def accept(backbone: Any) -> None:
+    """Check a loaded backbone whose family was probed, unless it was accepted before.
+
+    Raises:
+        UserError: a check fails; the message names the layer.
+    """
+    kept = _kept(backbone)
+    if kept.is_file():
+        return
+    checks = prove(backbone)
+    for check in checks:
+        if not check.passed:
+            where = f", first in {check.where}" if check.where else ""
+            raise UserError(
+                f"backbone={backbone.name}: prompts do not work in this model. It must hold that "
+                f"{check.name}; the difference is {check.far:.1e}{where}, and {check.limit:.0e} is "
+                "allowed. Choose another backbone."
+            )
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps({check.name: check.far for check in checks}))
+
+
+def _kept(backbone: Any) -> Path:
+    """Return the file that says that a backbone was accepted."""
+    code = b"".join(own.read_bytes() for own in sorted(Path(__file__).parent.glob("*.py")))
+    versions = torch.__version__, transformers.__version__, hashlib.sha256(code).hexdigest()
+    facts = (*versions, backbone.weights, str(backbone.model.dtype), backbone.quantization)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    name = hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
+    return home / "ptrun" / "proofs" / f"{name}.json"
+
+
+def prove(backbone: Any) -> list[Check]:
+    """Return the checks of a loaded backbone.
+
+    1. It computes what transformers computes, for rows of different lengths.
+    2. Keys and values that one pass over a text and an input records are a prefix that stands for
+       the text: the input alone, with this prefix and its positions moved, gives the same states.
+       This holds for encoders too, because the keys are those of the joint pass.
+    3. A prefix of one row moves that row, in every layer, and no other row.
+    4. Gradients are slopes.
+    """
+    given = _rows(backbone, (7, 4))
+    prefixes, checks = _joint(backbone)
+    return [_bare(backbone, given), *checks, *_slopes(backbone, prefixes)]
+
+
+def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
+    """Return rows of fixed tokens, without their padding's meaning."""
+    device = backbone.model.device
+    longest, words = max(lengths), backbone.model.get_input_embeddings().num_embeddings
+    ids = 5 + torch.arange(len(lengths) * longest, device=device).view(-1, longest) * 7 % (
+        words - 8
+    )
+    ends = torch.tensor(lengths, device=device)[:, None]
+    mask = torch.arange(longest, device=device) < ends
+    decoder = None
+    if backbone.architecture.has_decoder:
+        decoder = DecoderInput(mask=torch.ones_like(mask[:, :3]), ids=ids[:, :3].flip(1))
+    return BackboneInput(mask=mask, lengths=list(lengths), ids=ids, decoder=decoder)
+
+
+def _bare(backbone: Any, given: BackboneInput) -> Check:
+    seen = given.mask if given.decoder is None else given.decoder.mask
+    rows, columns = seen.nonzero(as_tuple=True)
+    own: list[Tensor] = []
+    layers = len(_layers(backbone))
+    edits: dict[Site, Edit] = {("layer", i): partial(_keep, own) for i in range(layers)}
+    asked = replace(given, edits=edits, logits_at=Positions(rows, columns))
+    with torch.no_grad():
+        if not backbone.has_head:
+            asked = replace(asked, logits_at=None, hidden_at=Positions(rows, columns))
+        ours = backbone.forward(asked)
+        theirs, wanted = _stock(backbone, given)
+    name = "the bare backbone computes what transformers computes"
+    pairs = [(a[given.mask], b[given.mask]) for a, b in zip(own, theirs, strict=True)]
+    if ours.logits is not None:
+        pairs.append((ours.logits, wanted[rows, columns]))
+    return _compared(backbone, name, pairs)
+
+
+def _stock(backbone: Any, given: BackboneInput) -> tuple[list[Tensor], Tensor]:
+    """Return the states after each layer of the text, and the logits, by transformers alone."""
+    states: list[Tensor] = []
+    more = {}
+    if given.decoder is not None:
+        more = {"decoder_input_ids": given.decoder.ids}
+    hooks = [
+        layer.register_forward_hook(
+            lambda _m, _i, out: states.append(out[0] if isinstance(out, tuple) else out)
+        )
+        for layer in _layers(backbone)
+    ]
+    try:
+        with _attention(backbone, "eager"):
+            mask = given.mask.long()
+            logits = backbone.model.eval()(input_ids=given.ids, attention_mask=mask, **more).logits
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return states, logits
+
+
+def _keep(kept: list[Tensor], hidden: Tensor) -> Tensor:
+    kept.append(hidden)
+    return hidden
+
+
+def _layers(backbone: Any) -> Any:
+    return backbone.model.get_submodule(backbone.architecture.stacks[0].paths.layers)
+
+
+@contextmanager
+def _attention(backbone: Any, name: str) -> Iterator[None]:
+    """Compute attention by another of the registered functions."""
+    config = backbone.model.config
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = NAME
+
+
+_recorded: dict[tuple[str, Site], tuple[Tensor, Tensor, int | None]] = {}
+
+
+def _record(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *rest: Any, **more: Any
+) -> tuple[Tensor, None]:
+    """Attend, and keep the keys and values of the text and how far a token sees."""
+    link = link_of(module)
+    bound = mask.reach.before if isinstance(mask, Sight) else None
+    _recorded[link.reader, link.site] = key.detach(), value.detach(), bound
+    return attend(module, query, key, value, mask, *rest, **more)
+
+
+AttentionInterface.register(_RECORD, _record)
+AttentionMaskInterface.register(_RECORD, sight_of)
+
+
+def _joint(backbone: Any) -> tuple[_Pairs, list[Check]]:
+    """Return a prefix for each layer `[1, heads, P, d]`, and the check that it stands for a text."""
+    for prompt, length in ((4, 5), (2, 2)):  # the second for short windows
+        _recorded.clear()
+        joint = replace(_rows(backbone, (prompt + length,)), decoder=None)
+        with torch.no_grad(), _attention(backbone, _RECORD):
+            whole = _states(backbone, joint)
+        bounds = [bound for _, _, bound in _recorded.values() if bound is not None]
+        if all(bound >= prompt + length - 1 for bound in bounds):
+            break
+    pairs = {
+        layer: (key[:, :, :prompt], value[:, :, :prompt])
+        for (_, (_, layer)), (key, value, _) in sorted(_recorded.items(), key=str)
+    }
+    alone = _alone(joint, prompt, pairs)
+    with torch.no_grad():
+        states = _states(backbone, alone)
+    name = "keys and values of a joint pass stand for its text"
+    return pairs, [
+        _compared(backbone, name, [(a, b[:, prompt:]) for a, b in zip(states, whole, strict=True)])
+    ]
+
+
+def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:
+    """Return the input after the text, with the prefix of the text and its positions moved."""
+    assert joint.ids is not None and joint.lengths is not None
+    prefixes = tuple(Prefix(*pairs[layer]) for layer in sorted(pairs))
+    return replace(
+        joint,
+        ids=joint.ids[:, prompt:],
+        mask=joint.mask[:, prompt:],
+        lengths=[length - prompt for length in joint.lengths],
+        shift=torch.full_like(joint.ids[:, 0], prompt),
+        prefixes=prefixes,
+    )
+
+
+def _states(backbone: Any, given: BackboneInput) -> list[Tensor]:
+    """Return the states of the text after each layer, `[B, T, H]`."""
+    own: list[Tensor] = []
+    edits: dict[Site, Edit] = {
+        ("layer", i): partial(_keep, own) for i in range(len(_layers(backbone)))
+    }
+    last = Positions(*given.mask.nonzero(as_tuple=True))
+    backbone.forward(replace(given, edits=edits, hidden_at=last))
+    return own
+
+
+def _slopes(backbone: Any, pairs: _Pairs) -> list[Check]:
+    """Return the checks that a row's prefix moves that row alone, and that gradients are slopes."""
+    given = replace(_rows(backbone, (4, 4)), decoder=None)
+    leaves = [own.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for own in pair]
+    weights = torch.linspace(-1, 1, backbone.shape.hidden_size, device=backbone.model.device)
+
+    def of(tensors: Sequence[Tensor]) -> Tensor:
+        """Return one number a row, `[2]`."""
+        prefixes = tuple(Prefix(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True))
+        rows = Positions(*given.mask.nonzero(as_tuple=True))
+        hidden = backbone.forward(replace(given, prefixes=prefixes, hidden_at=rows)).hidden
+        return (hidden.float() @ weights).view(2, -1).sum(dim=1)
+
+    with torch.enable_grad():
+        slopes = torch.autograd.grad(of(leaves)[0], leaves)
+    other = max(float(own[1].abs().max()) for own in slopes)
+    still = [i // 2 for i, own in enumerate(slopes) if not float(own[0].abs().max()) > 0]
+    where = f"layer {still[0] + 1}" if still else ""
+    moves = Check(
+        "a prefix moves its own row, in each layer, and no other", other + len(still), 0.0, where
+    )
+    if backbone.model.dtype != torch.float32:
+        return [moves]  # differences of rounded numbers say nothing of slopes
+    with torch.no_grad():
+        ways = [
+            torch.sign(own)
+            * _STEP
+            * own.abs().mean().clamp(min=1e-12)
+            / own.abs().max().clamp(min=1e-12)
+            for own in slopes
+        ]
+        ahead, back = (
+            of([a + sign * b for a, b in zip(leaves, ways, strict=True)])[0] for sign in (1, -1)
+        )
+    wanted = sum(float((a * b).sum()) for a, b in zip(slopes, ways, strict=True))
+    far = abs(float(ahead - back) / 2 - wanted) / max(abs(wanted), 1e-12)
+    return [moves, Check("gradients are slopes", far, _SLOPE)]
+
+
+def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Check:
+    """Return a check that pairs of states, layer by layer, are equal."""
+    limit = _LIMIT[backbone.model.dtype]
+    shares = [
+        float((own.float() - other.float()).abs().max() / other.float().abs().max().clamp(min=1e-9))
+        for own, other in pairs
+    ]
+    wrong = next((i for i, far in enumerate(shares) if not far <= limit), None)
+    where = (
+        ""
+        if wrong is None
+        else f"layer {wrong + 1}"
+        if wrong < len(_layers(backbone))
+        else "the head"
+    )
+    return Check(name, max(shares), limit, where)
