@@ -145,6 +145,8 @@ class Family(ABC):
         attention_maps: last names of the query and value projections, as LoRA changes them.
         position_maps: last names of maps that also read relative positions.
         stock: what transformers and PEFT have for it.
+        even: whether the keys and values of all layers have one form, which a deep prefix needs.
+        probed: whether it was read from a traced pass, so that loaded weights must prove it.
     """
 
     library: str
@@ -170,6 +172,8 @@ class Family(ABC):
     attention_maps: tuple[str, ...] = ("q_proj", "v_proj")
     position_maps: frozenset[str] = frozenset()
     stock: Stock = NO_STOCK
+    even: bool = True
+    probed: bool = False
 
     @property
     def encoder(self) -> bool:
@@ -232,9 +236,8 @@ def family_of(
     if isinstance(kind, str) and kind in own:
         return own[kind]
     if kind not in FAMILY_OF:
-        from ptrun.backbone.probe import probed
-
-        return probed(name, config)
+        traced: Family = import_module("ptrun.backbone.probe").probed(name, config)
+        return traced
     family: Family = import_module(f"ptrun.backbone.{FAMILY_OF[kind]}").KINDS[kind]
     return family
 

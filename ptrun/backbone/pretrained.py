@@ -179,6 +179,12 @@ class PretrainedBackbone:
             config = self._library_config(stated)
             chosen = family.model_class(self.architecture), config, folder
             if self.division:
+                if self.architecture.probed:
+                    raise UserError(
+                        f"backbone={self.name}: ptrun cannot divide a model of type "
+                        f"{self.config['model_type']} among GPUs. Type hardware=gpu, or "
+                        "hardware=zero1."
+                    )
                 options = self._has_own_output(), self.division, dtype
                 model, self.cuts, missing = tensor_parallel.load(*chosen, *options)
             elif self.quantization != "none":
@@ -194,6 +200,10 @@ class PretrainedBackbone:
             seed = (self.tuned or self).pooler_seed
             model.pooler = pooler(self.shape.hidden_size, source, seed).to(dtype)
         self.__dict__["model"] = self._prepare(model)
+        if self.architecture.probed:
+            from ptrun.backbone import proof  # it imports transformers, unlike a plan
+
+            proof.accept(self)
         self.kept.clear()
         if self.tuned:
             self.tuned.put(self)

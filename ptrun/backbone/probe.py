@@ -118,12 +118,6 @@ class Probed(Family):
         sizes = hidden, embedding, text.layers, heads, width, positions
         return Shape(*sizes, dropout=dropout, decoder_layers=layers)
 
-    @property
-    def even(self) -> bool:
-        """Whether the keys and values of all layers have one form, which a deep prefix needs."""
-        forms = {form for stack in self.stacks for form in stack.keys}
-        return len(forms) == 1 and all(key == value for _, key, value in forms)
-
     def prepare(self, model: Any, injection: Injection) -> None:
         """Connect layers, positions, and dropouts that are calls of a function."""
         object.__setattr__(model, "ptrun_injection", injection)  # no submodule
@@ -377,6 +371,7 @@ class _Reading:
         if self.name == "seq2seq":
             halves = [(half, self._of(half)) for half in (model.get_encoder(), model.get_decoder())]
         stacks = tuple(self._stack(root, calls) for root, calls in halves)
+        forms = {form for stack in stacks for form in stack.keys}
         output = model.get_output_embeddings()
         body = {id(module) for module in model.base_model.modules()}
         heads = [n for n, own in model.named_children() if id(own) not in body]
@@ -401,6 +396,8 @@ class _Reading:
             pooler=self.name == "masked",
             attention_maps=self._maps(self.calls[0]),
             stock=Stock(_KINDS[self.name][1]),
+            even=len(forms) == 1 and all(key == value for _, key, value in forms),
+            probed=True,
             stacks=stacks,
             heads=tuple(heads),
             body_path=path,

@@ -30,12 +30,15 @@ from ptrun.errors import UserError
 _RECORD = "ptrun_record"
 _LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 """The largest difference allowed, as a share of the largest number that is compared."""
-_STEP, _SLOPE = 1e-2, 2e-2  # of finite differences: their step, and the difference allowed
+_STEPS, _SLOPE = (
+    (1e-2, 1e-3, 1e-4),
+    2e-2,
+)  # of finite differences; a router of experts may jump in one
 _Pairs = dict[int, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Check:
+class ModelCheck:
     """One check of a backbone.
 
     Args:
@@ -57,7 +60,7 @@ class Check:
 
 
 def accept(backbone: Any) -> None:
-    """Check a loaded backbone whose family was probed, unless it was accepted before.
+    """ModelCheck a loaded backbone whose family was probed, unless it was accepted before.
 
     Raises:
         UserError: a check fails; the message names the layer.
@@ -88,7 +91,7 @@ def _kept(backbone: Any) -> Path:
     return home / "ptrun" / "proofs" / f"{name}.json"
 
 
-def prove(backbone: Any) -> list[Check]:
+def prove(backbone: Any) -> list[ModelCheck]:
     """Return the checks of a loaded backbone.
 
     1. It computes what transformers computes, for rows of different lengths.
@@ -99,12 +102,12 @@ def prove(backbone: Any) -> list[Check]:
     4. Gradients are slopes.
     """
     given = _rows(backbone, (7, 4))
-    prefixes, checks = _joint(backbone)
-    return [_bare(backbone, given), *checks, *_slopes(backbone, prefixes)]
+    prefixes, joint = _joint(backbone)
+    return [_bare(backbone, given), joint, *_slopes(backbone, prefixes)]
 
 
 def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
-    """Return rows of fixed tokens, without their padding's meaning."""
+    """Return rows of fixed tokens."""
     device = backbone.model.device
     longest, words = max(lengths), backbone.model.get_input_embeddings().num_embeddings
     ids = 5 + torch.arange(len(lengths) * longest, device=device).view(-1, longest) * 7 % (
@@ -118,7 +121,7 @@ def _rows(backbone: Any, lengths: Sequence[int]) -> BackboneInput:
     return BackboneInput(mask=mask, lengths=list(lengths), ids=ids, decoder=decoder)
 
 
-def _bare(backbone: Any, given: BackboneInput) -> Check:
+def _bare(backbone: Any, given: BackboneInput) -> ModelCheck:
     seen = given.mask if given.decoder is None else given.decoder.mask
     rows, columns = seen.nonzero(as_tuple=True)
     own: list[Tensor] = []
@@ -196,9 +199,9 @@ AttentionInterface.register(_RECORD, _record)
 AttentionMaskInterface.register(_RECORD, sight_of)
 
 
-def _joint(backbone: Any) -> tuple[_Pairs, list[Check]]:
-    """Return a prefix for each layer `[1, heads, P, d]`, and the check that it stands for a text."""
-    for prompt, length in ((4, 5), (2, 2)):  # the second for short windows
+def _joint(backbone: Any) -> tuple[_Pairs, ModelCheck]:
+    """Return a prefix for each layer `[1, heads, P, d]`; check that it stands for P tokens."""
+    for prompt, length in ((4, 5), (2, 1)):  # the second for narrow windows
         _recorded.clear()
         joint = replace(_rows(backbone, (prompt + length,)), decoder=None)
         with torch.no_grad(), _attention(backbone, _RECORD):
@@ -208,15 +211,13 @@ def _joint(backbone: Any) -> tuple[_Pairs, list[Check]]:
             break
     pairs = {
         layer: (key[:, :, :prompt], value[:, :, :prompt])
-        for (_, (_, layer)), (key, value, _) in sorted(_recorded.items(), key=str)
+        for (_, (_, layer)), (key, value, _) in _recorded.items()
     }
-    alone = _alone(joint, prompt, pairs)
     with torch.no_grad():
-        states = _states(backbone, alone)
+        states = _states(backbone, _alone(joint, prompt, pairs))
     name = "keys and values of a joint pass stand for its text"
-    return pairs, [
-        _compared(backbone, name, [(a, b[:, prompt:]) for a, b in zip(states, whole, strict=True)])
-    ]
+    both = [(own, other[:, prompt:]) for own, other in zip(states, whole, strict=True)]
+    return pairs, _compared(backbone, name, both)
 
 
 def _alone(joint: BackboneInput, prompt: int, pairs: _Pairs) -> BackboneInput:
@@ -244,7 +245,7 @@ def _states(backbone: Any, given: BackboneInput) -> list[Tensor]:
     return own
 
 
-def _slopes(backbone: Any, pairs: _Pairs) -> list[Check]:
+def _slopes(backbone: Any, pairs: _Pairs) -> list[ModelCheck]:
     """Return the checks that a row's prefix moves that row alone, and that gradients are slopes."""
     given = replace(_rows(backbone, (4, 4)), decoder=None)
     leaves = [own.repeat(2, 1, 1, 1).requires_grad_() for pair in pairs.values() for own in pair]
@@ -254,7 +255,7 @@ def _slopes(backbone: Any, pairs: _Pairs) -> list[Check]:
         """Return one number a row, `[2]`."""
         prefixes = tuple(Prefix(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True))
         rows = Positions(*given.mask.nonzero(as_tuple=True))
-        hidden = backbone.forward(replace(given, prefixes=prefixes, hidden_at=rows)).hidden
+        hidden: Tensor = backbone.forward(replace(given, prefixes=prefixes, hidden_at=rows)).hidden
         return (hidden.float() @ weights).view(2, -1).sum(dim=1)
 
     with torch.enable_grad():
@@ -262,28 +263,27 @@ def _slopes(backbone: Any, pairs: _Pairs) -> list[Check]:
     other = max(float(own[1].abs().max()) for own in slopes)
     still = [i // 2 for i, own in enumerate(slopes) if not float(own[0].abs().max()) > 0]
     where = f"layer {still[0] + 1}" if still else ""
-    moves = Check(
-        "a prefix moves its own row, in each layer, and no other", other + len(still), 0.0, where
-    )
+    name = "a prefix moves its own row, in each layer, and no other"
+    moves = ModelCheck(name, other + len(still), 0.0, where)
     if backbone.model.dtype != torch.float32:
         return [moves]  # differences of rounded numbers say nothing of slopes
-    with torch.no_grad():
-        ways = [
-            torch.sign(own)
-            * _STEP
-            * own.abs().mean().clamp(min=1e-12)
-            / own.abs().max().clamp(min=1e-12)
-            for own in slopes
-        ]
-        ahead, back = (
-            of([a + sign * b for a, b in zip(leaves, ways, strict=True)])[0] for sign in (1, -1)
-        )
-    wanted = sum(float((a * b).sum()) for a, b in zip(slopes, ways, strict=True))
-    far = abs(float(ahead - back) / 2 - wanted) / max(abs(wanted), 1e-12)
-    return [moves, Check("gradients are slopes", far, _SLOPE)]
+    steepest, size = (_norm(own) for own in (slopes, leaves))
+    wrong = []
+    for step in _STEPS:
+        with torch.no_grad():
+            ahead, back = (
+                of([a + way * b for a, b in zip(leaves, slopes, strict=True)])[0]
+                for way in (step * size / steepest, -step * size / steepest)
+            )
+        wrong.append(abs(float(ahead - back) / (2 * step * size) - steepest) / steepest)
+    return [moves, ModelCheck("gradients are slopes", min(wrong), _SLOPE)]
 
 
-def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Check:
+def _norm(tensors: Sequence[Tensor]) -> float:
+    return float(torch.stack([own.detach().norm() for own in tensors]).norm().clamp(min=1e-12))
+
+
+def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> ModelCheck:
     """Return a check that pairs of states, layer by layer, are equal."""
     limit = _LIMIT[backbone.model.dtype]
     shares = [
@@ -298,4 +298,4 @@ def _compared(backbone: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) 
         if wrong < len(_layers(backbone))
         else "the head"
     )
-    return Check(name, max(shares), limit, where)
+    return ModelCheck(name, max(shares), limit, where)

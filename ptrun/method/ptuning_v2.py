@@ -86,6 +86,11 @@ class PTuningV2(Folded):
         shape = backbone.shape
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
+        if not backbone.architecture.even:
+            raise UserError(
+                f"method: {backbone.name} has keys and values of different widths, so a prefix of "
+                "one form cannot enter its layers. Use prompt_tuning, lora or adapter."
+            )
         check_dropout(dropout or 0.0)
         usual = "hidden" if backbone.architecture.has_blank else "kv"  # as in GLM's code
         hidden_states = (prefix_kind or usual) == "hidden"
@@ -211,7 +216,12 @@ def _projected(module: Any, states: Tensor, head_size: int) -> tuple[Tensor, Ten
     if hasattr(module, "c_attn"):
         _, key, value = module.c_attn(states[None])[0].chunk(3, dim=-1)
     else:
-        names = next(pair for pair in _MAPS if hasattr(module, pair[0]))
+        names = next((pair for pair in _MAPS if hasattr(module, pair[0])), None)
+        if names is None:
+            raise UserError(
+                "method.prefix_kind=hidden needs one map to keys and one to values in each layer, "
+                "which this backbone does not have. Use method.prefix_kind=kv."
+            )
         key, value = (getattr(module, name)(states) for name in names)
     key, value = (tensor.unflatten(-1, (-1, head_size)) for tensor in (key, value))
     return module.k_norm(key) if hasattr(module, "k_norm") else key, value
