@@ -1,0 +1,119 @@
+"""Tiny random models of many types, for a family that is read from a traced pass."""
+
+import json
+
+import torch
+import transformers
+from transformers import AutoConfig
+
+from tests.conftest import wordpiece_tokenizer
+
+_SIZES = {
+    "hidden_size num_attention_heads num_key_value_heads": (32, 4, 2),
+    "num_hidden_layers intermediate_size max_position_embeddings": (2, 48, 64),
+    "n_embd n_layer n_head n_positions": (32, 2, 4, 64),
+    "d_model encoder_layers decoder_layers": (32, 2, 2),
+    "encoder_attention_heads decoder_attention_heads": (4, 4),
+    "encoder_ffn_dim decoder_ffn_dim ffn_dim": (48, 48, 48),
+    "head_dim dim n_layers n_heads hidden_dim": (8, 32, 2, 4, 48),
+    "word_embed_proj_dim embedding_size": (32, 32),
+    "moe_intermediate_size num_experts num_local_experts num_experts_per_tok": (16, 4, 4, 2),
+    "pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id": (0, 2, 3, 2, 3),
+    "mask_token_id decoder_start_token_id": (4, 3),
+}
+SIZES = {
+    key: value
+    for keys, values in _SIZES.items()
+    for key, value in zip(keys.split(), values, strict=True)
+}
+
+
+def rope(kind, **more):
+    """Return a scaling of rotary positions."""
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **more}}
+
+
+_HALF = {"factor": 2.0, "original_max_position_embeddings": 32}
+_WINDOW = {"sliding_window": 4}
+_LATENT = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8}
+_LATENT |= {"v_head_dim": 8, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
+_GRANITE = {"logits_scaling": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3}
+CAUSAL = {
+    **dict.fromkeys(("gemma", "phi", "phi3", "olmo", "olmo2", "smollm3", "gpt_neox", "opt"), {}),
+    **dict.fromkeys(("stablelm", "starcoder2", "cohere", "glm", "glm4", "gpt_bigcode"), {}),
+    **dict.fromkeys(("biogpt", "nemotron", "helium", "ernie4_5", "exaone4", "arcee"), {}),
+    **dict.fromkeys(("seed_oss", "hunyuan_v1_dense"), {}),
+    **dict.fromkeys(("gemma2", "gemma3_text", "olmo3", "cohere2"), _WINDOW),
+    **dict.fromkeys(("qwen3_moe", "mixtral", "olmoe", "granitemoe", "phimoe"), {}),
+    "granite": _GRANITE,
+    "gpt_oss": {**_WINDOW, **rope("default")},
+    "deepseek_v3": {**_LATENT, "num_key_value_heads": 4, "first_k_dense_replace": 1},
+}
+MASKED = {
+    **dict.fromkeys(("xlm-roberta", "distilbert", "camembert", "nomic_bert", "ernie"), {}),
+    **dict.fromkeys(("data2vec-text", "eurobert", "roc_bert", "xlm-roberta-xl"), {}),
+    "modernbert": {"local_attention": 4},
+}
+SEQ2SEQ = {
+    **dict.fromkeys(("bart", "mbart", "pegasus", "marian", "blenderbot", "plbart"), {}),
+    **dict.fromkeys(("blenderbot-small", "t5gemma"), {}),
+}
+SCALED = {
+    "llama-linear": rope("linear", factor=2.0),
+    "llama-dynamic": rope("dynamic", **_HALF),
+    "llama-yarn": rope("yarn", **_HALF),
+    "llama-llama3": rope("llama3", **_HALF, low_freq_factor=1.0, high_freq_factor=4.0),
+    "llama-longrope": rope("longrope", **_HALF, short_factor=[1.0] * 4, long_factor=[2.0] * 4),
+}
+REFUSED = {
+    **dict.fromkeys(("bloom", "falcon", "gptj", "mpt", "mamba", "jamba", "mpnet"), "interface"),
+    "qwen3_next": "interface",
+    "megatron-bert": "interface",
+    "umt5": "position_bias",
+    "m2m_100": "positions cannot be set",
+}
+GROUPS = {"causal": {**CAUSAL, **SCALED}, "masked": MASKED, "seq2seq": SEQ2SEQ}
+_AUTO = {
+    "causal": transformers.AutoModelForCausalLM,
+    "masked": transformers.AutoModelForMaskedLM,
+    "seq2seq": transformers.AutoModelForSeq2SeqLM,
+}
+
+
+def group_of(kind):
+    """Return whether a model is causal, masked or seq2seq."""
+    return next(group for group, own in GROUPS.items() if kind in own)
+
+
+def config_of(kind, **more):
+    """Return a tiny configuration of a model type."""
+    sizes = {**SIZES, "vocab_size": wordpiece_tokenizer().get_vocab_size(), **more}
+    if kind == "t5gemma":
+        own = {key: value for key, value in sizes.items() if hasattr(half(), key)} | _WINDOW
+        return AutoConfig.for_model(kind, encoder=own, decoder=own, vocab_size=own["vocab_size"])
+    usual = AutoConfig.for_model(kind)
+    known = {*usual.to_dict(), *type(usual).attribute_map}
+    return AutoConfig.for_model(kind, **{key: v for key, v in sizes.items() if key in known})
+
+
+def half():
+    """Return the usual configuration of a half of T5Gemma."""
+    return AutoConfig.for_model("t5gemma").encoder
+
+
+def make(kind, folder):
+    """Write a tiny random model and its tokenizer; return the folder."""
+    group = group_of(kind)
+    config = config_of(kind.split("-")[0] if kind in SCALED else kind, **GROUPS[group][kind])
+    torch.manual_seed(0)
+    model = _AUTO[group].from_config(config).float()
+    for name, parameter in model.named_parameters():  # no zero biases, no equal norms
+        norm = parameter.dim() < 2 and "norm" in name.lower() and name.endswith("weight")
+        parameter.data.normal_(mean=float(norm), std=0.1 if parameter.dim() < 2 else 0.15)
+    model.save_pretrained(folder)
+    wordpiece_tokenizer().save(str(folder / "tokenizer.json"))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
+    special |= {"sep_token": "[SEP]", "mask_token": "[MASK]"}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
