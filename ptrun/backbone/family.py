@@ -146,6 +146,7 @@ class Family(ABC):
         position_maps: last names of maps that also read relative positions.
         stock: what transformers and PEFT have for it.
         even: whether the keys and values of all layers have one form, which a deep prefix needs.
+        fused: whether experts are one tensor, which is no linear map to quantize.
         probed: whether it was read from a traced pass, so that loaded weights must prove it.
     """
 
@@ -174,6 +175,7 @@ class Family(ABC):
     stock: Stock = NO_STOCK
     even: bool = True
     probed: bool = False
+    fused: bool = False
 
     @property
     def encoder(self) -> bool:

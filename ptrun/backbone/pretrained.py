@@ -210,7 +210,16 @@ class PretrainedBackbone:
         self._check_size()
 
     def quantize(self, kind: Quantization) -> None:
-        """Choose how the linear maps of the layers are held; before `load`."""
+        """Choose how the linear maps of the layers are held; before `load`.
+
+        Raises:
+            UserError: most weights are in no linear map.
+        """
+        if kind != "none" and self.architecture.fused:
+            raise UserError(
+                f"hardware.quantization={kind}: the experts of {self.name} are one tensor, which "
+                "ptrun does not quantize. Leave it out."
+            )
         self.quantization = kind
         self.__dict__.pop("model", None)
 

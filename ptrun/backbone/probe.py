@@ -398,6 +398,7 @@ class _Reading:
             stock=Stock(_KINDS[self.name][1]),
             even=len(forms) == 1 and all(key == value for _, key, value in forms),
             probed=True,
+            fused=any(own.dim() > 2 for own in model.base_model.parameters()),
             stacks=stacks,
             heads=tuple(heads),
             body_path=path,

@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from ptrun.backbone import proof
+from ptrun.backbone.injection import KeyedDropout
 from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.backbone.quantization import QuantizedLinear
+from ptrun.errors import UserError
+from ptrun.method.lora import LoRA
+from ptrun.method.prompt_tuning import PromptTuning
+from ptrun.method.ptuning_v2 import PTuningV2
 from tests.backbone import types
+from tests.exporting.runs import compared, moved
+from tests.small_runs import conll03
 
 KINDS = [kind for group in types.GROUPS.values() for kind in group if "llama" not in kind]
 FUSED = {"qwen3_moe", "mixtral", "gpt_oss", "olmoe", "granitemoe", "phimoe", "deepseek_v3"}
@@ -51,3 +59,112 @@ def test_a_probed_model_passes_its_proof(folder_of, kind):
         backbone.architecture = replace(backbone.architecture, packed=None)
         padded = backbone.forward(given).hidden
         torch.testing.assert_close(own, padded, rtol=1e-4, atol=1e-5 * float(padded.abs().max()))
+
+
+@pytest.mark.parametrize(("kind", "told"), types.REFUSED.items())
+def test_a_model_that_cannot_take_prompts_is_refused_by_name(kind, told):
+    with pytest.raises(UserError, match=f"backbone=x: model type '{kind}'.*{told}"):
+        PretrainedBackbone(name="x", hub="a/b", config=types.config_of(kind).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "nothing"}, "model type 'nothing' is none that transformers"),
+        ({"model_type": "gemma3", "vision_config": {"a": 1}}, "has vision_config"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 2}, "has num_kv_shared_layers"),
+    ],
+)
+def test_a_model_of_another_shape_is_refused_by_name(config, told):
+    with pytest.raises(UserError, match=told):
+        PretrainedBackbone(name="x", hub="a/b", config=config)
+
+
+def test_a_model_that_mixes_neighbours_fails_its_proof(tmp_path):
+    """MobileBERT reads three tokens at once, so packed rows would read each other."""
+    types.MASKED["mobilebert"] = {}
+    try:
+        folder = types.make("mobilebert", tmp_path / "m")
+    finally:
+        del types.MASKED["mobilebert"]
+    with pytest.raises(UserError, match=r"(?s)the bare backbone computes what .* first in layer 1"):
+        read(folder, "mobilebert").load()
+
+
+def test_a_proof_is_kept_for_the_weights(folder_of, monkeypatch):
+    backbone, calls = read(folder_of("phi"), "phi"), []
+    prove = proof.prove
+    monkeypatch.setattr(proof, "prove", lambda own: calls.append(1) or prove(own))
+    backbone.load()
+    read(folder_of("phi"), "phi").load()
+    assert calls == [1]
+    backbone.load(torch.bfloat16)
+    assert calls == [1, 1]
+
+
+def test_positions_that_are_not_moved_fail_the_proof(folder_of, monkeypatch):
+    backbone = read(folder_of("gemma"), "gemma")
+    backbone.load()
+    alone = proof._alone
+    monkeypatch.setattr(proof, "_alone", lambda *given: replace(alone(*given), shift=None))
+    wrong = [check for check in proof.prove(backbone) if not check.passed]
+    assert [check.name for check in wrong] == ["keys and values of a joint pass stand for its text"]
+    assert wrong[0].far > 0.01 and wrong[0].where == "layer 1"
+
+
+@pytest.mark.parametrize("kind", ["phi3", "modernbert", "bart", "opt", "distilbert"])
+def test_a_row_drops_by_its_key_alone(folder_of, kind):
+    backbone = read(folder_of(kind), kind)
+    backbone.load()
+    given = proof._rows(backbone, (7, 4, 5))
+    decoder = given.decoder
+    seen = given.mask if decoder is None else decoder.mask
+    keys = torch.tensor([11, 12, 13])
+    whole = backbone.forward(
+        replace(given, keys=keys, hidden_at=proof.Positions(*seen.nonzero(as_tuple=True)))
+    ).hidden
+    if decoder is not None:
+        decoder = replace(decoder, ids=decoder.ids[1:2], mask=decoder.mask[1:2])
+    one = replace(
+        given, ids=given.ids[1:2, :4], mask=given.mask[1:2, :4], lengths=[4], decoder=decoder
+    )
+    cells = one.mask if decoder is None else decoder.mask
+    at = proof.Positions(*cells.nonzero(as_tuple=True))
+    first = int(seen[0].sum())
+    dropped = backbone.forward(replace(one, keys=keys[1:2], hidden_at=at)).hidden
+    kept = backbone.forward(replace(one, hidden_at=at)).hidden
+    part = whole[first : first + len(at.rows)]
+    torch.testing.assert_close(dropped, part, rtol=1e-4, atol=1e-5)
+    drops = any(isinstance(m, KeyedDropout) and m.p > 0 for m in backbone.model.modules())
+    assert drops == (backbone.shape.dropout > 0)
+    assert torch.equal(dropped, kept) != (drops or backbone.architecture.loose > 0)
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "phi3", "modernbert", "bart", "qwen3_moe"])
+def test_linear_maps_are_quantized_or_the_model_refused(folder_of, kind):
+    backbone = read(folder_of(kind), kind)
+    if kind in FUSED:
+        with pytest.raises(UserError, match="experts"):
+            backbone.quantize("int8")
+        return
+    backbone.quantize("int8")
+    backbone.load()
+    maps = [m for m in backbone.model.modules() if isinstance(m, QuantizedLinear)]
+    assert len(maps) >= 2 * backbone.shape.layers
+
+
+METHODS = {"prompt": PromptTuning, "prefix": PTuningV2, "lora": LoRA}
+OPTIONS = {"prompt": {"length": 3}, "prefix": {"length": 3}, "lora": {"rank": 2, "alpha": 4}}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "kind", ["gemma2", "phi3", "gpt_neox", "modernbert", "xlm-roberta", "bart"]
+)
+def test_stock_peft_has_the_same_logits(folder_of, data_dir, tmp_path, kind, name):
+    backbone = read(folder_of(kind), kind)
+    backbone.load()
+    task = conll03(data_dir)
+    method = moved(lambda *given: METHODS[name](*given, **OPTIONS[name]), backbone, task)
+    _, found = compared(method, tmp_path / "adapter", task.load("train"))
+    assert found.difference <= 1e-4

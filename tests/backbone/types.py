@@ -33,30 +33,35 @@ def rope(kind, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **more}}
 
 
+def each(names, own):
+    """Return the same options for several types."""
+    return {name: own for name in names.split()}
+
+
 _HALF = {"factor": 2.0, "original_max_position_embeddings": 32}
 _WINDOW = {"sliding_window": 4}
 _LATENT = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8}
 _LATENT |= {"v_head_dim": 8, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
 _GRANITE = {"logits_scaling": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3}
 CAUSAL = {
-    **dict.fromkeys(("gemma", "phi", "phi3", "olmo", "olmo2", "smollm3", "gpt_neox", "opt"), {}),
-    **dict.fromkeys(("stablelm", "starcoder2", "cohere", "glm", "glm4", "gpt_bigcode"), {}),
-    **dict.fromkeys(("biogpt", "nemotron", "helium", "ernie4_5", "exaone4", "arcee"), {}),
-    **dict.fromkeys(("seed_oss", "hunyuan_v1_dense"), {}),
-    **dict.fromkeys(("gemma2", "gemma3_text", "olmo3", "cohere2"), _WINDOW),
-    **dict.fromkeys(("qwen3_moe", "mixtral", "olmoe", "granitemoe", "phimoe"), {}),
+    **each("gemma phi phi3 olmo olmo2 smollm3 gpt_neox opt", {}),
+    **each("stablelm starcoder2 cohere glm glm4 gpt_bigcode", {}),
+    **each("biogpt nemotron helium ernie4_5 exaone4 arcee", {}),
+    **each("seed_oss hunyuan_v1_dense", {}),
+    **each("gemma2 gemma3_text olmo3 cohere2", _WINDOW),
+    **each("qwen3_moe mixtral olmoe granitemoe phimoe", {}),
     "granite": _GRANITE,
     "gpt_oss": {**_WINDOW, **rope("default")},
     "deepseek_v3": {**_LATENT, "num_key_value_heads": 4, "first_k_dense_replace": 1},
 }
 MASKED = {
-    **dict.fromkeys(("xlm-roberta", "distilbert", "camembert", "nomic_bert", "ernie"), {}),
-    **dict.fromkeys(("data2vec-text", "eurobert", "roc_bert", "xlm-roberta-xl"), {}),
+    **each("xlm-roberta distilbert camembert nomic_bert ernie", {}),
+    **each("data2vec-text eurobert roc_bert xlm-roberta-xl", {}),
     "modernbert": {"local_attention": 4},
 }
 SEQ2SEQ = {
-    **dict.fromkeys(("bart", "mbart", "pegasus", "marian", "blenderbot", "plbart"), {}),
-    **dict.fromkeys(("blenderbot-small", "t5gemma"), {}),
+    **each("bart mbart pegasus marian blenderbot plbart", {}),
+    **each("blenderbot-small t5gemma", {}),
 }
 SCALED = {
     "llama-linear": rope("linear", factor=2.0),
@@ -66,7 +71,7 @@ SCALED = {
     "llama-longrope": rope("longrope", **_HALF, short_factor=[1.0] * 4, long_factor=[2.0] * 4),
 }
 REFUSED = {
-    **dict.fromkeys(("bloom", "falcon", "gptj", "mpt", "mamba", "jamba", "mpnet"), "interface"),
+    **each("bloom falcon gptj mpt mamba jamba mpnet", "interface"),
     "qwen3_next": "interface",
     "megatron-bert": "interface",
     "umt5": "position_bias",
