@@ -95,7 +95,7 @@ class Stock:
 
     Args:
         words: the class that predicts words, and PEFT's kind of task; None if there is none.
-        tags: name of the linear map of the class that tags words.
+        tags: name of the linear map of the class that tags words; None: none tags with one map.
         dense: path of the layer and tanh before the labels of a text; None: the head differs.
         labels: path of the linear map that gives the labels of a text.
         pooler: the value of `readout.pooler` that trains such a dense layer.
@@ -105,7 +105,7 @@ class Stock:
     """
 
     words: tuple[str, str] | None = None
-    tags: str = "classifier"
+    tags: str | None = "classifier"
     dense: str | None = None
     labels: str = "classifier"
     pooler: str = "trainable"

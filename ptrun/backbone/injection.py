@@ -109,12 +109,23 @@ class Injection:
         """Whether the current pass edits hidden states."""
         return bool(self.given and self.given.edits)
 
-    def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
-        """Return hidden states after the edit of a site, if there is one."""
+    def edits_at(self, reader: Reader, site: Site) -> bool:
+        """Return whether the current pass edits the hidden states of a site."""
         half = self.read_by(reader)
-        edits = half.edits if half else None
-        if not edits or site not in edits:
+        return bool(half and half.edits and site in half.edits)
+
+    def grid(self, reader: Reader, hidden: Tensor) -> Tensor:
+        """Return states `[B, T, H]`, or packed ones `[1, N, H]`; OPT's code flattens some."""
+        half = self.read_by(reader)
+        if hidden.dim() > 2 or half is None:
             return hidden
+        return hidden[None] if self.packing else hidden.view(*half.mask.shape, -1)
+
+    def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
+        """Return hidden states after the edit of a site."""
+        half = self.read_by(reader)
+        assert half is not None and half.edits is not None
+        edits = half.edits
         if self.packing is not None:
             changed = self._changed(edits[site], self.packing.unpack(hidden))
             return cast(Tensor, self.packing.pack(changed))
@@ -267,9 +278,11 @@ def hook(module: nn.Module, injection: Injection, reader: Reader, site: Site) ->
     """Apply the edits of a site to a module's output, or to the first of its outputs."""
 
     def edit(_module: nn.Module, _arguments: object, output: Any) -> Any:
-        if isinstance(output, tuple):
-            return (injection.edited(reader, site, output[0]), *output[1:])
-        return injection.edited(reader, site, output)
+        if not injection.edits_at(reader, site):
+            return output
+        first = output[0] if isinstance(output, tuple) else output
+        edited = injection.edited(reader, site, injection.grid(reader, first)).view(first.shape)
+        return (edited, *output[1:]) if isinstance(output, tuple) else edited
 
     module.register_forward_hook(edit)
 

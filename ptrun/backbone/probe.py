@@ -127,8 +127,7 @@ class Probed(Family):
             if stack.table:
                 _place(model.get_submodule(stack.table), injection, reader)
             if self.loose:
-                site = 900_000 + 10_000 * (reader == "decoder")
-                _drop_by_key(model, stack, self.loose, injection, site)
+                _drop_by_key(model, stack, reader, self.loose, injection)
 
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
@@ -214,8 +213,13 @@ def _place(table: Any, injection: Injection, reader: Reader) -> None:
     table.forward = look_up
 
 
-def _drop_by_key(model: Any, stack: Stack, p: float, injection: Injection, first: int) -> None:
+def _drop_by_key(model: Any, stack: Stack, reader: Reader, p: float, injection: Injection) -> None:
     """Put dropouts by key where the code of BART, OPT and others calls a function."""
+    first = 900_000 + 10_000 * (reader == "decoder")
+
+    def dropped(own: KeyedDropout, out: Tensor) -> Tensor:
+        return own(injection.grid(reader, out)).view(out.shape)  # type: ignore[no-any-return]
+
     layers: Any = model.get_submodule(stack.paths.layers)
     sites = iter(range(first, first + 10_000))
     if hasattr(layers[0], "dropout"):  # these drop their embeddings too
@@ -228,7 +232,9 @@ def _drop_by_key(model: Any, stack: Stack, p: float, injection: Injection, first
     for layer in layers:
         for path in filter(None, (stack.paths.attended, stack.paths.crossed, stack.paths.grown)):
             own = KeyedDropout(p, next(sites), injection)
-            layer.get_submodule(path).register_forward_hook(lambda _m, _i, out, d=own: d(out))
+            layer.get_submodule(path).register_forward_hook(
+                lambda _m, _i, out, own=own: dropped(own, out)
+            )
 
 
 # One traced pass.
@@ -395,14 +401,19 @@ class _Reading:
             fills_masks=self.name == "masked",
             pooler=self.name == "masked",
             attention_maps=self._maps(self.calls[0]),
-            stock=Stock(_KINDS[self.name][1]),
+            stock=Stock(
+                _KINDS[self.name][1],
+                tags=self._tags(),
+                takes_past="past_key_values"
+                in inspect.signature(model.base_model.forward).parameters,
+            ),
             even=len(forms) == 1 and all(key == value for _, key, value in forms),
             probed=True,
             fused=any(own.dim() > 2 for own in model.base_model.parameters()),
             stacks=stacks,
             heads=tuple(heads),
             body_path=path,
-            plain_head=self._plain(output, path),
+            plain_head=self._plain(output, path, hidden),
             first=first,
             loose=loose,
             widths=(hidden, table.shape[1], self._length(config) - first),
@@ -478,6 +489,17 @@ class _Reading:
         maps = [self._path(m)[2].split(".")[-1] for m in ended if isinstance(m, nn.Linear | Conv1D)]
         return (maps[0],) if len(maps) == 1 else (maps[0], maps[-1])
 
+    def _tags(self) -> str | None:
+        """Return the linear map of the stock class that tags words; None if it has more layers."""
+        name = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES.get(self.kind)
+        if name is None:
+            return None
+        with torch.device("meta"):
+            own = getattr(transformers, name)(self.model.config)
+        rest = {n: m for n, m in own.named_children() if m is not own.base_model}
+        learned = [n for n, m in rest.items() if any(True for _ in m.parameters())]
+        return learned[0] if len(learned) == 1 else None
+
     def _tables(self) -> list[nn.Embedding]:
         """Return the tables of learned positions that were read."""
         words, longest = self.model.get_input_embeddings(), self._longest(self.model.config)
@@ -516,9 +538,11 @@ class _Reading:
                 longest = min(longest, int(original or longest))
         return longest
 
-    def _plain(self, output: Any, path: str) -> bool:
+    def _plain(self, output: Any, path: str, width: int) -> bool:
         """Return whether the model's own logits take the same operations as the output matrix."""
-        hidden = torch.zeros(1, self.model.get_output_embeddings().weight.shape[1], device="meta")
+        if output.weight.shape[1] != width:
+            return False
+        hidden = torch.zeros(1, width, device="meta")
         with _Operations() as alone:
             output(hidden[None])
         with _Operations() as whole:

@@ -121,6 +121,9 @@ def reader_of(method: Method) -> Reader:
 
 def _token(method: Method, readout: Head) -> Reader:
     name = method.backbone.architecture.stock.tags
+    if name is None:
+        kind = method.backbone.config["model_type"]
+        raise cannot(f"transformers has no class that tags words of {kind} by one linear map.")
     labels = tuple(map(str, method.task.labels))
     return Reader(
         "AutoModelForTokenClassification", "TOKEN_CLS", labels, _linear(name, readout), (name,)
@@ -294,7 +297,7 @@ def _check_prefix(method: PTuningV2) -> None:
     """
     architecture = method.backbone.architecture
     if architecture.has_decoder:
-        raise cannot("PEFT's prefix on T5 has relative positions and mixes the layers' slices.")
+        raise cannot("PEFT's prefix in an encoder-decoder mixes the layers' slices.")
     if not architecture.stock.takes_past:
         raise cannot(
             f"{method.backbone.config['model_type']} in transformers takes no past keys and values."

@@ -13,6 +13,7 @@ from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.stock_form import form_of
 from tests.backbone import types
 from tests.exporting.runs import compared, moved
 from tests.small_runs import conll03
@@ -82,7 +83,7 @@ def test_a_model_of_another_shape_is_refused_by_name(config, told):
 
 def test_a_model_that_mixes_neighbours_fails_its_proof(tmp_path):
     """MobileBERT reads three tokens at once, so packed rows would read each other."""
-    types.MASKED["mobilebert"] = {}
+    types.MASKED["mobilebert"] = {"embedding_size": 16}
     try:
         folder = types.make("mobilebert", tmp_path / "m")
     finally:
@@ -136,8 +137,8 @@ def test_a_row_drops_by_its_key_alone(folder_of, kind):
     part = whole[first : first + len(at.rows)]
     torch.testing.assert_close(dropped, part, rtol=1e-4, atol=1e-5)
     drops = any(isinstance(m, KeyedDropout) and m.p > 0 for m in backbone.model.modules())
-    assert drops == (backbone.shape.dropout > 0)
-    assert torch.equal(dropped, kept) != (drops or backbone.architecture.loose > 0)
+    drops |= backbone.architecture.loose > 0
+    assert drops == (backbone.shape.dropout > 0) and torch.equal(dropped, kept) != drops
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "phi3", "modernbert", "bart", "qwen3_moe"])
@@ -157,6 +158,9 @@ METHODS = {"prompt": PromptTuning, "prefix": PTuningV2, "lora": LoRA}
 OPTIONS = {"prompt": {"length": 3}, "prefix": {"length": 3}, "lora": {"rank": 2, "alpha": 4}}
 
 
+NO_EXPORT = {"bart": "by one linear map|mixes", "modernbert": "by one linear map"}
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
     "kind", ["gemma2", "phi3", "gpt_neox", "modernbert", "xlm-roberta", "bart"]
@@ -166,5 +170,12 @@ def test_stock_peft_has_the_same_logits(folder_of, data_dir, tmp_path, kind, nam
     backbone.load()
     task = conll03(data_dir)
     method = moved(lambda *given: METHODS[name](*given, **OPTIONS[name]), backbone, task)
+    if why := NO_EXPORT.get(kind) or NO_EXPORT.get((kind, name)):
+        with pytest.raises(UserError, match=why):
+            form_of(method)
+        return
     _, found = compared(method, tmp_path / "adapter", task.load("train"))
-    assert found.difference <= 1e-4
+    if (kind, name) == ("gemma2", "prefix"):  # PEFT's prefix leaves a window of 4 tokens
+        assert found.difference > 1e-2 and not found.equal
+    else:
+        assert found.difference <= 1e-4

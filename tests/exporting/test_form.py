@@ -42,7 +42,7 @@ PREFIX = partial(PTuningV2, length=3)
         ("bert", partial(PTuningV2, length=0), conll03, "learned no prefix"),
         ("albert", PREFIX, conll03, "no past keys and values"),
         ("deberta-v2", PREFIX, conll03, "no past keys and values"),
-        ("t5", PREFIX, conll03, "relative positions"),
+        ("t5", PREFIX, conll03, "mixes the layers"),
         ("blocklm", LoRA, conll03, "no model of transformers"),
         ("megatron", LoRA, conll03, "no model of transformers"),
         ("t5", partial(PromptTuning, length=3), sst2, "need a read-out of words"),
