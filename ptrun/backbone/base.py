@@ -195,7 +195,7 @@ def checksum(model: nn.Module) -> int:
     The `weight` of a quantized map has no numbers; its codes and scales are buffers.
     """
     tensors = [t for t in (*model.parameters(), *model.buffers()) if not t.is_meta]
-    bits = [tensor.detach().contiguous().view(torch.uint8).flatten() for tensor in tensors]
+    bits = [tensor.detach().flatten().contiguous().view(torch.uint8) for tensor in tensors]
     sums = [
         torch.stack([chunk.sum(dtype=torch.int64) for chunk in torch.split(own, _CHUNK)]).sum()
         for own in bits

@@ -132,7 +132,7 @@ def _rows(launch: Any, leaves: dict[str, Tensor]) -> Iterator[_Row]:
             start, width = (int(real(t)[index]) for t in (packing.starts, packing.widths))
             place = (0, slice(start, start + width))
             seen = real(packing.real)[place[1]].expand(width, width)
-            if packing.causal:
+            if packing.reach.after == 0:
                 seen = seen.tril(-1) | torch.eye(width, dtype=torch.bool)
         else:
             place = (index, slice(0, leaves["q"].shape[2]))
