@@ -17,8 +17,10 @@ from ptrun.method.stock_form import form_of
 from tests.backbone import types
 from tests.exporting.runs import compared, moved
 from tests.small_runs import conll03
+from tests.tiers import tiered
 
 KINDS = [kind for group in types.GROUPS.values() for kind in group if "llama" not in kind]
+SOME = {"gemma2", "modernbert", "t5gemma", "qwen3_moe"}  # the others are slow tests
 FUSED = {"qwen3_moe", "mixtral", "gpt_oss", "olmoe", "granitemoe", "phimoe", "deepseek_v3"}
 
 
@@ -44,7 +46,7 @@ def read(folder, kind):
     return PretrainedBackbone(name=kind, path=str(folder), dtype="fp32")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered(KINDS, SOME.__contains__))
 def test_a_probed_model_passes_its_proof(folder_of, kind):
     backbone = read(folder_of(kind), kind)
     assert backbone.architecture.probed
@@ -62,7 +64,9 @@ def test_a_probed_model_passes_its_proof(folder_of, kind):
         torch.testing.assert_close(own, padded, rtol=1e-4, atol=1e-5 * float(padded.abs().max()))
 
 
-@pytest.mark.parametrize(("kind", "told"), types.REFUSED.items())
+@pytest.mark.parametrize(
+    ("kind", "told"), tiered(types.REFUSED.items(), lambda kind, _: kind in {"bloom", "mamba"})
+)
 def test_a_model_that_cannot_take_prompts_is_refused_by_name(kind, told):
     with pytest.raises(UserError, match=f"backbone=x: model type '{kind}'.*{told}"):
         PretrainedBackbone(name="x", hub="a/b", config=types.config_of(kind).to_dict())
@@ -113,7 +117,10 @@ def test_positions_that_are_not_moved_fail_the_proof(folder_of, monkeypatch):
     assert wrong[0].far > 0.01 and wrong[0].where == "layer 1"
 
 
-@pytest.mark.parametrize("kind", ["phi3", "modernbert", "bart", "opt", "distilbert"])
+@pytest.mark.parametrize(
+    "kind",
+    tiered(["phi3", "modernbert", "bart", "opt", "distilbert"], {"phi3", "opt"}.__contains__),
+)
 def test_a_row_drops_by_its_key_alone(folder_of, kind):
     backbone = read(folder_of(kind), kind)
     backbone.load()
@@ -163,7 +170,8 @@ NO_EXPORT = {"bart": "by one linear map|mixes", "modernbert": "by one linear map
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
-    "kind", ["gemma2", "phi3", "gpt_neox", "modernbert", "xlm-roberta", "bart"]
+    "kind",
+    tiered(["gemma2", "phi3", "gpt_neox", "modernbert", "xlm-roberta", "bart"], "gemma2".__eq__),
 )
 def test_stock_peft_has_the_same_logits(folder_of, data_dir, tmp_path, kind, name):
     backbone = read(folder_of(kind), kind)
