@@ -41,7 +41,8 @@ class PretrainedBackbone:
         revision: pinned commit or tag of the hub model.
         shipped: name of a model inside the package.
         path: local folder; it overrides `hub` and `shipped`.
-        config: sizes of a hub model, to count and check it without a network.
+        config: sizes of a hub model, to count and check it without a network; null fetches its
+            config.json.
         tokenizer: kind of tokenizer; null detects it from the folder, as with `path`.
         dtype: `bf16` or `fp32`, the precision that `hardware.precision=auto` takes on a GPU.
         fp16: whether the hidden states of a T5 fit in fp16 as they are, as CPM-2's do.
@@ -80,13 +81,15 @@ class PretrainedBackbone:
         layer_norm_eps: float | None = None,
     ):
         self.name = Path(path).resolve().name if path else name
+        if hub and config is None and not path:
+            self.name = hub.rpartition("/")[2]
         self.hub, self.revision, self.dtype, self.source = hub, revision, dtype, source
         self.fits_fp16 = fp16
         self.folder = files.locate(shipped, path)
         self.repository = repository.model(hub, revision) if hub and not self.folder else None
         self.parameters = parameters if path is None else None
         self.tokenizer_kind = tokenizer if path is None else None
-        self.config = files.read_config(self.folder) if self.folder else dict(config or {})
+        self.config = files.read_config(self.folder) if self.folder else self._stated(config)
         self.architecture = family_of(self.name, self.config, self.families)
         self.family = self.architecture.name
         own = (dropout, attention_dropout, layer_norm_eps)
@@ -100,6 +103,14 @@ class PretrainedBackbone:
         self.tuned: Tuned | None = None  # the run that tuned it; set before `load`
         self.pooler_seed: int | None = None  # draws a pooler the files lack; set before `load`
         self._tokenizers: dict[bool, Any] = {}
+
+    def _stated(self, config: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the configuration of an option, or of the hub where it has none."""
+        if config is not None:
+            return dict(config)
+        if self.repository is None:
+            raise UserError(f"backbone={self.name}: {self.source}")
+        return files.read_config(download.config_folder(self.repository))
 
     @cached_property
     def model(self) -> Any:

@@ -265,6 +265,8 @@ def resolve(config: DictConfig, choices: dict[str, Any], typed: Sequence[str] = 
     if path:
         content["backbone"]["path"] = os.path.expanduser(path)
         names["backbone"] = Path(content["backbone"]["path"]).resolve().name
+    elif names["backbone"] == "hub" and content["backbone"].get("hub"):
+        names["backbone"] = _safe(content["backbone"]["hub"].rpartition("/")[2])
     task = content["task"]
     for part in ("train", "dev", "test", "vocabulary"):  # files of `task=csv`, of facts
         if isinstance(task.get(part), str):
@@ -302,8 +304,11 @@ def _check_seeds(content: Mapping[str, Any]) -> None:
 def _own_name(option: str, given: str) -> str:
     """Return `csv_<name>` for the user's own data; it is safe in the name of a folder."""
     stem = re.sub(f"({_KINDS})?({_PACKED})?$", "", Path(given).name, flags=re.IGNORECASE)
-    safe = re.sub(r"[^\w.]+", "_", stem)
-    return f"{option}_{safe[:40]}"
+    return f"{option}_{_safe(stem)}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.]+", "_", name)[:40]
 
 
 @contextmanager
@@ -363,13 +368,20 @@ class _Picked:
     hydra: dict[str, Any]
 
 
+def _with_hub(overrides: Sequence[str]) -> list[str]:
+    """Return overrides with `backbone=hub` where a model of the hub is typed, and no option."""
+    keys = {o.partition("=")[0] for o in overrides}
+    own = ["backbone=hub"] if "backbone.hub" in keys and "backbone" not in keys else []
+    return [*overrides, *own]
+
+
 def _composed(overrides: Sequence[str]) -> _Picked:
     """Return the root of a run; the next call may change it.
 
     Runs that pick the same options have one root. Their other overrides set plain values in it, as
     Hydra does after it has read the files.
     """
-    loose = [loosen(o) for o in overrides]
+    loose = [loosen(o) for o in _with_hub(overrides)]
     values = [one for own in loose if (one := _plain_value(own)) is not None]
     keys = tuple(one.key_or_group for one in values)
     if any(other.startswith(f"{key}.") for key in keys for other in keys):

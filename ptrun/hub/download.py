@@ -124,6 +124,27 @@ def _weights(repository: Repository, names: Collection[str], *, asks: bool) -> l
     return found
 
 
+def config_folder(repository: Repository) -> Path:
+    """Return a folder with the config.json of a hub model, downloaded unless it is cached.
+
+    Raises:
+        UserError: the download fails, or the repository has no such file.
+    """
+    repository.ask()
+    sizes = repository.listing()
+    there = (repository.snapshot / "config.json").is_file()
+    if isinstance(sizes, Exception):
+        if not there:
+            raise UserError(f"backbone {failure(repository, sizes, 'config.json')} {_LOCAL}")
+        return repository.snapshot
+    if "config.json" not in sizes:
+        raise UserError(
+            f"backbone.hub={repository.name}: no config.json at revision {repository.revision}, "
+            f"so it is no model of transformers. {_LOCAL}"
+        )
+    return _download(repository, ["config.json"])
+
+
 def _cached(
     repository: Repository, trouble: Exception, check: Check, *, asks: bool
 ) -> tuple[Path, list[Path]]:

@@ -77,7 +77,8 @@ def command(own: Composed) -> str:
     if names["task"] not in options("task"):
         names["task"] = "hub" if own.config["task"].get("hub") else "csv"
     path, option = (own.config["backbone"].get(key) for key in ("path", "name"))
-    if path and option in options("backbone"):  # its sizes are no keys that can be typed
+    named = path or option == "hub"  # results show another name than that of the option
+    if named and option in options("backbone"):
         names["backbone"] = option
     elif path:
         names.pop("backbone")
