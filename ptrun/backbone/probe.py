@@ -168,6 +168,10 @@ class Probed(Family):
             return logits
         return _answered(model, self.body_path, hidden, self.has_decoder)
 
+    def counted(self, model: Any) -> list[nn.Parameter]:
+        """Return the parameters of the model; a pooler is ptrun's own."""
+        return [own for name, own in model.named_parameters() if not name.startswith("pooler.")]
+
     def of_head(self, tensor: str) -> bool:
         """Return whether a tensor belongs to the output head, by its name."""
         return tensor.startswith(tuple(f"{head}." for head in self.heads))

@@ -31,7 +31,7 @@ PUBLISHED = {
     "mt5_xxl": 12_921_057_280,
     "cpm2": 11_087_097_856,
 }
-PRESETS = [name for name in options("backbone") if not name.startswith("pocket_")]
+PRESETS = [name for name in options("backbone") if not name.startswith("pocket_") and name != "hub"]
 
 
 def preset(name):
