@@ -199,6 +199,10 @@ class Family(ABC):
         """Return the model without output head and pooler."""
         return model.base_model
 
+    def layers(self, model: Any) -> Any:
+        """Return the layers that read the text."""
+        return self.body(model).get_submodule(self.paths.layers)
+
     def packing(self, given: BackboneInput) -> Packing | None:
         """Return the packing of an input; None if the model reads padded rows."""
         if self.packed is None:

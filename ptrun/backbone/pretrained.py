@@ -177,6 +177,18 @@ class PretrainedBackbone:
                 )
 
     def load(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        """Read the weights; a model type without an entry must pass the checks of `proof`.
+
+        Raises:
+            UserError: as for `read_weights`, or a check fails.
+        """
+        self.read_weights(dtype, device)
+        if self.architecture.probed:
+            from ptrun.backbone import proof  # it imports transformers, unlike a plan
+
+            proof.accept(self)
+
+    def read_weights(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         """Read the frozen weights one by one, directly in their final precision and place.
 
         Raises:
@@ -211,10 +223,6 @@ class PretrainedBackbone:
             seed = (self.tuned or self).pooler_seed
             model.pooler = pooler(self.shape.hidden_size, source, seed).to(dtype)
         self.__dict__["model"] = self._prepare(model)
-        if self.architecture.probed:
-            from ptrun.backbone import proof  # it imports transformers, unlike a plan
-
-            proof.accept(self)
         self.kept.clear()
         if self.tuned:
             self.tuned.put(self)

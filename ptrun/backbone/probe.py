@@ -129,6 +129,10 @@ class Probed(Family):
             if self.loose:
                 _drop_by_key(model, stack, reader, self.loose, injection)
 
+    def layers(self, model: Any) -> Any:
+        """Return the layers that read the text."""
+        return model.get_submodule(self.paths.layers)
+
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
         text = self._run(model, 0, given, packing, types=given.types)

@@ -1,8 +1,8 @@
 """Whether prompts work in a loaded backbone: tried on a few tokens, not looked up in a list.
 
-    ptrun doctor backbone=NAME        # shows each check
+    ptrun doctor backbone=NAME        # shows each check, and which methods fit
 
-A model type that was probed is accepted when all checks pass, once for its weights, precision and
+A model type without an entry is accepted when all checks pass, once for its weights, precision and
 versions; `$XDG_CACHE_HOME/ptrun/proofs` remembers it.
 """
 
@@ -30,10 +30,8 @@ from ptrun.errors import UserError
 _RECORD = "ptrun_record"
 _LIMIT = {torch.float32: 2e-4, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 """The largest difference allowed, as a share of the largest number that is compared."""
-_STEPS, _SLOPE = (
-    (1e-2, 1e-3, 1e-4),
-    2e-2,
-)  # of finite differences; a router of experts may jump in one
+_STEPS = 1e-2, 1e-3, 1e-4  # of finite differences; a router of experts may jump in one
+_SLOPE = 2e-2
 _Pairs = dict[int, tuple[Tensor, Tensor]]
 
 
@@ -60,7 +58,7 @@ class ModelCheck:
 
 
 def accept(backbone: Any) -> None:
-    """ModelCheck a loaded backbone whose family was probed, unless it was accepted before.
+    """Check a loaded backbone whose family was probed, unless it was accepted before.
 
     Raises:
         UserError: a check fails; the message names the layer.
@@ -136,7 +134,7 @@ def _bare(backbone: Any, given: BackboneInput) -> ModelCheck:
     name = "the bare backbone computes what transformers computes"
     pairs = [(a[given.mask], b[given.mask]) for a, b in zip(own, theirs, strict=True)]
     if ours.logits is not None:
-        pairs.append((ours.logits, wanted[rows, columns]))
+        pairs.append((ours.logits, wanted[rows, columns].view_as(ours.logits)))
     return _compared(backbone, name, pairs)
 
 
@@ -168,7 +166,7 @@ def _keep(kept: list[Tensor], hidden: Tensor) -> Tensor:
 
 
 def _layers(backbone: Any) -> Any:
-    return backbone.model.get_submodule(backbone.architecture.stacks[0].paths.layers)
+    return backbone.architecture.layers(backbone.model)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Check this machine: versions, devices, compiler, cache, data; and say what to type.
 
-Exit status 1 if something is missing that every run needs.
+With backbone=NAME, try a model: whether prompts work in it, and which methods fit.
+Exit status 1 if something is missing that every run needs, or prompts do not work.
 """
 
 import sys
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   ptrun doctor            what is here, what will not work here, and the remedy
+  ptrun doctor backbone=smollm2_135m    whether prompts work in this model, and the methods
+  ptrun doctor backbone.path=FOLDER     the same for a folder
   ptrun doctor --hub      also what the repositories of all presets hold: a page to send
 """
 _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
@@ -28,15 +31,16 @@ def parser() -> Parser:
         action="store_true",
         help="ask the hub for format, files and size of every backbone and data set",
     )
+    made.overrides("a backbone to try: backbone=NAME, backbone.path=FOLDER, backbone.hub=ORG/NAME")
     return made
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print one line for each check, with the remedy below those that found something."""
     given = parser().parse(arguments)
-    from ptrun.planning.doctor import checks
+    from ptrun.planning.doctor import backbone_checks, checks
 
-    found = checks()
+    found = backbone_checks(given.overrides) if given.overrides else checks()
     _print(found)
     if given.hub:
         from ptrun.planning import doctor

@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -155,6 +155,49 @@ def outputs() -> Check:
     state: Literal["ok", "note"] = "note" if room < _LITTLE else "ok"
     says = f"{place} can be written and locked, {room / 2**30:.0f} GiB free"
     return Check(state, "outputs", says, "outputs=DIR on a larger disk" if state == "note" else "")
+
+
+# The checks of `ptrun doctor backbone=NAME`: whether prompts work in a model, and which methods.
+
+
+def backbone_checks(overrides: Sequence[str]) -> list[Check]:
+    """Return the checks of a backbone's weights, and which methods work with it.
+
+    Raises:
+        UserError: an override is wrong, or the backbone cannot be read.
+    """
+    from ptrun.backbone import proof
+    from ptrun.config.compose import compose_run
+    from ptrun.planning import grid
+
+    backbone = compose_run(overrides).components()["backbone"].build()
+    backbone.read_weights()
+    own = backbone.architecture
+    how = "read from a traced pass" if own.probed else f"the {own.name} family of ptrun"
+    says = f"{own.library}, {backbone.shape.layers} layers, {how}"
+    lines = [Check("ok", "backbone", f"{backbone.name}: {says}"), *_proof(proof, backbone)]
+    if any(line.state == "bad" for line in lines):
+        return lines
+    reasons = grid.fitting(backbone, grid.task_of(["task=pocket_sentiment"]))
+    good = [method for method, reason in reasons.items() if not reason]
+    lines.append(Check("ok", "methods", ", ".join(good)))
+    lines += [Check("note", name, "does not fit", why) for name, why in reasons.items() if why]
+    return lines
+
+
+def _proof(proof: Any, backbone: Any) -> list[Check]:
+    """Return a line for each check of the proof."""
+    own = backbone.architecture
+    if own.relative or own.has_blank or own.attention:
+        says = "its family has an attention of its own, which ptrun's tests compare"
+        return [Check("ok", "proof", says)]
+    lines = []
+    for check in proof.prove(backbone):
+        where = f", first in {check.where}" if check.where else ""
+        says = f"{check.name} ({check.far:.0e}, at most {check.limit:.0e}{where})"
+        remedy = "" if check.passed else "choose another backbone: ptrun list backbone"
+        lines.append(Check("ok" if check.passed else "bad", "proof", says, remedy))
+    return lines
 
 
 # The checks of `ptrun doctor --hub`: what the repositories of all presets hold, and what differs.

@@ -125,6 +125,23 @@ def _composed() -> tuple[dict[str, Composed], dict[str, str]]:
     return found, unread
 
 
+def fitting(backbone: PretrainedBackbone, task: Task) -> dict[str, str]:
+    """Return each method with why it does not work with a backbone; "" if it does."""
+    found: dict[str, str] = {}
+    for method, node in methods().items():
+        for _, row in _rows(method, node):
+            composed = compose_run(row)
+            readout = readout_of(composed, task)
+            try:
+                own = composed.components()["method"]
+                check_pair(own.target, *readout, backbone, task)
+                built(own, readout, backbone, task)
+                found[method] = ""
+            except UserError as error:
+                found.setdefault(method, str(error).splitlines()[0])
+    return found
+
+
 def unread() -> dict[str, str]:
     """Return why methods of your own are no rows of the table, by option."""
     return _composed()[1]

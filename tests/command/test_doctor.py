@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from ptrun.backbone import proof
 from ptrun.command import doctor
 from ptrun.planning import doctor as planning
 
@@ -52,3 +54,19 @@ def test_a_folder_without_locks_is_bad(monkeypatch, tmp_path):
     check = planning.outputs()
     assert check.state == "bad" and "not supported" in check.says and "outputs=DIR" in check.remedy
     assert not list(tmp_path.iterdir())
+
+
+def test_a_backbone_is_tried_and_the_methods_that_fit_are_named(capsys):
+    doctor.main(["backbone=pocket_gpt2"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("ok proof") == 4 and "ok methods adapter" in out
+    assert "note idpg does not fit IDPG needs an encoder" in out
+
+
+def test_a_backbone_in_which_prompts_do_not_work_ends_with_1(capsys, monkeypatch):
+    alone = proof._alone
+    monkeypatch.setattr(proof, "_alone", lambda *given: replace(alone(*given), shift=None))
+    with pytest.raises(SystemExit):
+        doctor.main(["backbone=pocket_gpt2"])
+    out = capsys.readouterr().out
+    assert out.count("BAD ") == 1 and "first in layer 1" in out and "methods" not in out
