@@ -154,7 +154,7 @@ class Probed(Family):
         stack = self.stacks[index]
         grids = {"token_type_ids": types} if types is not None and self._typed(model) else {}
         if not stack.table:
-            grids["position_ids"] = places(given) + self.first
+            grids["position_ids"] = places(given) + self.first if self.first else places(given)
         if self.left_to_right:
             more["use_cache"] = False
         root = model.get_submodule(stack.root)
@@ -506,7 +506,8 @@ class _Reading:
             own = getattr(transformers, name)(self.model.config)
         rest = {n: m for n, m in own.named_children() if m is not own.base_model}
         learned = [n for n, m in rest.items() if any(True for _ in m.parameters())]
-        return learned[0] if len(learned) == 1 else None
+        alone = len(learned) == 1 and isinstance(rest[learned[0]], nn.Linear)
+        return learned[0] if alone else None
 
     def _tables(self) -> list[nn.Embedding]:
         """Return the tables of learned positions that were read."""

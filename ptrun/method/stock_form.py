@@ -549,8 +549,12 @@ def load(folder: Path, form: PeftForm, backbone: PretrainedBackbone, device: str
     stock = getattr(transformers, form.reader.auto).from_pretrained(
         backbone.folder, dtype=torch.float32, use_safetensors=True, **named_labels(form.reader)
     )
-    with _quiet():
-        model = PeftModel.from_pretrained(stock, folder).to(device).eval()
+    try:
+        with _quiet():
+            model = PeftModel.from_pretrained(stock, folder).to(device).eval()
+    except RuntimeError as error:  # of sizes: it has its own rules for some model types
+        kind = backbone.config["model_type"]
+        raise cannot(f"PEFT gives {kind} tensors of another form. Nothing was written.") from error
     held = get_peft_model_state_dict(model, save_embedding_layers=False)
     for name, tensor in form.tensors.items():
         if name not in held or not torch.equal(held[name].cpu(), tensor.float().cpu()):

@@ -12,6 +12,7 @@ from ptrun.errors import UserError
 from ptrun.planning.costs import steps, texts
 from ptrun.planning.memory import GIB, Device, layout_of, visible
 from ptrun.planning.table import fits, planned_on, ranks_here, verdict
+from tests.backbone import types
 
 POCKET = ["task=pocket_sentiment", "method=prompt_tuning"]
 XXL = ["backbone=t5_xxl_lm_adapt", "task=boolq", "method.length=100", "--length", "64"]
@@ -32,6 +33,13 @@ def typed(monkeypatch, capsys, tmp_path):
         return capsys.readouterr().out
 
     return type_
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
+def test_experts_and_values_of_another_width_are_counted(typed, tmp_path, kind):
+    folder = types.make(kind, tmp_path / "model")
+    out = typed(f"backbone.path={folder}", "method=lora", "task=pocket_sentiment")
+    assert "members fit with one backbone" in out
 
 
 @pytest.mark.slow
