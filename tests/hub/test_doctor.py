@@ -59,7 +59,7 @@ def test_a_repository_that_does_not_answer_is_named_with_the_remedy(page, hub):
 
 
 def test_every_preset_of_the_hub_is_asked():
-    assert len(doctor_hub.presets("backbone")) == 55
+    assert len(doctor_hub.presets("backbone")) == 56
     assert doctor_hub.presets("task").keys() == test_tasks.TASKS.keys()
     assert doctor_hub.presets("backbone").keys() > NODES.keys()
 
