@@ -25,8 +25,9 @@ class Prediction:
 
     `value` has the type of the target. `also` has predictions by other rules, which are scored
     separately. `probability` is that of `value`, and `probabilities` are those of all labels, or of
-    all options by index, if the read-out gives them. Their rounding depends on the batch, so
-    comparisons ignore them.
+    all options by index, if the read-out gives them. `figures` are numbers that the score of a text
+    needs: `loss` summed over its `tokens`, and `unfinished`, 1 if it has no end. Their rounding
+    depends on the batch, so comparisons ignore them.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Prediction:
     also: Mapping[str, Any] = field(default_factory=dict)
     probability: float | None = field(default=None, compare=False)
     probabilities: Mapping[Any, float] | None = field(default=None, compare=False)
+    figures: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

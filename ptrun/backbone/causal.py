@@ -19,7 +19,6 @@ from ptrun.backbone.family import (
     SwitchFields,
     raw_words,
     read,
-    read_order,
 )
 from ptrun.backbone.injection import Injection, Paths
 from ptrun.backbone.packing import LOOK_BACK, Packing, Reach
@@ -58,7 +57,7 @@ class Decoder(Family):
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states `[B, T, H]`, or those of packed tokens."""
         hidden: Tensor = self.body(model)(
-            **read(given, packing, position_ids=read_order(given.mask, given.shift)),
+            **read(given, packing, position_ids=self.places(given)),
             attention_mask=given.mask,  # attention makes its own, with the window of each layer
             use_cache=False,
         ).last_hidden_state

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ptrun.backbone import files
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
-from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.injection import Injection, Paths, Reader, wire
 from ptrun.backbone.packing import BLOCK, Packing, Reach, packing_of
 from ptrun.errors import UserError, explained, of_device
 
@@ -202,6 +202,19 @@ class Family(ABC):
     def layers(self, model: Any) -> Any:
         """Return the layers that read the text."""
         return self.body(model).get_submodule(self.paths.layers)
+
+    def readers(self, model: Any) -> dict[Reader, Any]:
+        """Return the module that reads the text, and the decoder if there is one."""
+        return {"text": self.body(model)}
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether an argument of the text's reader takes positions."""
+        return not self.relative
+
+    def places(self, given: BackboneInput | DecoderInput) -> Tensor:
+        """Return position ids `[B, T]`, from 0; a decoder's are never moved."""
+        return read_order(given.mask, getattr(given, "shift", None))
 
     def packing(self, given: BackboneInput) -> Packing | None:
         """Return the packing of an input; None if the model reads padded rows."""

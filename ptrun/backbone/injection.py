@@ -87,7 +87,8 @@ class Injection:
 
     `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
     module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
-    of the backbone's residual stream (`ptrun.backbone.seq2seq`).
+    of the backbone's residual stream (`ptrun.backbone.seq2seq`). `latest` is the number of tokens
+    that a step of generation reads, the last of each row; None: all are read.
     """
 
     given: BackboneInput | None = None
@@ -95,6 +96,7 @@ class Injection:
     packing: Packing | None = None
     tokens: Packing | None = None
     unit: float = 1.0
+    latest: int | None = None
 
     def __init__(self, division: Division | None = None):
         self.division = division
@@ -119,7 +121,7 @@ class Injection:
         half = self.read_by(reader)
         if hidden.dim() > 2 or half is None:
             return hidden
-        return hidden[None] if self.packing else hidden.view(*half.mask.shape, -1)
+        return hidden[None] if self.packing else hidden.view(len(half.mask), -1, hidden.shape[-1])
 
     def edited(self, reader: Reader, site: Site, hidden: Tensor) -> Tensor:
         """Return hidden states after the edit of a site."""

@@ -28,7 +28,7 @@ from transformers.pytorch_utils import Conv1D
 
 from ptrun.backbone.attention import Sight, sight_of
 from ptrun.backbone.base import BackboneInput, DecoderInput, Shape
-from ptrun.backbone.family import Family, Stock, SwitchFields, read, read_order
+from ptrun.backbone.family import Family, Stock, SwitchFields, read
 from ptrun.backbone.injection import Injection, KeyedDropout, Paths, Reader, wire
 from ptrun.backbone.packing import EVERY, LOOK_BACK, Packing
 from ptrun.errors import UserError
@@ -125,13 +125,28 @@ class Probed(Family):
         for stack, reader in zip(self.stacks, readers, strict=False):
             wire(model, stack.paths, injection, reader)
             if stack.table:
-                _place(model.get_submodule(stack.table), injection, reader)
+                _place(self, model.get_submodule(stack.table), injection, reader)
             if self.loose:
                 _drop_by_key(model, stack, reader, self.loose, injection)
 
     def layers(self, model: Any) -> Any:
         """Return the layers that read the text."""
         return model.get_submodule(self.paths.layers)
+
+    def readers(self, model: Any) -> dict[Reader, Any]:
+        """Return the module that reads the text, and the decoder if there is one."""
+        names: tuple[Reader, Reader] = ("text", "decoder")
+        owners = (stack.paths.layers.rpartition(".")[0] for stack in self.stacks)
+        return dict(zip(names, map(model.get_submodule, owners), strict=False))
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether an argument takes positions."""
+        return not self.stacks[-1].table
+
+    def places(self, given: BackboneInput | DecoderInput) -> Tensor:
+        """Return position ids `[B, T]`; RoBERTa's follow the padding index."""
+        return super().places(given) + self.first if self.first else super().places(given)
 
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states: `[B, S, H]` with a decoder input, else of the text."""
@@ -154,7 +169,7 @@ class Probed(Family):
         stack = self.stacks[index]
         grids = {"token_type_ids": types} if types is not None and self._typed(model) else {}
         if not stack.table:
-            grids["position_ids"] = places(given) + self.first if self.first else places(given)
+            grids["position_ids"] = self.places(given)
         if self.left_to_right:
             more["use_cache"] = False
         root = model.get_submodule(stack.root)
@@ -181,11 +196,6 @@ class Probed(Family):
         return tensor.startswith(tuple(f"{head}." for head in self.heads))
 
 
-def places(given: BackboneInput | DecoderInput) -> Tensor:
-    """Return position ids `[B, T]`, from 0."""
-    return read_order(given.mask, getattr(given, "shift", None))
-
-
 class _States(tuple[Tensor, ...]):
     """The output of a body: its last hidden states, and None for all else."""
 
@@ -206,7 +216,7 @@ def _answered(model: Any, path: str, hidden: Tensor, decodes: bool) -> Tensor:
     return logits
 
 
-def _place(table: Any, injection: Injection, reader: Reader) -> None:
+def _place(family: Family, table: Any, injection: Injection, reader: Reader) -> None:
     """Give a table of positions those of the current pass, whatever its caller asks for."""
     usual, offset = table.forward, getattr(table, "offset", 0)
 
@@ -214,7 +224,8 @@ def _place(table: Any, injection: Injection, reader: Reader) -> None:
         half = injection.read_by(reader)
         if half is None:
             return usual(*arguments, **options)  # type: ignore[no-any-return]
-        own = places(half) + offset
+        own = family.places(half) + offset
+        own = own if injection.latest is None else own[:, -injection.latest :]
         packed = own if injection.packing is None else injection.packing.pack(own)
         return nn.functional.embedding(packed, table.weight)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ptrun.backbone.base import BackboneInput, Shape
 from ptrun.backbone.family import T5, Family, Stock, SwitchFields
-from ptrun.backbone.injection import Injection, Paths, wire
+from ptrun.backbone.injection import Injection, Paths, Reader, wire
 from ptrun.backbone.packing import LOOK_BACK, Packing
 from ptrun.backbone.weights import PREFIX
 
@@ -64,6 +64,10 @@ class EncoderDecoder(Family):
     def body(self, model: Any) -> Any:
         """Return the whole model: encoder, decoder and head are its children."""
         return model
+
+    def readers(self, model: Any) -> dict[Reader, Any]:
+        """Return encoder and decoder."""
+        return {"text": model.encoder, "decoder": model.decoder}
 
     def hidden(self, model: Any, given: BackboneInput, packing: Packing | None) -> Tensor:
         """Return the last hidden states of the decoder `[B, S, H]`, or of the encoder alone."""

@@ -52,9 +52,11 @@ class Select(StrEnum):
     """Which evaluation on dev a run keeps.
 
     `metric` keeps the best in the task's metric, `loss` the one with the lowest loss (PPT's
-    pre-training), `last` that of the last step, as scripts with a fixed number of steps do.
+    pre-training), `last` that of the last step, as scripts with a fixed number of steps do. `auto`
+    is `metric`, and `loss` where a metric takes written texts.
     """
 
+    auto = "auto"
     metric = "metric"
     loss = "loss"
     last = "last"
@@ -100,7 +102,7 @@ class TrainConfig:
     """Steps between evaluations on dev; null evaluates after each epoch."""
     eval_first: bool = False
     """Also evaluate before the first step."""
-    select: Select = Select.metric
+    select: Select = Select.auto
     """Which evaluation is kept and reported."""
     ties: Ties = Ties.first
     """Which of several equally good evaluations is selected."""

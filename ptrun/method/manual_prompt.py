@@ -16,7 +16,7 @@ from ptrun.method.base import Method
 
 
 class ManualPrompt(Method):
-    """Reads the backbone as it is; `readout` is always `verbalizer`."""
+    """Reads the backbone as it is."""
 
-    readouts = ("verbalizer",)
+    readouts = ("verbalizer", "writing")
     learns = False

@@ -53,7 +53,7 @@ class PTuning(Folded):
 
     soft = True
     finished, paper = "prompt.vectors", "P-tuning"
-    readouts = ("verbalizer",)
+    readouts = ("verbalizer", "writing")
 
     def __init__(
         self,

@@ -176,6 +176,8 @@ class Readout(ABC):
     """Whether `teaching` changes the examples, so that train is read in another way than dev."""
     everywhere: bool = False
     """Whether every token of a row is read."""
+    writes: bool = False
+    """Whether the answer is a text, which `write_texts` of the loop lets the backbone write."""
     windows: bool = False
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None

@@ -11,11 +11,19 @@ from ptrun.readout.heads import EntailmentReading, HeadReading
 from ptrun.readout.original import ClassWordsReading
 from ptrun.readout.reading import Reading, known
 from ptrun.readout.verbalizer import VerbalizerReading
+from ptrun.readout.writing import WritingReading
 from ptrun.task.dataset import Task
 
 AUTO = "auto"
 READINGS: dict[str, type[Reading]] = {
-    one.name: one for one in (HeadReading, VerbalizerReading, EntailmentReading, ClassWordsReading)
+    one.name: one
+    for one in (
+        HeadReading,
+        VerbalizerReading,
+        EntailmentReading,
+        ClassWordsReading,
+        WritingReading,
+    )
 }
 """The read-outs of ptrun, by option."""
 

@@ -378,4 +378,8 @@ def _dev_metrics(work: Execution) -> dict[str, float]:
         return work.planned.task.score(predictions, examples)
     member = work.parts[0].member
     selected = [row for row in member.history if row["step"] == member.best_step]
-    return {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
+    found = {key: value for row in selected[-1:] for key, value in row.items() if key != "step"}
+    if member.method.readout.writes and work.planned.task.metric not in found:
+        ((examples, predictions),) = _predict([work], "dev")  # the loss selected
+        found |= work.planned.task.score(predictions, examples)
+    return found

@@ -218,7 +218,12 @@ _REMEDY = "try another train.lr, more steps, or another seed, and look at ptrun 
 
 
 def one_answer(predictions: Sequence[Prediction]) -> bool:
-    """Return whether at least ten predictions all have one value; tags are compared one by one."""
+    """Return whether at least ten predictions all have one value; tags are compared one by one.
+
+    Texts that were not written have none.
+    """
+    if any(own.value is None for own in predictions):
+        return False
     return len(predictions) >= _LEAST_ANSWERS and len(set(_values(predictions))) == 1
 
 

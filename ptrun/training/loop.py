@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,9 +28,10 @@ from ptrun.backbone.base import (
     Site,
     Updates,
 )
+from ptrun.backbone.generation import generate
 from ptrun.backbone.packing import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
-from ptrun.config.schema import Precision, Select
+from ptrun.config.schema import Precision
 from ptrun.method.base import Method
 from ptrun.readout.base import Batch, Features, collate
 from ptrun.training import stopping
@@ -215,9 +217,10 @@ class Loop(ABC):
     def _evaluate(self, due: Sequence[Member]) -> None:
         if not due:
             return
-        losses = any(member.train.select is Select.loss for member in due)
+        losses = any(member.by_loss for member in due)
         methods, features = [m.method for m in due], [m.dev for m in due]
-        predictions, means = self.evaluate(methods, features, losses=losses)
+        texts = [member.writes for member in due]
+        predictions, means = self.evaluate(methods, features, losses=losses, texts=texts)
         for index, member in enumerate(due):
             member.judge(predictions[index], means[index] if losses else None)
 
@@ -233,14 +236,18 @@ class Loop(ABC):
         features: Sequence[Sequence[Features]],
         *,
         losses: bool = False,
+        texts: Sequence[bool] | None = None,
     ) -> tuple[list[list[Prediction]], list[float]]:
         """Return each method's predictions and, with `losses`, its mean loss over targets.
+
+        `texts` says which methods write where their answer is a text; None: all.
 
         Raises:
             MemoryRanOut: one example does not fit in memory.
         """
+        wanted = texts or [True] * len(methods)
         return self._guard.passes(
-            lambda: self._answers(methods, features, losses=losses), "an evaluation"
+            lambda: self._answers(methods, features, losses=losses, texts=wanted), "an evaluation"
         )
 
     @torch.no_grad()
@@ -250,15 +257,19 @@ class Loop(ABC):
         features: Sequence[Sequence[Features]],
         *,
         losses: bool,
+        texts: Sequence[bool],
     ) -> tuple[list[list[Prediction]], list[float]]:
-        waiting = self._own(items_of(features))
-        done: dict[tuple[int, int], Prediction] = {}
+        own = self._own(items_of(features))
+        writers = {o for o, method in enumerate(methods) if method.readout.writes}
+        waiting = [i for i in own if i.owner not in writers or i.features.targets]
+        done = {(i.owner, i.slot): Prediction(i.features.id, None) for i in own}
         sums = [0.0 for _ in methods if losses]
         while waiting:  # a read-out may need several passes over an example
             rows = [[i.features for i in waiting if i.owner == o] for o in range(len(methods))]
             self._prepare(methods, rows)
             parts = self._cut(waiting)
             waiting = [i for part in parts for i in self._read(methods, part, done, sums)]
+        self._write(methods, [i for i in own if i.owner in writers and texts[i.owner]], done)
         done = self.world.merged(done)
         predictions = [[done[o, i] for i in range(len(own))] for o, own in enumerate(features)]
         counts = [sum(len(f.targets) for f in own) for own in features]
@@ -307,6 +318,39 @@ class Loop(ABC):
                 else:
                     done[owner, item.slot] = result
         return again
+
+    def _write(
+        self,
+        methods: Sequence[Method],
+        items: Sequence[Item],
+        done: dict[tuple[int, int], Prediction],
+    ) -> None:
+        """Add to `done` the texts that the backbone writes after the rows of items."""
+        readouts: list[Any] = [method.readout for method in methods]
+        rows = [replace(i, features=readouts[i.owner].prompt(i.features)) for i in items]
+        lengths = [i.features.tokens + readouts[i.owner].decoding.max_new_tokens for i in rows]
+        parts = cut(lengths, self.token_budget, 0)
+        for part in track(parts, "writing texts"):
+            groups = by_owner([rows[index] for index in part])
+            apart = any(readouts[owner].decoding.beams > 1 for owner in groups)
+            for together in [{o: own} for o, own in groups.items()] if apart else [groups]:
+                for item, tokens in self._written(methods, together):
+                    key, (text, ended) = (item.owner, item.slot), readouts[item.owner].text(tokens)
+                    figures = {**done[key].figures, "unfinished": float(not ended)}
+                    done[key] = replace(done[key], value=text, figures=figures)
+
+    def _written(
+        self, methods: Sequence[Method], groups: Mapping[int, Sequence[Item]]
+    ) -> list[tuple[Item, list[int]]]:
+        """Return items with the tokens that are written after them, in shared passes."""
+        rows = {owner: [i.features for i in own] for owner, own in groups.items()}
+        inputs = [methods[owner].inputs(self._collate(own)) for owner, own in rows.items()]
+        readouts: list[Any] = [methods[owner].readout for owner in groups]
+        seeds = [s for r, own in zip(readouts, rows.values(), strict=True) for s in r.seeds(own)]
+        self.backbone.model.eval()
+        with self._autocast():
+            written = generate(self.backbone, join(inputs).given, readouts[0].decoding, seeds)
+        return list(zip([i for own in groups.values() for i in own], written, strict=True))
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
         shape, lengths = self.backbone.shape, [item.features.tokens for item in items]

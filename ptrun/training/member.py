@@ -86,13 +86,19 @@ _MISFITS = (LookupError, TypeError, ValueError, AttributeError, StopIteration)
 _COUNTS = ("step", "stale", "tokens", "best_step", "history")
 
 
+def by_loss(train: TrainConfig, method: Method) -> bool:
+    """Return whether the loss on dev selects."""
+    auto = train.select is Select.auto and method.readout.writes
+    return train.select is Select.loss or auto
+
+
 def check_select(train: TrainConfig, method: Method) -> None:
     """Check that `train.select=loss` has a loss on dev.
 
     Raises:
         UserError: the read-out trains on other examples or rows than it predicts from.
     """
-    if train.select is Select.loss and method.readout.teaches:
+    if by_loss(train, method) and method.readout.teaches:
         raise UserError(
             f"train.select=loss: {type(method.readout).__name__} reads dev in another way than "
             "train, so it has no loss there; type train.select=metric or train.select=last."
@@ -142,7 +148,8 @@ class Member:
     ):
         self.method, self.features, self.dev = method, features, dev
         self.score, self.train, self.seed, self.journal = score, train, seed, journal
-        self.metric = "loss" if train.select is Select.loss else metric
+        self.by_loss = by_loss(train, method)
+        self.metric = "loss" if self.by_loss else metric
         self.floors = floors or {}
         self.select_best = select_best and train.select is not Select.last
         self.learned: dict[str, nn.Parameter] = method.learned()
@@ -188,6 +195,17 @@ class Member:
         """Whether an evaluation follows the last step."""
         every = self.train.eval_every or self.per_epoch
         return self.failed is None and (self.step % every == 0 or self.step == self.total)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the next evaluation writes texts: at each, or each k-th, if they select."""
+        readout: Any = self.method.readout
+        if not readout.writes:
+            return False
+        selects = self.select_best and not self.by_loss
+        every = readout.write_every or (1 if selects else None)
+        number = len(self.history) + 1
+        return every is not None and (number % every == 0 or (selects and self.step == self.total))
 
     @property
     def due_first(self) -> bool:
@@ -253,6 +271,8 @@ class Member:
             _LOG.warning("step %d: %s", self.step, warning)
         epoch = self.step / max(1, self.per_epoch)
         self.journal.log({"event": "dev", "step": self.step, "epoch": epoch, **metrics})
+        if self.metric not in metrics:  # no texts were written
+            return
         if not math.isfinite(metrics[self.metric]):  # no later value compares as better
             self._fail(f"dev {self.metric} is {metrics[self.metric]} at step {self.step}")
             return
@@ -266,7 +286,7 @@ class Member:
 
     def _ranked(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Return what evaluations are compared by; higher is better."""
-        return {"loss": -metrics["loss"]} if self.train.select is Select.loss else metrics
+        return {"loss": -metrics["loss"]} if self.by_loss else metrics
 
     def _gains(self, metrics: Mapping[str, float]) -> bool:
         """Return whether an evaluation improves on the best one, and so resets the patience."""

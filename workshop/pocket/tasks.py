@@ -9,7 +9,7 @@ from workshop.pocket.draw import splits
 from workshop.pocket.pairs import pairs, similarity
 from workshop.pocket.reading import choice, multispan, qa
 from workshop.pocket.tagging import ner, srl
-from workshop.pocket.texts import SIZES, sentiment, topics
+from workshop.pocket.texts import SIZES, sentiment, topics, writing
 
 MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_ner": partial(splits, "ner", ner, ("tokens",), shuffled=False),
@@ -22,4 +22,5 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_qa": partial(splits, "qa", qa, ("context",)),
     "pocket_multispan": partial(splits, "multispan", multispan, ("context",)),
     "pocket_facts": probe.splits,
+    "pocket_writing": partial(splits, "writing", writing, ("facts",), (2000, 300, 400)),
 }

@@ -1,8 +1,9 @@
-"""Rows of labelled texts: sentiment and topics.
+"""Rows of labelled texts: sentiment and topics; and of facts with sentences that state them.
 
 A sentiment row is one opinion, labelled with its computed sign; half of each label. A topic row is
 a sentence or two on one of 14 fields; the first one decides. The second one of every eighth row is
-about another field, so counting words is not enough.
+about another field, so counting words is not enough. A fact is `subject, relation, object`, with up
+to three sentences for it.
 """
 
 from functools import cache
@@ -10,7 +11,7 @@ from functools import cache
 from ptrun.pocket.corpus import Speaker, things
 from ptrun.pocket.tasks import Row
 from ptrun.pocket.world import Entity, Fact, table, world
-from workshop.pocket.draw import RESERVED, Draw
+from workshop.pocket.draw import GROUPS, RESERVED, Draw
 
 SIZES = (2000, 400, 800)
 KEPT = 0.8  # every fifth predicate is negated, so the signs of words alone are not enough
@@ -18,6 +19,7 @@ SHARES = (66, 16, 6, 12)
 HELD = {"train": 0.0, "validation": 0.2, "test": 0.2}  # chance of each held-out choice
 LABELS = {1: "positive", -1: "negative"}
 WANDERS = 0.125
+SENTENCES = 3  # of a fact; equal ones count once
 ALONE = 0.45  # share of rows of one sentence
 
 
@@ -49,6 +51,18 @@ def topics(draw: Draw) -> list[Row]:
 def _fact(label: str, draw: Draw) -> Fact:
     relation = draw.rng.choice(table("topics", __package__)[label].split())
     return draw.rng.choice(_facts(relation, label, draw.rng.random() < RESERVED[draw.split]))
+
+
+def writing(draw: Draw) -> list[Row]:
+    """Return one row."""
+    group = draw.rng.choice(GROUPS)
+    relation = draw.rng.choice(group.relations)
+    who = draw.entity("person")
+    what = draw.entity(group.kind, who)
+    fact = draw.fact(relation, who, what)
+    sentences = dict.fromkeys(draw.bare_sentence(fact) for _ in range(SENTENCES))
+    shown = f"{who.name}, {relation.replace('_', ' ')}, {what.name}"
+    return [{"facts": shown, "sentences": list(sentences)}]
 
 
 @cache

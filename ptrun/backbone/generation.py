@@ -1,0 +1,246 @@
+"""Text that a backbone writes: transformers' `generate` over the wired model.
+
+Prompts stay out of the library's cache, which holds the tokens of the text alone: our attention
+adds the prefixes of a pass at each step. So no cache shifts, cuts or biases them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    DynamicCache,
+    EncoderDecoderCache,
+    GenerationConfig,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix
+from ptrun.backbone.injection import Reader
+from ptrun.errors import UserError
+
+_NOISE = 2**62
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How tokens are chosen.
+
+    Args:
+        max_new_tokens: the most tokens of a text.
+        beams: width of beam search; 1 is greedy.
+        temperature: of sampling; 0 takes the likeliest token.
+        top_k, top_p: what sampling draws from; null is all tokens.
+        repetition_penalty: above 1 lowers tokens that are in the text.
+        length_penalty: of beam search; above 0 favours long texts.
+        ends: tokens that end a text.
+        stop: texts that end a text.
+    """
+
+    max_new_tokens: int = 64
+    beams: int = 1
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float = 1.0
+    length_penalty: float = 1.0
+    ends: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+
+
+def generate(
+    backbone: Any, given: BackboneInput, decoding: Decoding, seeds: Sequence[int] | None = None
+) -> list[list[int]]:
+    """Return the tokens that a loaded backbone writes after each row, without its end.
+
+    `given` has the prompt of each row and, for an encoder-decoder, the first tokens of the decoder.
+    `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows.
+
+    Raises:
+        UserError: the model cannot write.
+    """
+    model, architecture = backbone.model.eval(), backbone.architecture
+    if not hasattr(model, "generate") or not (
+        architecture.left_to_right or architecture.has_decoder
+    ):
+        raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
+    given = _repeated(_padded_left(given), decoding.beams, both=not architecture.has_decoder)
+    pad = model.config.get_text_config().pad_token_id
+    ends = list(decoding.ends)
+    config = GenerationConfig(
+        max_new_tokens=decoding.max_new_tokens,
+        num_beams=decoding.beams,
+        length_penalty=decoding.length_penalty,
+        repetition_penalty=decoding.repetition_penalty,
+        stop_strings=list(decoding.stop) or None,
+        eos_token_id=ends or None,
+        pad_token_id=(ends or [0])[0] if pad is None or pad < 0 else pad,
+        decoder_start_token_id=0,
+        use_cache=True,
+        do_sample=False,
+    )
+    cache: Any = DynamicCache()
+    if architecture.has_decoder:
+        cache = EncoderDecoderCache(cache, DynamicCache())
+    rows = given.mask.shape[0] // (1 if architecture.has_decoder else decoding.beams)
+    start = _start(backbone, given, rows)
+    with _decoding(backbone, given):
+        written: Tensor = model.generate(
+            **start,
+            generation_config=config,
+            past_key_values=cache,
+            logits_processor=_draws(decoding, seeds),
+            tokenizer=backbone.tokenizer() if decoding.stop else None,
+        )
+    first = 0 if given.decoder is None else _width(given.decoder)
+    return [_until(row, decoding.ends) for row in written[:, first:].tolist()]
+
+
+def _start(backbone: Any, given: BackboneInput, rows: int) -> dict[str, Tensor]:
+    """Return what `generate` reads: `[B, T, E]`, once for each example."""
+    step = given.mask.shape[0] // rows
+    embeddings = backbone.embed(given.ids) if given.embeddings is None else given.embeddings
+    start = {
+        "inputs_embeds": (embeddings / backbone.injection.unit)[::step],
+        "attention_mask": given.mask[::step].long(),
+    }
+    if given.decoder is not None:
+        assert given.decoder.ids is not None
+        start["decoder_input_ids"] = given.decoder.ids[:: given.decoder.ids.shape[0] // rows]
+    return start
+
+
+def _width(decoder: DecoderInput) -> int:
+    return decoder.mask.shape[1]
+
+
+def _until(row: list[int], ends: Sequence[int]) -> list[int]:
+    """Return a row with its end, and nothing after it."""
+    at = next((i for i, token in enumerate(row) if token in ends), None)
+    return row if at is None else row[: at + 1]
+
+
+def _padded_left(given: BackboneInput) -> BackboneInput:
+    """Return rows whose last token is the last column."""
+    order = given.mask.int().argsort(dim=1, stable=True)
+
+    def moved(grid: Tensor | None) -> Tensor | None:
+        if grid is None:
+            return None
+        index = order if grid.dim() == 2 else order[..., None].expand_as(grid)
+        return grid.gather(1, index)
+
+    ids, embeddings, types = map(moved, (given.ids, given.embeddings, given.types))
+    mask = given.mask.gather(1, order)
+    return replace(
+        given, ids=ids, embeddings=embeddings, types=types, mask=mask, lengths=None, logits_at=None
+    )
+
+
+def _repeated(given: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
+    """Return each row as many times as it has beams; the encoder reads a row once."""
+    if beams == 1:
+        return given
+    decoder, more = given.decoder, partial(_more, beams)
+    if decoder is not None:
+        decoder = replace(
+            decoder,
+            mask=more(decoder.mask),
+            ids=more(decoder.ids),
+            prefixes=more(decoder.prefixes),
+            cross=more(decoder.cross),
+        )
+    given = replace(given, decoder=decoder)
+    if not both:
+        return given
+    return replace(
+        given,
+        mask=more(given.mask),
+        ids=more(given.ids),
+        embeddings=more(given.embeddings),
+        types=more(given.types),
+        shift=more(given.shift),
+        prefixes=more(given.prefixes),
+        updates=[replace(own, rows=own.rows * beams) for own in given.updates],
+    )
+
+
+def _more(beams: int, own: Any) -> Any:
+    """Return each row of a tensor, a prefix, or several of them `beams` times."""
+    if isinstance(own, tuple):
+        return tuple(_more(beams, one) for one in own)
+    if isinstance(own, Prefix):
+        return Prefix(*(_more(beams, tensor) for tensor in (own.key, own.value, own.mask)))
+    return None if own is None else own.repeat_interleave(beams, dim=0)
+
+
+@contextmanager
+def _decoding(backbone: Any, given: BackboneInput) -> Iterator[None]:
+    """Give each pass of `generate` the prompts of `given`, and its tokens their positions."""
+    model, injection = backbone.model, backbone.injection
+    readers = backbone.architecture.readers(model)
+    hooks = [
+        root.register_forward_pre_hook(partial(_place, backbone, reader), with_kwargs=True)
+        for reader, root in readers.items()
+    ]
+    usual, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        with torch.no_grad(), injection.of(given):
+            yield
+    finally:
+        injection.latest, model.generation_config = None, usual
+        for hook in hooks:
+            hook.remove()
+
+
+def _place(backbone: Any, reader: Reader, _: Any, arguments: Any, options: Any) -> tuple[Any, Any]:
+    """Say what a stack reads in this step, and where: the last tokens of its rows."""
+    injection, architecture = backbone.injection, backbone.architecture
+    both = (options.get("inputs_embeds"), options.get("input_ids"), *arguments[:1])
+    tokens: Tensor = next(own for own in both if own is not None)
+    rows, count = tokens.shape[:2]
+    cache, mask = options.get("past_key_values"), options.get("attention_mask")
+    if mask is None:
+        mask = tokens.new_ones(rows, cache.get_seq_length() + count, dtype=torch.long)
+    now, seen = injection.given, mask.bool()
+    half = replace(now.decoder if reader == "decoder" else now, mask=seen)
+    injection.given = replace(now, decoder=half) if reader == "decoder" else half
+    injection.latest = count
+    if architecture.takes_positions:
+        options = {**options, "position_ids": architecture.places(half)[:, -count:]}
+    return arguments, options
+
+
+def _draws(decoding: Decoding, seeds: Sequence[int] | None) -> Any:
+    """Return what turns greedy choices into draws: noise on the scores, of each row's own seed.
+
+    The token with the largest sum of log-probability and Gumbel noise is a draw from the
+    distribution.
+    """
+    if not decoding.temperature or seeds is None:
+        return None
+    chain: list[Any] = [TemperatureLogitsWarper(decoding.temperature)]
+    chain += [TopKLogitsWarper(decoding.top_k)] if decoding.top_k else []
+    chain += [TopPLogitsWarper(decoding.top_p)] if decoding.top_p else []
+    return LogitsProcessorList([*chain, _Gumbel(seeds)])
+
+
+class _Gumbel:
+    """Adds noise that a row's seed and the step decide."""
+
+    def __init__(self, seeds: Sequence[int]):
+        self.dice = [torch.Generator().manual_seed(seed % _NOISE) for seed in seeds]
+
+    def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
+        """Return scores `[B, V]` with noise."""
+        width = scores.shape[1]
+        drawn = torch.stack([torch.rand(width, generator=own) for own in self.dice])
+        noise = -(-(drawn.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
+        return scores.log_softmax(dim=-1) + noise.to(scores.device)

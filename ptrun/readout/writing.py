@@ -1,0 +1,255 @@
+"""`readout=writing`: the answer is a text that the backbone writes.
+
+Trained on the tokens of the answer and its end. A causal model reads text and answer in one row; an
+encoder-decoder reads the text, and its decoder the answer. What is written in evaluation is in
+`ptrun.backbone.generation`.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput
+from ptrun.backbone.generation import Decoding
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.pattern.pattern import PVP
+from ptrun.readout.base import Batch, Features, TokenRow, word_logits
+from ptrun.readout.chat import Chat
+from ptrun.readout.cloze import Cloze
+from ptrun.readout.head import decoder_start, row_limit
+from ptrun.readout.reading import Reading, choose
+from ptrun.task.dataset import Task
+from ptrun.task.generation import MESSAGES
+from ptrun.types import Example, Prediction
+
+LossOn = Literal["answer", "all"]
+_SHARE, _USUAL = 4, 128  # the answer's part of a model's positions, and the most by default
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingReading(Reading):
+    """The answer is written, token by token.
+
+    Args:
+        pattern: a name in the task's `pvps`; null is the first that suits.
+        loss_on: `answer`, or `all` tokens of the row, as PEFT's comparison trains.
+        max_new_tokens: the most tokens of a written text, and of a learned one; null is 128, or a
+            quarter of the backbone's positions if that is less.
+        write_every: evaluations on dev from one at which texts are written to the next. Null is 1
+            with `train.select=metric`, which needs them, else none before the last.
+        beams, temperature, top_k, top_p, repetition_penalty, length_penalty, stop: see
+            `ptrun.backbone.generation.Decoding`.
+        draw: the seed of sampling.
+    """
+
+    name = "writing"
+    answers = ("text",)
+    tunes_head = True
+
+    pattern: str | None = None
+    loss_on: LossOn = "answer"
+    max_new_tokens: int | None = None
+    write_every: int | None = None
+    beams: int = 1
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float = 1.0
+    length_penalty: float = 1.0
+    stop: list[str] | None = None
+    draw: int = 0
+
+    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
+        """Refuse a backbone that cannot write, and values out of range."""
+        family = backbone.architecture
+        if not (family.left_to_right or family.has_decoder):
+            raise UserError(
+                f"backbone={backbone.name} ({backbone.family}) writes no texts; use a causal model "
+                "or an encoder-decoder, such as backbone=pocket_gpt2 or t5_base_lm_adapt."
+            )
+        chats = MESSAGES in task.fields
+        if chats and (family.has_decoder or soft):
+            who = "a causal model" if family.has_decoder else "another method, such as lora"
+            raise UserError(f"task={task.name} holds conversations, which need {who}.")
+        if not chats:
+            self._pvp(backbone, task, soft)
+        for key, low in (("beams", 1), ("max_new_tokens", 1), ("write_every", 1), ("top_k", 1)):
+            if (value := getattr(self, key)) is not None and value < low:
+                raise UserError(f"readout.{key} is {value}; use {low} or more.")
+        if self.temperature < 0:
+            raise UserError(f"readout.temperature is {self.temperature}; use 0 or more.")
+        if self.temperature and self.beams > 1:
+            raise UserError("readout.temperature samples, readout.beams does not: leave one out.")
+
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that change a number: those of sampling need a temperature."""
+        keys = {"loss_on", "max_new_tokens", "write_every", "beams", "repetition_penalty", "stop"}
+        keys |= {"temperature", *(("top_k", "top_p", "draw") if self.temperature else ())}
+        keys |= {"length_penalty"} if self.beams > 1 else set()
+        keys |= set() if MESSAGES in task.fields else {"pattern"}
+        return keys - ({"loss_on"} if backbone.architecture.has_decoder else set())
+
+    def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
+        """Return the read-out."""
+        pvp = None if MESSAGES in task.fields else self._pvp(backbone, task, soft)
+        return Writing(backbone, task, pvp, self)
+
+    def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
+        return choose(task, backbone, soft=soft, name=self.pattern)
+
+
+class Writing(Cloze):
+    """Learns and writes answers; `asked` holds its options."""
+
+    writes = True
+
+    def __init__(
+        self, backbone: PretrainedBackbone, task: Task, pvp: PVP | None, asked: WritingReading
+    ):
+        super().__init__(backbone, task, pvp, sentinel=False)  # type: ignore[arg-type]
+        self.asked = asked
+
+    @property
+    def write_every(self) -> int | None:
+        """Evaluations from one at which texts are written to the next; None: not in training."""
+        return self.asked.write_every
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """How tokens are chosen."""
+        own = self.asked
+        return Decoding(
+            max_new_tokens=self._most,
+            beams=own.beams,
+            temperature=own.temperature,
+            top_k=own.top_k,
+            top_p=own.top_p,
+            repetition_penalty=own.repetition_penalty,
+            length_penalty=own.length_penalty,
+            ends=tuple(sorted({self._end, *self.chat.ends})) if self._chats else (self._end,),
+            stop=tuple(own.stop or ()),
+        )
+
+    @cached_property
+    def chat(self) -> Chat:
+        """The tokenizer's form of a conversation."""
+        return Chat(self.backbone)
+
+    @property
+    def _chats(self) -> bool:
+        return MESSAGES in self.task.fields
+
+    @cached_property
+    def _most(self) -> int:
+        asked = self.asked.max_new_tokens
+        return asked or max(1, min(_USUAL, self.backbone.shape.positions // _SHARE))
+
+    @cached_property
+    def _end(self) -> int:
+        """The token that ends an answer.
+
+        Raises:
+            UserError: the tokenizer has none.
+        """
+        tokenizer = self.backbone.tokenizer()
+        end = tokenizer.eos_token_id
+        end = tokenizer.sep_token_id if end is None else end
+        if end is None:
+            raise UserError(
+                f"backbone={self.backbone.name}: its tokenizer has no token that ends a text "
+                "(eos_token), so nothing would end what is written."
+            )
+        return int(end)
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return cross-entropy summed over the learned tokens, `[]`."""
+        return functional.cross_entropy(word_logits(output), batch.targets, reduction="sum")
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the loss of each answer; its text is written apart."""
+        losses = functional.cross_entropy(word_logits(output), batch.targets, reduction="none")
+        return [
+            Prediction(f.id, None, figures={"loss": float(own.sum()), "tokens": len(own)})
+            for f, own in batch.pairs(losses.cpu())
+        ]
+
+    def prompt(self, features: Features) -> Features:
+        """Return an example without its answer, read at its last token."""
+        (row,), facts = features.rows, features.facts
+        if row.decoder is not None:
+            row = replace(row, decoder=row.decoder[:1], reads=[0])
+        else:
+            ids = facts.get("ids", row.ids[: facts["prompt"]])
+            row = replace(row, ids=ids, reads=[len(ids) - 1])
+        return replace(features, rows=[row], targets=[])
+
+    def seeds(self, features: Sequence[Features]) -> list[int]:
+        """Return the seed of each row's draws."""
+        names = (f"{self.asked.draw}:{f.id}".encode() for f in features)
+        return [int.from_bytes(hashlib.blake2b(own, digest_size=8).digest()) for own in names]
+
+    def text(self, tokens: Sequence[int]) -> tuple[str, bool]:
+        """Return the text of written tokens, and whether it has an end."""
+        tokenizer, ends = self.backbone.tokenizer(), self.decoding.ends
+        ended = bool(tokens) and tokens[-1] in ends
+        text: str = tokenizer.decode(list(tokens), skip_special_tokens=True)
+        for stop in self.decoding.stop:
+            before, found, _ = text.partition(stop)
+            text, ended = before, ended or bool(found)
+        return text.strip(), ended
+
+    def _features(self, example: Example, room: int) -> Features:
+        limit = row_limit(self.task, room)
+        if self._chats:
+            return self._conversation(example, limit)
+        row = self.row(self.pieces(example), limit if self.decodes else limit - self._most)
+        tokens = self._answer(example.target[0]) if example.target else []
+        if self.decodes:
+            decoder = [decoder_start(self.backbone), *tokens[:-1]]
+            row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
+            return Features(example.id, [row], tokens, {"prompt": len(row.ids)})
+        prompt = row.ids[: row.reads[-1] + 1]
+        whole = [*prompt, *tokens]
+        first = 1 if self.asked.loss_on == "all" else len(prompt)
+        learned = [i for i in range(first, len(whole)) if i not in row.softs]
+        return _read(example, whole, learned, len(prompt), row.softs)
+
+    def _conversation(self, example: Example, limit: int) -> Features:
+        """Return the whole conversation, and where its last answer begins; a long one is cut."""
+        turns = example.fields[MESSAGES]
+        if not example.target:
+            prompt = self.chat.prompt(turns)[-(limit - self._most) :]
+            return _read(example, prompt, [], len(prompt))
+        prompt = self.chat.prompt(turns[:-1])[-(limit - self._most) :]
+        ids, learned = self.chat.learned(turns)
+        learned = list(range(1, len(ids))) if self.asked.loss_on == "all" else learned
+        cut = [i for i in learned if 0 < i < limit]
+        if not cut:
+            raise UserError(
+                f"{example.id}: its {len(ids)} tokens do not fit {limit} positions: no token of "
+                "the assistant is left. Leave the row out, or use a larger task.max_tokens."
+            )
+        features = _read(example, ids[:limit], cut, len(prompt))
+        return replace(features, facts={"prompt": len(prompt), "ids": prompt})
+
+    def _answer(self, text: str) -> list[int]:
+        """Return the tokens of an answer and its end; a long one is cut and has no end."""
+        spaced = self.pvp.pattern.text.rstrip().endswith(" {mask}") and not self.decodes
+        ids = self.encoder.spelling.ids(text.strip(), spaced=spaced, opens=self.decodes)
+        return [*ids, self._end][: self._most]
+
+
+def _read(
+    example: Example, whole: list[int], learned: list[int], prompt: int, softs: Sequence[int] = ()
+) -> Features:
+    """Return the features of a row of tokens, some of which are learned."""
+    ids = whole[:-1] if learned and learned[-1] == len(whole) - 1 else whole
+    reads = [i - 1 for i in learned] or [prompt - 1]
+    row = TokenRow(ids, reads=reads, softs=list(softs))
+    return Features(example.id, [row], [whole[i] for i in learned], {"prompt": prompt})

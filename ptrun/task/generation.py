@@ -1,0 +1,128 @@
+"""Generation: a text is written after a text, or as the next turn of a conversation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack
+
+from ptrun.errors import UserError, shown
+from ptrun.task.dataset import Common, Dataset, Scores, is_texts
+from ptrun.task.source import Row
+from ptrun.text_metrics import TextMetric, text_scores
+from ptrun.types import Example, Prediction
+
+MESSAGES = "messages"
+"""The field of an example that holds a conversation."""
+_ROLES = ("system", "user", "assistant", "tool")
+PVPS: Mapping[str, Any] = {"plain": "{%s} {mask}", "soft": "{soft:8} {%s} {mask}"}
+
+
+class Generation(Dataset):
+    """Texts with an answer in words. The target is a list of references; the first is learned.
+
+    Args beyond those of `Common`:
+        fields: the text fields. `pvps` say how they are read; without one they stand in order,
+            and the answer follows after a space.
+        target: the field of the answer: a text, or a list of references.
+        messages: instead of both, the field of a conversation: a list of `{"role", "content"}`
+            whose last turn is the answer.
+        metrics: see `ptrun.text_metrics`; the first selects with `train.select=metric`.
+        extra: further fields that patterns use.
+    """
+
+    kind: ClassVar[str] = "generation"
+    answer: ClassVar[str] = "text"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        variant: str | None = None,
+        *,
+        fields: list[str] | None = None,
+        target: str | None = None,
+        messages: str | None = None,
+        metrics: list[TextMetric] | None = None,
+        extra: list[str] | None = None,
+        **common: Unpack[Common],
+    ):
+        super().__init__(data_dir, variant, **common)
+        if (messages is None) == (fields is None or target is None):
+            raise UserError(
+                f"task {self.name}: name fields and target, or messages, the field of a "
+                "conversation."
+            )
+        self._messages, self._target = messages, target
+        self.fields = [MESSAGES] if messages else list(fields or [])
+        self.columns = [] if messages else [*self.fields, *(extra or [])]
+        self.metrics: list[TextMetric] = list(metrics or ["f1", "exact_match"])
+        self.metric, self.blank = self.metrics[0], []
+        if not messages and not self.pvps:
+            self.pvps = written_pvps(self.fields)
+
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the fields of a row, or the turns of its conversation before the answer."""
+        if self._messages is None:
+            return super().inputs(name, row)
+        turns = conversation(row, self._messages)
+        return Example(name, {MESSAGES: turns}, self.blank)
+
+    def target(self, row: Row, unlabelled: Example) -> list[str]:
+        """Return the references.
+
+        Raises:
+            UserError: there is no text, or the conversation does not end with an answer.
+        """
+        if self._messages is not None:
+            last = unlabelled.fields[MESSAGES][-1]
+            if last["role"] != "assistant":
+                raise UserError(
+                    f"{row.where}: {self._messages} ends with {shown(last['role'])}; the last turn "
+                    "must be the assistant's, which is learned."
+                )
+            return [last["content"]]
+        assert self._target is not None
+        return references(row, self._target)
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
+        """Return the metrics of written texts, and the loss and perplexity of the answers."""
+        return text_scores(self.metrics, predictions, [e.target for e in examples])
+
+
+def written_pvps(fields: Sequence[str]) -> dict[str, Any]:
+    """Return the patterns of a task that has none: its fields in order, then the answer."""
+    joined = "} {".join([f"~{fields[0]}", *fields[1:]])
+    return {name: {"pattern": form % joined} for name, form in PVPS.items()}
+
+
+def references(row: Row, column: str) -> list[str]:
+    """Return the references of a row: a text, or a list of texts.
+
+    Raises:
+        UserError: it has none.
+    """
+    raw = row.value(column)
+    found = raw if isinstance(raw, list) else [row.text(column)]
+    if not is_texts(found) or not all(one.strip() for one in found):
+        raise UserError(
+            f"{row.where}: {column} is {shown(raw)}; expected a text, or a list of texts."
+        )
+    return list(found)
+
+
+def conversation(row: Row, column: str) -> list[dict[str, str]]:
+    """Return the turns of a conversation.
+
+    Raises:
+        UserError: it is no list of `{"role", "content"}` with texts.
+    """
+    raw = row.value(column)
+    turns = raw if isinstance(raw, list) else []
+    good = [
+        isinstance(own, dict) and own.get("role") in _ROLES and isinstance(own.get("content"), str)
+        for own in turns
+    ]
+    if not turns or not all(good):
+        wrong = turns[good.index(False)] if turns else raw
+        raise UserError(
+            f"{row.where}: {column} has {shown(wrong)}; expected a list of "
+            '{"role": ROLE, "content": TEXT}, ROLE one of ' + f"{', '.join(_ROLES)}."
+        )
+    return [{"role": own["role"], "content": own["content"]} for own in turns]

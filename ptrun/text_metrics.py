@@ -1,0 +1,135 @@
+"""Metrics of written texts against references: overlap, exact match, last number, perplexity.
+
+ROUGE is that of the package rouge-score, BLEU and chrF those of sacrebleu; `signatures` says with
+which settings. Exact match and F1 are SQuAD's (`ptrun.metrics`).
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from statistics import fmean
+from typing import Any, Literal
+
+from ptrun.errors import UserError
+from ptrun.metrics import best, exact_match, token_f1
+from ptrun.types import Prediction
+
+TextMetric = Literal["f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number"]
+_References = Sequence[Sequence[str]]
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+_MARKS = (
+    "The answer is: ", "The answer is ", "The final answer is: ", "The final answer is ", "#### ",
+)  # fmt: skip
+
+
+def text_scores(
+    metrics: Sequence[TextMetric], predictions: Sequence[Prediction], references: _References
+) -> dict[str, float]:
+    """Return metrics, 0-100, with the loss and perplexity a token and the share without an end.
+
+    Predictions without a text have the last alone. A loss is in nats, over the tokens of answers.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+    found: dict[str, float] = {}
+    if all(own.value is not None for own in predictions):
+        texts = [str(own.value) for own in predictions]
+        found = {name: _METRICS[name](texts, references) for name in metrics}
+        if any("unfinished" in own.figures for own in predictions):
+            found["unfinished"] = 100 * fmean(own.figures["unfinished"] for own in predictions)
+    tokens = sum(own.figures.get("tokens", 0) for own in predictions)
+    if tokens:
+        loss = sum(own.figures.get("loss", 0.0) for own in predictions) / tokens
+        found |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+    return found
+
+
+def signatures(metrics: Sequence[TextMetric]) -> dict[str, str]:
+    """Return the settings and versions of the metrics that a package computes."""
+    rouge = f"rouge-score {version('rouge-score')}, stemmed" if _has(metrics, "rouge") else ""
+    found: dict[str, str] = {name: rouge for name in metrics if name.startswith("rouge")}
+    for name in ("bleu", "chrf"):
+        if name in metrics:
+            found[name] = str(_sacrebleu(name).get_signature())
+    return found
+
+
+def last_number(text: str) -> float | None:
+    """Return the number that answers a question in words, or None.
+
+    It is what follows the last "The answer is" or "####", else the last number of the text.
+    """
+    for mark in _MARKS:
+        before, found, after = text.rpartition(mark)
+        if found:
+            text = after.split("\n")[0] if before or after else text
+            break
+    numbers = _NUMBER.findall(text)
+    if not numbers:
+        return None
+    above, _, below = numbers[-1].replace(",", "").partition("/")
+    return float(above) / float(below) if below and float(below) else float(above)
+
+
+def _number(texts: Sequence[str], references: _References) -> float:
+    def same(text: str, reference: str) -> bool:
+        own, wanted = last_number(text), last_number(reference)
+        return own is not None and wanted is not None and math.isclose(own, wanted, rel_tol=1e-6)
+
+    pairs = zip(texts, references, strict=True)
+    return 100 * fmean(any(same(text, one) for one in several) for text, several in pairs)
+
+
+def _best(match: Any, texts: Sequence[str], references: _References) -> float:
+    pairs = zip(texts, references, strict=True)
+    return 100 * fmean(best(match, text, list(several)) for text, several in pairs)
+
+
+def _rouge(name: str, texts: Sequence[str], references: _References) -> float:
+    """Return ROUGE's F-measure, the best over the references of each text."""
+    scorer = _package("rouge_score.rouge_scorer").RougeScorer([name], use_stemmer=True)
+    pairs = zip(texts, references, strict=True)
+    scores = (max(scorer.score(one, text)[name].fmeasure for one in s) for text, s in pairs)
+    return 100 * fmean(scores)
+
+
+def _corpus(name: str, texts: Sequence[str], references: _References) -> float:
+    """Return BLEU or chrF of a corpus; a text with fewer references has empty ones."""
+    most = max(map(len, references))
+    columns = [[own[i] if i < len(own) else None for own in references] for i in range(most)]
+    score: float = _sacrebleu(name).corpus_score(list(texts), columns).score
+    return score
+
+
+def _sacrebleu(name: str) -> Any:
+    metrics = _package("sacrebleu.metrics")
+    return {"bleu": metrics.BLEU, "chrf": metrics.CHRF}[name]()
+
+
+def _package(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"task.metrics: {module.partition('.')[0].replace('_', '-')} is not installed. Type "
+            "pip install 'ptrun[text]', or task.metrics=[f1,exact_match]."
+        ) from error
+
+
+def _has(metrics: Sequence[str], start: str) -> bool:
+    return any(name.startswith(start) for name in metrics)
+
+
+_METRICS: Mapping[str, Callable[[Sequence[str], _References], float]] = {
+    "f1": lambda *both: _best(token_f1, *both),
+    "exact_match": lambda *both: _best(exact_match, *both),
+    "rouge1": lambda *both: _rouge("rouge1", *both),
+    "rouge2": lambda *both: _rouge("rouge2", *both),
+    "rougeL": lambda *both: _rouge("rougeL", *both),
+    "bleu": lambda *both: _corpus("bleu", *both),
+    "chrf": lambda *both: _corpus("chrf", *both),
+    "number": _number,
+}
