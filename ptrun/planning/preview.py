@@ -37,7 +37,8 @@ def escape(text: str) -> str:
 class PreviewPart:
     """Train, dev or test, as examples and as tokens.
 
-    `lengths` are of all rows, `cut` counts truncated examples, `features` are the first.
+    `lengths` are of all rows, `cut` counts truncated examples, `features` are the first; `answers`
+    are the lengths of texts to write.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PreviewPart:
     lengths: Sequence[int]
     cut: int
     features: Sequence[Features]
+    answers: Sequence[int]
 
 
 def preview(planned: Plan) -> Group:
@@ -84,28 +86,36 @@ def _part(
     name: str, origin: str, examples: Sequence[Example], method: Method, unlimited: Readout
 ) -> PreviewPart:
     """Return a part; `unlimited` reads without a limit on length. Few examples are held at once."""
-    lengths, cut, first = array("i"), 0, method.encode(examples[:_SHOWN]) if examples else []
+    lengths, answers, cut = array("i"), array("i"), 0
+    first = method.encode(examples[:_SHOWN]) if examples else []
     for start in range(0, len(examples), _TOGETHER):
         some = examples[start : start + _TOGETHER]
         features, whole = method.encode(some), unlimited.encode(some, 10**6)
         lengths.extend(len(row.ids) for f in features for row in f.rows)
-        cut += sum(own.tokens < all_.tokens for own, all_ in zip(features, whole, strict=True))
-    return PreviewPart(name, origin, examples, lengths, cut, first)
+        pairs = zip(features, whole, strict=True)
+        cut += sum(f.tokens < all_.tokens or f.facts.get("cut", False) for f, all_ in pairs)
+        answers.extend(len(f.targets) for f in features if method.readout.writes)
+    return PreviewPart(name, origin, examples, lengths, cut, first, answers)
 
 
 def _counts(parts: Sequence[PreviewPart]) -> Table:
-    table = Table("part", "examples", "tokens: median, most", "cut", "labels", "origin")
+    writes = any(own.answers for own in parts)
+    shown = "learned tokens: median, most" if writes else "labels"
+    table = Table("part", "examples", "tokens: median, most", "cut", shown, "origin")
     for part in parts:
-        lengths = part.lengths or [0]
         table.add_row(
             part.name,
             f"{len(part.examples):,}",
-            f"{median(lengths):.0f}, {max(lengths)}",
+            _spread(part.lengths),
             f"{part.cut:,}",
-            _labels(part.examples),
+            _spread(part.answers) if writes else _labels(part.examples),
             escape(part.origin),
         )
     return table
+
+
+def _spread(lengths: Sequence[int]) -> str:
+    return f"{median(lengths):.0f}, {max(lengths)}" if lengths else "0, 0"
 
 
 def _labels(examples: Sequence[Example]) -> str:

@@ -185,7 +185,7 @@ class Writing(Cloze):
         if row.decoder is not None:
             row = replace(row, decoder=row.decoder[:1], reads=[0])
         else:
-            ids = facts.get("ids", row.ids[: facts["prompt"]])
+            ids = facts["ids"] if "ids" in facts else row.ids[: facts["prompt"]]
             row = replace(row, ids=ids, reads=[len(ids) - 1])
         return replace(features, rows=[row], targets=[])
 
@@ -209,25 +209,26 @@ class Writing(Cloze):
         if self._chats:
             return self._conversation(example, limit)
         row = self.row(self.pieces(example), limit if self.decodes else limit - self._most)
-        tokens = self._answer(example.target[0]) if example.target else []
+        tokens, cut = self._answer(example.target[0]) if example.target else ([], False)
         if self.decodes:
             decoder = [decoder_start(self.backbone), *tokens[:-1]]
             row = replace(row, decoder=decoder, reads=list(range(len(decoder))))
-            return Features(example.id, [row], tokens, {"prompt": len(row.ids)})
+            return Features(example.id, [row], tokens, {"prompt": len(row.ids), "cut": cut})
         prompt = row.ids[: row.reads[-1] + 1]
         whole = [*prompt, *tokens]
         first = 1 if self.asked.loss_on == "all" else len(prompt)
         learned = [i for i in range(first, len(whole)) if i not in row.softs]
-        return _read(example, whole, learned, len(prompt), row.softs)
+        features = _read(example, whole, learned, len(prompt), row.softs)
+        return replace(features, facts={**features.facts, "cut": cut})
 
     def _conversation(self, example: Example, limit: int) -> Features:
         """Return the whole conversation, and where its last answer begins; a long one is cut."""
         turns = example.fields[MESSAGES]
+        prompt = self.chat.prompt(turns)[-(limit - self._most) :]
         if not example.target:
-            prompt = self.chat.prompt(turns)[-(limit - self._most) :]
             return _read(example, prompt, [], len(prompt))
-        prompt = self.chat.prompt(turns[:-1])[-(limit - self._most) :]
-        ids, learned = self.chat.learned(turns)
+        answer = {"role": "assistant", "content": example.target[0]}
+        ids, learned = self.chat.learned([*turns, answer])
         learned = list(range(1, len(ids))) if self.asked.loss_on == "all" else learned
         cut = [i for i in learned if 0 < i < limit]
         if not cut:
@@ -236,13 +237,13 @@ class Writing(Cloze):
                 "the assistant is left. Leave the row out, or use a larger task.max_tokens."
             )
         features = _read(example, ids[:limit], cut, len(prompt))
-        return replace(features, facts={"prompt": len(prompt), "ids": prompt})
+        return replace(features, facts={"ids": prompt, "cut": len(ids) > limit})
 
-    def _answer(self, text: str) -> list[int]:
+    def _answer(self, text: str) -> tuple[list[int], bool]:
         """Return the tokens of an answer and its end; a long one is cut and has no end."""
         spaced = self.pvp.pattern.text.rstrip().endswith(" {mask}") and not self.decodes
         ids = self.encoder.spelling.ids(text.strip(), spaced=spaced, opens=self.decodes)
-        return [*ids, self._end][: self._most]
+        return [*ids, self._end][: self._most], len(ids) >= self._most
 
 
 def _read(

@@ -57,12 +57,16 @@ class Generation(Dataset):
         if not messages and not self.pvps:
             self.pvps = written_pvps(self.fields)
 
+    @property
+    def reads(self) -> Sequence[str]:
+        """The fields of a file that `unlabelled` needs."""
+        return [self._messages] if self._messages else super().reads
+
     def inputs(self, name: str, row: Row) -> Example:
         """Return the fields of a row, or the turns of its conversation before the answer."""
         if self._messages is None:
             return super().inputs(name, row)
-        turns = conversation(row, self._messages)
-        return Example(name, {MESSAGES: turns}, self.blank)
+        return Example(name, {MESSAGES: conversation(row, self._messages)[0]}, self.blank)
 
     def target(self, row: Row, unlabelled: Example) -> list[str]:
         """Return the references.
@@ -71,13 +75,7 @@ class Generation(Dataset):
             UserError: there is no text, or the conversation does not end with an answer.
         """
         if self._messages is not None:
-            last = unlabelled.fields[MESSAGES][-1]
-            if last["role"] != "assistant":
-                raise UserError(
-                    f"{row.where}: {self._messages} ends with {shown(last['role'])}; the last turn "
-                    "must be the assistant's, which is learned."
-                )
-            return [last["content"]]
+            return answered(row, self._messages)
         assert self._target is not None
         return references(row, self._target)
 
@@ -107,22 +105,40 @@ def references(row: Row, column: str) -> list[str]:
     return list(found)
 
 
-def conversation(row: Row, column: str) -> list[dict[str, str]]:
-    """Return the turns of a conversation.
+def answered(row: Row, column: str) -> list[str]:
+    """Return the answer of a conversation.
 
     Raises:
-        UserError: it is no list of `{"role", "content"}` with texts.
+        UserError: its last turn is not the assistant's.
+    """
+    turns, answer = conversation(row, column)
+    if not (answer and answer[0].strip() and turns):
+        raise UserError(
+            f"{row.where}: {column} ends with {shown(turns[-1]['role'] if turns else '')}; the "
+            "last turn must be the assistant's answer to a turn before it."
+        )
+    return answer
+
+
+def conversation(row: Row, column: str) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the turns of a conversation before the answer, and the answer: the last turn.
+
+    Raises:
+        UserError: it is no list of `{"role", "content"}` with texts, or has no answer.
     """
     raw = row.value(column)
     turns = raw if isinstance(raw, list) else []
-    good = [
-        isinstance(own, dict) and own.get("role") in _ROLES and isinstance(own.get("content"), str)
-        for own in turns
-    ]
-    if not turns or not all(good):
-        wrong = turns[good.index(False)] if turns else raw
+    wrong = next((own for own in turns if not _is_turn(own)), None if turns else raw)
+    if wrong is not None or not turns:
         raise UserError(
             f"{row.where}: {column} has {shown(wrong)}; expected a list of "
             '{"role": ROLE, "content": TEXT}, ROLE one of ' + f"{', '.join(_ROLES)}."
         )
-    return [{"role": own["role"], "content": own["content"]} for own in turns]
+    plain = [{"role": own["role"], "content": own["content"]} for own in turns]
+    if plain[-1]["role"] != "assistant":
+        return plain, []
+    return plain[:-1], [plain[-1]["content"]]
+
+
+def _is_turn(own: Any) -> bool:
+    return isinstance(own, dict) and own.get("role") in _ROLES and is_texts([own.get("content")])

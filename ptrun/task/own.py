@@ -1,4 +1,4 @@
-"""The user's own data: one label or number for a text or a pair of texts, one table file a part.
+"""The user's own data: a label, a number or a text for a text or two, one table file a part.
 
 How a label is read is in `ptrun.task.label`; `skip` leaves out rows whose label means none.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from yaml import YAMLError
 
@@ -21,6 +21,7 @@ from ptrun.errors import UserError, names, near, shown
 from ptrun.hub.repository import Repository
 from ptrun.metrics import accuracy, macro_f1, pearson, pearson_and_spearman, spearman
 from ptrun.task.dataset import PARTS, Account, Part, Scores
+from ptrun.task.generation import MESSAGES, answered, conversation, references, written_pvps
 from ptrun.task.label import (
     NO_LABEL,
     bare,
@@ -34,6 +35,7 @@ from ptrun.task.label import (
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
+from ptrun.text_metrics import TextMetric, text_scores
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -47,15 +49,19 @@ _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
 _SHOWN = 5  # places of rows that are named
 Column = str | int
-Metric = Literal["accuracy", "macro_f1", "pearson_spearman", "pearson", "spearman"]
+_LabelMetric = Literal["accuracy", "macro_f1", "pearson_spearman", "pearson", "spearman"]
+Metric = _LabelMetric | TextMetric
 _METRICS: dict[str, tuple[Metric, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "regression": ("pearson_spearman", "pearson", "spearman"),
+    "generation": get_args(TextMetric),
 }
+_ANSWERS = {"classification": "label", "regression": "number", "generation": "text"}
+_LONG = 30  # characters of a label, on average
 
 
 class Own:
-    """Classification or regression of the user's own rows.
+    """Classification, regression or generation for the user's own rows.
 
     The labels are those of the training file, sorted.
 
@@ -65,9 +71,13 @@ class Own:
         train, dev, test: table files (`ptrun.task.table`); null means none.
         text: the column of the text, or two columns.
         label: the column of the label or number.
+        answer: instead of `label`, the column of a text to write: a text, or a list of references.
+        messages: instead of text and answer, the column of a conversation
+            (`ptrun.task.generation`).
         kind: whether `label` holds labels or numbers.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
-            labels; pearson_spearman (their mean), pearson or spearman of numbers.
+            labels; pearson_spearman (their mean), pearson or spearman of numbers; of texts f1 or
+            another one of `ptrun.text_metrics`.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
         pattern: a pattern (`ptrun.pattern.pattern`) over the text columns, or `@FILE` with a
@@ -98,6 +108,8 @@ class Own:
         test: str | None = None,
         text: Column | list[Column] | None = None,
         label: Column | list[Column] | None = None,
+        answer: Column | None = None,
+        messages: Column | None = None,
         kind: Literal["classification", "regression"] = "classification",
         metric: Metric | None = None,
         skip: list[Any] | None = None,
@@ -132,9 +144,11 @@ class Own:
                 f"task.label={shown(label)}: expected one column; a row has one label, and several "
                 "are not supported."
             )
-        self.kind, self.answer = kind, "label" if kind == "classification" else "number"
-        self.stratified = kind == "classification"
-        self.metric = _metric(kind, metric)
+        _check_written(label, text, answer, messages)
+        self._chats, own = messages is not None, answer if messages is None else messages
+        self.kind = kind if own is None else "generation"
+        self.answer, self.stratified = _ANSWERS[self.kind], self.kind == "classification"
+        self.metric = _metric(self.kind, metric)
         self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         given: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
         self._places = {part: place for part, place in given.items() if place is not None}
@@ -146,9 +160,13 @@ class Own:
         self._skip = {normal(one) for one in skip or []}
         self._no_label = {normal(one).lower() for one in skip or []} & NO_LABEL
         self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()
-        self.fields, self._label = self._columns(text, label)
+        given_text = messages if self._chats else text
+        self.fields, self._label = self._columns(given_text, label if own is None else own)
         self.reads = self.fields
+        self.fields = [MESSAGES] if self._chats else self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
+        if self.kind == "generation" and not (self._chats or self.pvps):
+            self.pvps = written_pvps(self.fields)
         self.pvps_from = pattern and place(pattern)
         self.accounts: dict[str, Account] = {}
         self._loaded: dict[str, list[Example]] = {}
@@ -167,7 +185,7 @@ class Own:
         """
         if self._labels is not None:
             return self._labels
-        if self.kind == "regression":
+        if self.kind != "classification":
             return []
         counts = Counter(str(example.target) for example in self.load("train"))
         self._check_labels(counts)
@@ -182,7 +200,8 @@ class Own:
         Raises:
             UserError: a text is missing, empty or not a text.
         """
-        blank = self.labels[0] if self.kind == "classification" else 0.0
+        blanks = {"regression": 0.0, "generation": []}
+        blank = self.labels[0] if self.kind == "classification" else blanks[self.kind]
         return Example(name, self._texts(row), blank)
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
@@ -211,6 +230,9 @@ class Own:
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return every metric of the kind: 0-100, or correlations from -100 to 100."""
         guesses, golds = [p.value for p in predictions], [e.target for e in examples]
+        if self.kind == "generation":
+            names_: Any = dict.fromkeys((self.metric, "f1", "exact_match"))
+            return text_scores([*names_], predictions, golds)
         if self.kind == "regression":
             both = pearson_and_spearman(guesses, golds)
             own = {"pearson": pearson(guesses, golds), "spearman": spearman(guesses, golds)}
@@ -243,9 +265,10 @@ class Own:
             )
         if label is None:
             raise UserError(
-                f"task.label: expected a column of {train}; {listed}\nType task.label=COLUMN."
+                f"task.label: expected a column of {train}; {listed}\nType task.label=COLUMN, or "
+                "task.answer=COLUMN if it holds texts to write."
             )
-        if len({*texts, str(label)}) <= len(texts):
+        if len({*texts, str(label)}) <= len(texts) and not self._chats:
             raise UserError(
                 f"task.text={names(texts)} and task.label={label} name the same column twice; "
                 f"{listed}"
@@ -285,8 +308,11 @@ class Own:
         elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
             problem = f"{len(counts)} different numbers, from {_range(counts)}."
             advice = "For scores type task.kind=regression."
-        elif len(counts) > _MOST_LABELS and 2 * len(counts) > total:
+        elif 2 * len(counts) > total and (len(counts) > _MOST_LABELS or _long(counts)):
             problem = f"{len(counts)} different values in {total} rows, too many to be labels."
+            if _long(counts):
+                advice = "If these are texts that a model is to write, type "
+                advice += f"task.answer={self._label} instead of task.label."
         if problem:
             train = self._table("train").file
             usual = "Classification needs a few labels with many rows each. Name another column: "
@@ -336,8 +362,20 @@ class Own:
     def _example(self, row: Row, part: Part, number: int, label: str, *, named: bool) -> Example:
         name = row.data.get(_ID) if named else None
         known = isinstance(name, str | int) and name != ""
-        target = label if self.kind == "classification" else _number(row, self._label, label)
-        return Example(str(name) if known else f"{part}-{number}", self._texts(row), target)
+        texts = self._texts(row)
+        return Example(str(name) if known else f"{part}-{number}", texts, self._gold(row, label))
+
+    def _gold(self, row: Row, label: str) -> Any:
+        """Return the target of a row.
+
+        Raises:
+            UserError: it is no number, or no text to write.
+        """
+        if self.kind == "classification":
+            return label
+        if self.kind == "regression":
+            return _number(row, self._label, label)
+        return (answered if self._chats else references)(row, self._label)
 
     def _verdict(self, own: Table | JoinedTables | HubTable) -> str:
         """Return the column of Prodigy's verdicts, if all its values are verdicts, else ""."""
@@ -348,14 +386,20 @@ class Own:
 
     def _target(self, row: Row) -> str | None:
         """Return the label of a row as text; None if the cell is empty."""
+        if self.kind == "generation":
+            return str(row.value(self._label) or "") or None
         label = label_text(row, self._label)
         return label if _is_filled(label) else None
 
     def _raw(self, row: Row) -> list[str]:
         """Return the texts of a row; a null is an empty one."""
+        if self._chats:
+            return []
         return ["" if row.data.get(f) is None else _text(row, f) for f in self.fields]
 
-    def _texts(self, row: Row) -> dict[str, str]:
+    def _texts(self, row: Row) -> dict[str, Any]:
+        if self._chats:
+            return {MESSAGES: conversation(row, self._label)[0]}
         return {field: _filled(row, field, _text(row, field)) for field in self.fields}
 
     def _strange(self, places: Sequence[tuple[str, str]]) -> UserError:
@@ -393,6 +437,29 @@ def _metric(kind: str, metric: Metric | None) -> str:
     if metric is not None and metric not in allowed:
         raise UserError(f"task.metric={metric}: task.kind={kind} has {', '.join(allowed)}.")
     return metric or allowed[0]
+
+
+def _check_written(label: Any, text: Any, answer: Any, messages: Any) -> None:
+    """Refuse keys that exclude each other.
+
+    Raises:
+        UserError: names them, and which to leave out.
+    """
+    if answer is not None and label is not None:
+        raise UserError(
+            f"task.label={label} task.answer={answer}: a row has a label or a text to write; leave "
+            "one of them out."
+        )
+    if messages is not None and any(own is not None for own in (label, text, answer)):
+        raise UserError(
+            f"task.messages={messages} is a whole conversation; leave task.text, task.label and "
+            "task.answer out."
+        )
+
+
+def _long(counts: Mapping[str, int]) -> bool:
+    """Return whether values are as long as sentences."""
+    return sum(map(len, counts)) > _LONG * len(counts)
 
 
 def _is_filled(text: str) -> bool:

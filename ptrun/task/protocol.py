@@ -358,3 +358,5 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         yield f"\x1e{len(value)}"
         yield from (text for item in value for text in _texts(item))
+    elif isinstance(value, Mapping):  # a turn of a conversation
+        yield from _texts([*value.values()])

@@ -42,6 +42,8 @@ def doubts(
         found.append(cut_texts(train, method.task, method.room()))
     if isinstance(method.readout, SpanHead):
         found.append(long_answers(method.readout, train))
+    if method.readout.writes:
+        found.append(cut_answers(train))
     if method.learned():
         found.append(far_rate(rate, usual, tunes=method.tunes_backbone))
     return [text for text in found if text]
@@ -55,6 +57,18 @@ def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
     return (
         f"{count} of {len(train)} answers have more than {readout.longest} tokens, the most of a "
         "predicted one; type readout.longest_answer=N"
+    )
+
+
+def cut_answers(train: Sequence[Features]) -> str | None:
+    """Return a warning if some texts to be written are cut."""
+    own = list(islice(train, _READ))
+    count = sum(one.facts["cut"] for one in own)
+    if not count:
+        return None
+    return (
+        f"{count} of {len(own)} answers are cut and learned without their end; type "
+        "readout.max_new_tokens=N for longer ones"
     )
 
 
