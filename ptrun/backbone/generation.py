@@ -12,15 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    DynamicCache,
-    EncoderDecoderCache,
-    GenerationConfig,
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix
 from ptrun.backbone.injection import Reader
@@ -66,6 +57,8 @@ def generate(
     Raises:
         UserError: the model cannot write.
     """
+    from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
+
     model, architecture = backbone.model.eval(), backbone.architecture
     if not hasattr(model, "generate") or not (
         architecture.left_to_right or architecture.has_decoder
@@ -190,7 +183,7 @@ def _decoding(backbone: Any, given: BackboneInput) -> Iterator[None]:
         root.register_forward_pre_hook(partial(_place, backbone, reader), with_kwargs=True)
         for reader, root in readers.items()
     ]
-    usual, model.generation_config = model.generation_config, GenerationConfig()
+    usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
         with torch.no_grad(), injection.of(given):
             yield
@@ -224,6 +217,13 @@ def _draws(decoding: Decoding, seeds: Sequence[int] | None) -> Any:
     The token with the largest sum of log-probability and Gumbel noise is a draw from the
     distribution.
     """
+    from transformers import (
+        LogitsProcessorList,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
     if not decoding.temperature or seeds is None:
         return None
     chain: list[Any] = [TemperatureLogitsWarper(decoding.temperature)]

@@ -35,6 +35,7 @@ TASKS = {
     "entity_choice": "record",
     "span_check": "wsc",
     "multispan": "pocket_multispan",
+    "generation": "pocket_writing",
 }
 _READOUT = "readout"
 _FEW, _SOME = 4, 100  # examples that are learned from, and of which they are chosen

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Unpack
 from ptrun.errors import UserError, shown
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
-from ptrun.text_metrics import TextMetric, text_scores
+from ptrun.task.text_metrics import TextMetric, text_scores
 from ptrun.types import Example, Prediction
 
 MESSAGES = "messages"
@@ -24,7 +24,7 @@ class Generation(Dataset):
         target: the field of the answer: a text, or a list of references.
         messages: instead of both, the field of a conversation: a list of `{"role", "content"}`
             whose last turn is the answer.
-        metrics: see `ptrun.text_metrics`; the first selects with `train.select=metric`.
+        metrics: see `ptrun.task.text_metrics`; the first selects with `train.select=metric`.
         extra: further fields that patterns use.
     """
 

@@ -35,7 +35,7 @@ from ptrun.task.label import (
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
-from ptrun.text_metrics import TextMetric, text_scores
+from ptrun.task.text_metrics import TextMetric, text_scores
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Own:
         kind: whether `label` holds labels or numbers.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
             labels; pearson_spearman (their mean), pearson or spearman of numbers; of texts f1 or
-            another one of `ptrun.text_metrics`.
+            another one of `ptrun.task.text_metrics`.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
         pattern: a pattern (`ptrun.pattern.pattern`) over the text columns, or `@FILE` with a

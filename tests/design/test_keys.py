@@ -39,6 +39,10 @@ PATTERNS = {  # in the words of the tiny vocabularies
     "gap": "{pattern: '{marked} {masks}'}",
     "pair": f"{{pattern: '{{premise}} || {{hypothesis}} {{masks}}', rule: mean, {ENTAILS}}}",
 }
+TOLD = ["method=prompt_tuning", "task=pocket_writing", "backbone.path=llama", "train.lr=0.1"]
+TOLD += ["+task.source.rows={train: 8, validation: 4, test: 4}", "readout.max_new_tokens=12"]
+TOLD += ["task.pvps={told: {pattern: '{facts} {mask}'}, other: {pattern: 'the {facts} {mask}'}}"]
+DRAWN = [*TOLD, "readout.temperature=1.0"]
 FIVE = ["dull", "bright", "film", "plot", "saw"]
 
 
@@ -110,6 +114,20 @@ WITNESSES = {
         "threshold": (PASSAGE, "0.2"),
         "threshold_on": (PASSAGE, "one_minus_sigma"),
         "class_weights": ([*DPT, *SKEWED], "balanced"),
+    },
+    "WritingReading": {
+        "pattern": (TOLD, "other"),
+        "loss_on": (TOLD, "all"),
+        "max_new_tokens": (TOLD, "3"),
+        "write_every": (TOLD, "1"),
+        "beams": (TOLD, "3"),
+        "temperature": (TOLD, "1.0"),
+        "top_k": (DRAWN, "1"),
+        "top_p": (DRAWN, "0.1"),
+        "repetition_penalty": (TOLD, "0.1"),
+        "length_penalty": ([], "tests/readout/test_writing.py"),
+        "stop": (TOLD, "[a,e,i,o,s]"),
+        "draw": (DRAWN, "1"),
     },
     "Adapter": {
         "layout": (SST2, "pfeiffer"),

@@ -16,7 +16,7 @@ from tests.small_runs import Memory
 def member(journal=None, rows=10, **train):
     torch.manual_seed(3)
     weight = nn.Parameter(torch.ones(2))
-    method = SimpleNamespace(learned=lambda: {"w": weight}, readout=SimpleNamespace())
+    method = SimpleNamespace(learned=lambda: {"w": weight}, readout=SimpleNamespace(writes=False))
     given = {"max_steps": 4, "batch_size": 2, "lr": 0.1, "schedule": Schedule.constant, **train}
     made = Member(
         method,
