@@ -372,7 +372,10 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
     commit = method.backbone.commit if base == method.backbone.hub else None
     labels += f", revision={commit!r}" if commit else ""
     whole = form.peft_type == stock.WHOLE
-    batch = collate(method.encode([example]), None, method.backbone.model.device)
+    features = method.encode([example])
+    if method.readout.writes:
+        features = [method.readout.prompt(own) for own in features]  # type: ignore[attr-defined]
+    batch = collate(features, None, method.backbone.model.device)
     inputs = {name: grid.tolist() for name, grid in stock_inputs(batch, form).items()}
     lines = "".join(f"    {name!r}: torch.tensor({value}),\n" for name, value in inputs.items())
     loaded = (
@@ -384,12 +387,27 @@ def snippet(form: PeftForm, base: str, method: Method, example: Example) -> str:
         f"base = {form.reader.auto}.from_pretrained({base!r}{labels})\n"
         'model = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file\n'
     )
+    asked = (
+        _written(method)
+        if method.readout.writes
+        else (
+            "with torch.no_grad():\n"
+            "    logits = model(**inputs).logits\n"
+            f"print(logits{_place(batch, form)})\n"
+        )
+    )
+    return f"import torch\n{loaded}inputs = {{  # {_text(method, batch)}\n{lines}}}\n{asked}"
+
+
+def _written(method: Method) -> str:
+    """Return code that writes a text, greedily."""
+    decoding: Any = method.readout.decoding  # type: ignore[attr-defined]
+    options = f"max_new_tokens={decoding.max_new_tokens}, eos_token_id={list(decoding.ends)}"
     return (
-        f"import torch\n{loaded}"
-        f"inputs = {{  # {_text(method, batch)}\n{lines}}}\n"
-        "with torch.no_grad():\n"
-        "    logits = model(**inputs).logits\n"
-        f"print(logits{_place(batch, form)})\n"
+        "from transformers import AutoTokenizer\n\n"
+        f"written = model.generate(**inputs, {options}, do_sample=False)\n"
+        'tokenizer = AutoTokenizer.from_pretrained(".")\n'
+        "print(tokenizer.decode(written[0], skip_special_tokens=True))\n"
     )
 
 

@@ -334,8 +334,10 @@ def _inside(file: Path, whole: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _are_rows(value: Any) -> bool:
-    is_list = isinstance(value, list) and bool(value)
-    return is_list and all(isinstance(row, dict) for row in value)
+    """Return whether a value is a list of rows; the turns of a conversation are a cell."""
+    if not (isinstance(value, list) and value and all(isinstance(row, dict) for row in value)):
+        return False
+    return not all({"role", "content"} <= row.keys() for row in value)
 
 
 def _are_columns(outer: dict[str, Any], inner: dict[str, Any]) -> bool:
