@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ptrun import __version__
 from ptrun.config.compose import Composed
-from ptrun.config.schema import Select
 from ptrun.errors import RunFailed, UserError
 from ptrun.files import below
 from ptrun.folder import request
@@ -220,7 +219,14 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
         "overlaps": done.overlaps.record(),
+        **_signatures(planned.task),
     }
+
+
+def _signatures(task: Any) -> dict[str, Any]:
+    """Return how packages computed the metrics of texts."""
+    own = dict(getattr(task, "signatures", {}))
+    return {"signatures": own} if own else {}
 
 
 def _selection(planned: Plan, part: Part) -> dict[str, Any]:
@@ -229,7 +235,7 @@ def _selection(planned: Plan, part: Part) -> dict[str, Any]:
     counts = {name: len(getattr(split, name)) for name in ("train", "dev", "test")}
     return {
         "best_step": member.best_step,
-        "selected_by": planned.train.select.value,
+        "selected_by": member.selected_by,
         "candidates": len(member.history),
         **({} if planned.trial is None else {"abandoned": member.abandoned}),
         "selection_bias": _selection_bias(planned, part),
@@ -240,7 +246,7 @@ def _selection(planned: Plan, part: Part) -> dict[str, Any]:
 
 def _selection_bias(planned: Plan, part: Part) -> float | None:
     """Return the expected optimism of the best dev score, in points; None if unknown."""
-    if planned.train.select is not Select.metric:
+    if part.member.selected_by != "metric":
         return None
     scores = [row[planned.task.metric] for row in part.member.history]
     dev = part.split.dev

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Unpack
 from ptrun.errors import UserError, shown
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
 from ptrun.task.source import Row
-from ptrun.task.text_metrics import TextMetric, text_scores
+from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
 
 MESSAGES = "messages"
@@ -78,6 +78,11 @@ class Generation(Dataset):
             return answered(row, self._messages)
         assert self._target is not None
         return references(row, self._target)
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """How packages computed the metrics, with their versions."""
+        return signatures(self.metrics)
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the metrics of written texts, and the loss and perplexity of the answers."""

@@ -35,7 +35,7 @@ from ptrun.task.label import (
 from ptrun.task.lines import text_lines, unpacked_name
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
-from ptrun.task.text_metrics import TextMetric, text_scores
+from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -239,6 +239,11 @@ class Own:
             return {"pearson_spearman": both, **own}
         return {"accuracy": accuracy(guesses, golds), "macro_f1": macro_f1(guesses, golds)}
 
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """How packages computed the metric, with their versions."""
+        return signatures([self.metric])
+
     def digest(self) -> str:
         """Return 16 hex over the contents of the files, their parts, and the pattern."""
         hashed = hashlib.sha256()
@@ -332,7 +337,7 @@ class Own:
         Raises:
             UserError: rows have empty cells, or a label that the training file does not have.
         """
-        own, wanted = self._table(part), [*self.fields, self._label]
+        own, wanted = self._table(part), [*dict.fromkeys([*self.reads, self._label])]
         also = {_ID, self._verdict(own)} - {*wanted}
         more = [column for column in own.columns if column in also]
         account = self.accounts[part] = Account()
@@ -354,7 +359,7 @@ class Own:
             else:
                 yield self._example(row, part, i, label, named=_ID in more)
         if empty and self._empty == "refuse":
-            raise self._empties(empty, [*self.fields, self._label])
+            raise self._empties(empty, wanted)
         if strange:
             raise self._strange(strange)
         _LOG.info("%s: %s; %s", own.file, own.found, account)

@@ -47,13 +47,16 @@ def text_scores(
     return found
 
 
-def signatures(metrics: Sequence[TextMetric]) -> dict[str, str]:
+def signatures(metrics: Sequence[str]) -> dict[str, str]:
     """Return the settings and versions of the metrics that a package computes."""
-    rouge = f"rouge-score {version('rouge-score')}, stemmed" if _has(metrics, "rouge") else ""
-    found: dict[str, str] = {name: rouge for name in metrics if name.startswith("rouge")}
-    for name in ("bleu", "chrf"):
-        if name in metrics:
-            found[name] = str(_sacrebleu(name).get_signature())
+    found = {}
+    for name in metrics:
+        if name.startswith("rouge"):
+            found[name] = f"rouge-score {version('rouge-score')}, stemmed"
+        elif name in ("bleu", "chrf"):
+            metric = _sacrebleu(name)
+            metric.corpus_score(["a"], [["a"]])  # it counts the references
+            found[name] = str(metric.get_signature())
     return found
 
 
@@ -117,10 +120,6 @@ def _package(module: str) -> Any:
             f"task.metrics: {module.partition('.')[0].replace('_', '-')} is not installed. Type "
             "pip install 'ptrun[text]', or task.metrics=[f1,exact_match]."
         ) from error
-
-
-def _has(metrics: Sequence[str], start: str) -> bool:
-    return any(name.startswith(start) for name in metrics)
 
 
 _METRICS: Mapping[str, Callable[[Sequence[str], _References], float]] = {

@@ -236,9 +236,8 @@ def one_answer(predictions: Sequence[Prediction]) -> bool:
 
     Texts that were not written have none.
     """
-    if any(own.value is None for own in predictions):
-        return False
-    return len(predictions) >= _LEAST_ANSWERS and len(set(_values(predictions))) == 1
+    alike = len(predictions) >= _LEAST_ANSWERS and len(set(_values(predictions))) == 1
+    return alike and predictions[0].value is not None
 
 
 def _values(predictions: Sequence[Prediction]) -> Iterable[str]:

@@ -197,6 +197,13 @@ class Member:
         return self.failed is None and (self.step % every == 0 or self.step == self.total)
 
     @property
+    def selected_by(self) -> str:
+        """What selects an evaluation: metric, loss or last."""
+        if self.by_loss:
+            return "loss"
+        return "last" if self.train.select is Select.last else "metric"
+
+    @property
     def writes(self) -> bool:
         """Whether the next evaluation writes texts: at each, or each k-th, if they select."""
         readout: Any = self.method.readout

@@ -1,0 +1,160 @@
+"""Tasks whose answer is a text: rows, conversations, the user's own files, metrics."""
+
+import json
+import math
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.predicting.rows import given
+from ptrun.task.generation import Generation, conversation
+from ptrun.task.own import Own
+from ptrun.task.source import Row
+from ptrun.task.text_metrics import last_number, signatures, text_scores
+from ptrun.types import Example, Prediction
+
+TALK = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}]
+
+
+def write(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)
+
+
+def own(tmp_path, rows, **keys):
+    return Own(None, train=write(tmp_path / "rows.jsonl", rows), **keys)
+
+
+def test_prompt_and_completion_become_examples(tmp_path):
+    rows = [{"prompt": f"say {i}", "completion": [f"{i}", f"number {i}"]} for i in range(3)]
+    task = own(tmp_path, rows, text="prompt", answer="completion")
+    assert (task.kind, task.answer, task.labels) == ("generation", "text", [])
+    first = task.load("train")[0]
+    assert first.fields == {"prompt": "say 0"} and first.target == ["0", "number 0"]
+    assert task.pvps["plain"] == {"pattern": "{~prompt} {mask}"}
+    assert str(task.accounts["train"]) == "3 rows"
+
+
+def test_a_conversation_is_split_before_its_answer(tmp_path):
+    task = own(tmp_path, [{"talk": TALK}, {"talk": [*TALK, *TALK]}], messages="talk")
+    first, second = task.load("train")
+    assert first.fields == {"messages": TALK[:1]} and first.target == ["good day"]
+    assert second.fields == {"messages": [*TALK, TALK[0]]}
+    (asked,) = given([{"talk": TALK[:1]}], task, {""})
+    assert asked.example.fields == first.fields and asked.example.target == []
+
+
+def test_one_conversation_in_a_file_is_one_row(tmp_path):
+    assert len(own(tmp_path, [{"talk": TALK}], messages="talk").load("train")) == 1
+
+
+@pytest.mark.parametrize(
+    ("turns", "told"),
+    [
+        (TALK[:1], "ends with 'user'"),
+        ([{"role": "human", "content": "a"}], "role.*expected a list"),
+        ([{"role": "user"}], "expected a list"),
+        ("hello", "'hello'; expected a list"),
+        ([], "an empty cell"),
+        ([{"role": "assistant", "content": "  "}], "ends with"),
+    ],
+)
+def test_a_conversation_without_an_answer_is_refused(tmp_path, turns, told):
+    with pytest.raises(UserError, match=told):
+        own(tmp_path, [{"talk": TALK}, {"talk": turns}], messages="talk").load("train")
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"text": "a", "answer": "b", "label": "b"}, "a label or a text to write"),
+        ({"text": "a", "messages": "b"}, "a whole conversation"),
+        ({"text": "a", "answer": "c"}, "no column|c"),
+        ({"text": "a", "answer": "b", "metric": "accuracy"}, "task.kind=generation has f1"),
+        ({"text": "a"}, "task.answer=COLUMN"),
+    ],
+)
+def test_keys_that_exclude_each_other_are_named(tmp_path, keys, told):
+    with pytest.raises(UserError, match=told):
+        own(tmp_path, [{"a": "x", "b": "y"}], **keys)
+
+
+def test_a_label_column_of_sentences_is_told_of_answer(tmp_path):
+    rows = [{"a": f"x {i}", "b": f"This is the long sentence number {i}."} for i in range(8)]
+    with pytest.raises(UserError, match=r"type task\.answer=b instead of task\.label"):
+        _ = own(tmp_path, rows, text="a", label="b").labels
+
+
+def test_an_empty_answer_is_counted_or_refused(tmp_path):
+    rows = [{"a": "x", "b": "y"}, {"a": "x", "b": ""}]
+    with pytest.raises(UserError, match="an empty cell"):
+        own(tmp_path, rows, text="a", answer="b").load("train")
+    task = own(tmp_path, rows, text="a", answer="b", empty="skip")
+    assert len(task.load("train")) == 1
+    assert task.accounts["train"].record()["left_out"] == {"an empty cell": 1}
+
+
+def test_a_task_names_fields_or_messages():
+    common = {"name": "t", "version": 1, "source": {"pocket": "pocket_writing"}}
+    common["splits"] = {"train": "train", "dev": "validation", "test": "test"}
+    with pytest.raises(UserError, match="name fields and target, or messages"):
+        Generation(None, fields=["facts"], **common)
+
+
+def test_the_other_roles_are_kept():
+    turns = [{"role": "system", "content": "be kind"}, *TALK]
+    assert conversation(Row("here", {"m": turns}), "m") == (turns[:-1], ["good day"])
+
+
+def scored(*pairs, metrics=("f1", "exact_match")):
+    predictions = [Prediction(str(i), text) for i, (text, _) in enumerate(pairs)]
+    return text_scores(metrics, predictions, [references for _, references in pairs])
+
+
+def test_metrics_take_the_best_reference():
+    found = scored(("The cat.", ["a dog", "cat"]), ("one two", ["one three"]))
+    assert found == {"f1": 75.0, "exact_match": 50.0}
+
+
+def test_overlap_is_that_of_the_packages():
+    from rouge_score.rouge_scorer import RougeScorer
+    from sacrebleu.metrics import BLEU, CHRF
+
+    pairs = [("the cat sat on the mat", ["a cat sat on a mat", "the cat was on the mat"])]
+    pairs += [("it rains", ["it is raining today"])]
+    found = scored(*pairs, metrics=("rouge1", "rougeL", "bleu", "chrf"))
+    scorer = RougeScorer(["rouge1", "rougeL"], use_stemmer=True)
+    for name in ("rouge1", "rougeL"):
+        best = [max(scorer.score(r, text)[name].fmeasure for r in own) for text, own in pairs]
+        assert found[name] == pytest.approx(100 * sum(best) / 2)
+    texts, columns = [text for text, _ in pairs], [[p[1][0] for p in pairs], [pairs[0][1][1], None]]
+    assert found["bleu"] == BLEU().corpus_score(texts, columns).score
+    assert found["chrf"] == CHRF().corpus_score(texts, columns).score
+    kept = signatures(("bleu", "rougeL"))
+    assert "version" in kept["bleu"] and kept["rougeL"].startswith("rouge-score ")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("18 - 9 = 9. The answer is: 18", 18),
+        ("so 1,234.5 dollars", 1234.5),
+        ("#### -3", -3),
+        ("The answer is 1/4.", 0.25),
+        ("The answer is 7.\nThen 9", 7),
+        ("none at all", None),
+    ],
+)
+def test_the_last_number(text, number):
+    assert last_number(text) == number
+
+
+def test_loss_and_perplexity_are_a_token():
+    figures = [{"loss": 6.0, "tokens": 2, "unfinished": 1.0}, {"loss": 2.0, "tokens": 6}]
+    predictions = [Prediction("a", None, figures=own) for own in figures]
+    found = text_scores(("f1",), predictions, [["x"], ["y"]])
+    assert found == {"loss": 1.0, "perplexity": pytest.approx(math.e)}
+
+
+def test_an_example_is_plain_data():
+    assert Example("a", {"messages": TALK[:1]}, ["b"]).target == ["b"]
