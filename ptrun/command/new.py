@@ -24,11 +24,13 @@ kinds of tasks and their fields, the columns of FILE:
   pair            first, second, label              tagging     tokens, tags
   choice          context, question, options, answer
   extraction      question, context, answers        multispan   question, context, answers
+  generation      text, answer (a text to write)
   own             a class in ./ptrun_parts, with sample data
 
 FILE is CSV, TSV, JSON lines or parquet; lists need JSON lines or parquet."""
 _KIND_NAMES = ["classification", "pair", "similarity", "choice", "tagging", "extraction"]
-_KIND_NAMES += ["multispan", "own"]
+_KIND_NAMES += ["multispan", "generation", "own"]
+_CAUSAL = "backbone=pocket_gpt2"
 _TRY = "task=pocket_sentiment"
 
 
@@ -91,5 +93,6 @@ def _next(given: argparse.Namespace) -> tuple[str, str]:
         return f"ptrun plan -m seed=1,2,3 {chosen}", f"ptrun -m seed=1,2,3 sweep.on=slurm {chosen}"
     other = "data_dir=data" if given.what == "task" else _TRY
     allowed = given.what == "method" or given.kind == "own"
+    other += f" {_CAUSAL}" if given.kind == "generation" else ""
     line = f"{chosen} {other}{' allow_code=true' if allowed else ''}"
     return f"ptrun check {line}", f"ptrun {line} train.max_steps=20"

@@ -22,6 +22,8 @@ _MORE = """\
   task=pocket_ner                   tokens: the words, a list (JSON lines or parquet)
   task=pocket_qa, squad             question, context
   task=pocket_choice                article, question, options: a list
+  task=pocket_writing               facts
+  task=csv task.messages=talk       talk: a list of {"role", "content"}; the next turn is written
   task=pocket_facts, lama           predicate_id: the relation, sub_label, template
   task=pocket_multi                 task: one of its data sets, and the fields of that one
 Other fields, labels too, are ignored. The id of a row is its field `id`, else its number from 1.
@@ -68,6 +70,9 @@ def parser() -> Parser:
     )
     made.add_argument("--top", type=int, metavar="K", help="also the K likeliest labels")
     made.add_argument(
+        "--max-new-tokens", type=int, metavar="N", help="the most tokens of a written text"
+    )
+    made.add_argument(
         "--raw", action="store_true",
         help="in CSV and TSV, texts that begin with = + - @ as they are (a spreadsheet runs them)",
     )  # fmt: skip
@@ -90,7 +95,7 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.predicting.answering import Detail, predict  # imports torch
     from ptrun.task.table import Given
 
-    detail = Detail(given.probabilities, given.top, given.raw)
+    detail = Detail(given.probabilities, given.top, given.raw, given.max_new_tokens)
     named = given.columns.split(",") if given.columns else None
     table = Given(given.separator, given.quoting, named, given.encoding)
     where = {"submission": given.submission, "table": table}

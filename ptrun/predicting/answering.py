@@ -40,6 +40,7 @@ from ptrun.task.table import FOUND, Given
 from ptrun.types import Example, Prediction
 
 _CHUNK = 1024  # rows that are sorted by length and predicted together
+_TEXTS = 32  # texts are shown as they are written
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,20 @@ class Detail:
         probabilities: those of all labels.
         top: the number of likeliest labels, with their probabilities.
         raw: whether a table has texts as they are that a spreadsheet would run as formulas.
+        most: the most tokens of a written text; None is the run's.
     """
 
     probabilities: bool = False
     top: int | None = None
     raw: bool = False
+    most: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a number of labels that is not 1 or more."""
         if self.top is not None and (isinstance(self.top, bool) or self.top < 1):
             raise UserError(f"predict: top is {self.top}; use 1 or more.")
+        if self.most is not None and self.most < 1:
+            raise UserError(f"predict: --max-new-tokens is {self.most}; use 1 or more.")
 
 
 def predict(
@@ -86,7 +91,7 @@ def predict(
     Raises:
         UserError: the run cannot predict, a row does not suit its task, or `output` exists.
     """
-    run = ready(given, typed)
+    run = _lengthened(ready(given, typed), detail.most)
     parts = frozenset(run.parts)
     if isinstance(run.task, Own) and table.quoting is None:
         table = replace(table, quoting=run.task.given.quoting)
@@ -107,6 +112,19 @@ def predict(
             lines.write(form.end())
 
 
+def _lengthened(run: Finished, most: int | None) -> Finished:
+    """Return a run that writes so many tokens at most.
+
+    Raises:
+        UserError: it writes no texts.
+    """
+    if most is None:
+        return run
+    if run.task.answer != "text":
+        raise UserError(f"predict {run.folder}: --max-new-tokens is for runs that write texts.")
+    return replace(run, readout={**run.readout, "max_new_tokens": most})
+
+
 def answers(
     run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
 ) -> Iterator[dict[str, Any]]:
@@ -123,7 +141,8 @@ def _chunks(
     run: Finished, methods: Mapping[str, Method], asked: Iterable[Question], detail: Detail
 ) -> Iterator[list[tuple[Question, dict[str, Any]]]]:
     rows = iter(asked)
-    while chunk := list(islice(rows, _CHUNK)):
+    size = _TEXTS if run.task.answer == "text" else _CHUNK
+    while chunk := list(islice(rows, size)):
         found = predictions(run, methods, [row.example for row in chunk])
         yield [(own, _answer(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)]
 

@@ -123,6 +123,7 @@ KINDS = {
     ),
     "tagging": Kind("ner", ("tokens", "ner_tags"), ("tokens", "tags")),
     "extraction": Kind("qa", _QA, _QA),
+    "generation": Kind("writing", ("facts", "sentences"), ("text", "answer")),
     "multispan": Kind("multispan", _QA, _QA),
     "own": Kind("sentiment", ("sentence", "label"), ("text", "stars")),
 }

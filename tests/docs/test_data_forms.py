@@ -152,6 +152,11 @@ def several(folder, _):
     assert "several labels" in labels(folder, [["a", "b"], "a"])
 
 
+def sentences(folder, _):
+    values = [f"This is the long answer number {i}." for i in range(9)]
+    assert "task.answer=label" in labels(folder, values)
+
+
 def fractions(folder, _):
     numbers = [i / 7 for i in range(1, 60)]
     assert "task.kind=regression" in labels(folder, numbers)
@@ -163,6 +168,7 @@ LABELS = {
     "`nan`, `-`, `#N/A`, -1 beside numbers from 0 or beside names": no_label,
     "an empty cell": empty_cell,
     "`a;b`, a list of several": several,
+    "sentences, nearly all different": sentences,
     "many numbers with fractions": fractions,
 }
 
