@@ -211,7 +211,10 @@ def _tried(composed: Composed, task: Task, examples: Callable[[], Split], steps:
     few = replace(kept, train=some(kept.train, _FEW), dev=some(kept.dev, _FEW))
     member = member_of(method, few, replace(composed.train, max_steps=steps, batch_size=_FEW))
     engine.fit([member])
-    return f"failed: {member.failed}" if member.failed else f"{member.history[-1][task.metric]:.0f}"
+    if member.failed:
+        return f"failed: {member.failed}"
+    last = member.history[-1]  # texts are not written here: their loss
+    return f"{last[task.metric]:.0f}" if task.metric in last else f"loss {last['loss']:.1f}"
 
 
 def some_examples(task: Task) -> Split:

@@ -248,7 +248,8 @@ def _selection_bias(planned: Plan, part: Part) -> float | None:
     """Return the expected optimism of the best dev score, in points; None if unknown."""
     if part.member.selected_by != "metric":
         return None
-    scores = [row[planned.task.metric] for row in part.member.history]
+    name, history = planned.task.metric, part.member.history
+    scores = [row[name] for row in history if name in row]  # texts are not written each time
     dev = part.split.dev
     in_range = scores and all(0 <= score <= 100 for score in scores)
     return selection_bias(scores, len(dev)) if in_range and dev else None

@@ -413,7 +413,7 @@ def _tell(study: Study, trial: FrozenTrial, done: RunResult | None) -> None:
     facts = done.manifest
     # floors are of the task's metric, and of runs with one curve
     ranked = facts.get("history", []) if facts.get("selected_by") != "loss" else []
-    curve = [(row["step"], row[done.metric]) for row in ranked]
+    curve = [(row["step"], row[done.metric]) for row in ranked if done.metric in row]
     value = done.metrics["dev"][done.metric]
     study.tell(trial, value, curve, abandoned=facts.get("abandoned", False))
 

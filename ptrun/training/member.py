@@ -184,7 +184,8 @@ class Member:
     def abandoned(self) -> bool:
         """Whether the evaluations so far miss a floor."""
         best = -math.inf
-        for row in self.history if self.floors else ():
+        scored = [row for row in self.history if self.metric in row]
+        for row in scored if self.floors else ():
             best = max(best, self._ranked(row)[self.metric])
             if best < self.floors.get(row["step"], -math.inf):
                 return True
