@@ -38,6 +38,12 @@ def chunks(examples: Sequence[Example]) -> str:
     return f"{sum(len(e.target) for e in examples):,} words; {counts(types)}"
 
 
+def written(examples: Sequence[Example]) -> str:
+    """Return how many references a text has."""
+    counts = [len(example.target) for example in examples]
+    return f"{sum(counts) / len(counts):.2f} references a text"
+
+
 def spans(examples: Sequence[Example]) -> str:
     """Return the numbers of questions without an answer and with several."""
     sizes = [len(e.target) for e in examples]
@@ -64,6 +70,7 @@ SUMMARIES: dict[str, Callable[[Sequence[Example]], str]] = {
     "choice": choices,
     "tagging": chunks,
     "extraction": spans,
+    "generation": written,
     "multispan": spans,
     "entity_choice": lambda es: (
         f"{statistics.fmean(len(e.fields['entities']) for e in es):.1f} "

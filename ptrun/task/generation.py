@@ -21,7 +21,7 @@ class Generation(Dataset):
     Args beyond those of `Common`:
         fields: the text fields. `pvps` say how they are read; without one they stand in order,
             and the answer follows after a space.
-        target: the field of the answer: a text, or a list of references.
+        target: the field of the answer: a text, a list of references, or SQuAD's answers.
         messages: instead of both, the field of a conversation: a list of `{"role", "content"}`
             whose last turn is the answer.
         metrics: see `ptrun.task.text_metrics`; the first selects with `train.select=metric`.
@@ -96,18 +96,19 @@ def written_pvps(fields: Sequence[str]) -> dict[str, Any]:
 
 
 def references(row: Row, column: str) -> list[str]:
-    """Return the references of a row: a text, or a list of texts.
+    """Return the references of a row: a text, a list of texts, or SQuAD's answers.
 
     Raises:
         UserError: it has none.
     """
     raw = row.value(column)
-    found = raw if isinstance(raw, list) else [row.text(column)]
-    if not is_texts(found) or not all(one.strip() for one in found):
+    found = raw.get("text") if isinstance(raw, dict) else raw
+    found = [row.text(column)] if isinstance(raw, str | int | float) else found
+    if not is_texts(found) or not all(one.strip() for one in found or ()):
         raise UserError(
             f"{row.where}: {column} is {shown(raw)}; expected a text, or a list of texts."
         )
-    return list(found)
+    return list(found or ())
 
 
 def answered(row: Row, column: str) -> list[str]:
