@@ -1,7 +1,8 @@
 """Text that a backbone writes: transformers' `generate` over the wired model.
 
 Prompts stay out of the library's cache, which holds the tokens of the text alone: our attention
-adds the prefixes of a pass at each step. So no cache shifts, cuts or biases them.
+adds the prefixes of a pass at each step. So no cache shifts, cuts or biases them. A blank infiller
+has no cache: each step reads the whole rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Prefix
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix
 from ptrun.backbone.injection import Reader
 from ptrun.errors import UserError
 
@@ -60,11 +61,10 @@ def generate(
     from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 
     model, architecture = backbone.model.eval(), backbone.architecture
-    if not hasattr(model, "generate") or not (
-        architecture.left_to_right or architecture.has_decoder
-    ):
+    if not writes(architecture):
         raise UserError(f"backbone={backbone.name} cannot write text; use a causal model or a T5.")
-    given = _repeated(_padded_left(given), decoding.beams, both=not architecture.has_decoder)
+    given = given if architecture.has_blank else _padded_left(given)
+    given = _repeated(given, decoding.beams, both=not architecture.has_decoder)
     pad = model.config.get_text_config().pad_token_id
     ends = list(decoding.ends)
     config = GenerationConfig(
@@ -76,24 +76,62 @@ def generate(
         eos_token_id=ends or None,
         pad_token_id=(ends or [0])[0] if pad is None or pad < 0 else pad,
         decoder_start_token_id=0,
-        use_cache=True,
+        use_cache=not architecture.has_blank,
         do_sample=False,
     )
+    more = {
+        "generation_config": config,
+        "logits_processor": _draws(decoding, seeds),
+        "tokenizer": backbone.tokenizer() if decoding.stop else None,
+    }
+    if architecture.has_blank:
+        written = _in_blanks(backbone, given, decoding.beams, more)
+        return [_until(row, decoding.ends) for row in written[:, 1:].tolist()]
     cache: Any = DynamicCache()
     if architecture.has_decoder:
         cache = EncoderDecoderCache(cache, DynamicCache())
     rows = given.mask.shape[0] // (1 if architecture.has_decoder else decoding.beams)
     start = _start(backbone, given, rows)
     with _decoding(backbone, given):
-        written: Tensor = model.generate(
-            **start,
-            generation_config=config,
-            past_key_values=cache,
-            logits_processor=_draws(decoding, seeds),
-            tokenizer=backbone.tokenizer() if decoding.stop else None,
-        )
+        written = model.generate(**start, **more, past_key_values=cache)
     first = 0 if given.decoder is None else _width(given.decoder)
     return [_until(row, decoding.ends) for row in written[:, first:].tolist()]
+
+
+def writes(architecture: Any) -> bool:
+    """Return whether models of a family write text; Megatron-11B has no cache of its own."""
+    known = architecture.package == "transformers" or architecture.has_blank
+    able = architecture.left_to_right or architecture.writes_apart
+    return bool(known and able)
+
+
+def _in_blanks(backbone: Any, given: BackboneInput, beams: int, more: dict[str, Any]) -> Tensor:
+    """Return the tokens that a blank infiller writes, its first one too, `[B, S]`."""
+    from transformers.modeling_outputs import CausalLMOutput
+
+    model, answer = backbone.model, given.decoder
+    assert answer is not None and answer.ids is not None
+    rows = torch.arange(len(answer.ids), device=answer.ids.device)
+
+    def forward(input_ids: Tensor, **_: Any) -> CausalLMOutput:
+        mask = torch.ones_like(input_ids, dtype=torch.bool)
+        last = Positions(rows, torch.full_like(rows, input_ids.shape[1] - 1))
+        now = replace(given, decoder=replace(answer, ids=input_ids, mask=mask), logits_at=last)
+        return CausalLMOutput(logits=backbone.forward(now).logits[:, None])
+
+    model.forward, model.prepare_inputs_for_generation = forward, _ids_alone
+    usual, model.generation_config = model.generation_config, type(model.generation_config)()
+    try:
+        with torch.no_grad():
+            found: Tensor = model.generate(input_ids=answer.ids[::beams], **more)
+    finally:
+        model.generation_config = usual
+        del model.forward, model.prepare_inputs_for_generation
+    return found
+
+
+def _ids_alone(input_ids: Tensor, **_: Any) -> dict[str, Tensor]:
+    return {"input_ids": input_ids}
 
 
 def _start(backbone: Any, given: BackboneInput, rows: int) -> dict[str, Tensor]:
@@ -161,6 +199,7 @@ def _repeated(given: BackboneInput, beams: int, *, both: bool) -> BackboneInput:
         types=more(given.types),
         shift=more(given.shift),
         prefixes=more(given.prefixes),
+        lengths=given.lengths and [n for n in given.lengths for _ in range(beams)],
         updates=[replace(own, rows=own.rows * beams) for own in given.updates],
     )
 

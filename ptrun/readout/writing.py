@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput
-from ptrun.backbone.generation import Decoding
+from ptrun.backbone.generation import Decoding, writes
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
@@ -68,14 +68,14 @@ class WritingReading(Reading):
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone that cannot write, and values out of range."""
         family = backbone.architecture
-        if not (family.left_to_right or family.has_decoder):
+        if not writes(family):
             raise UserError(
                 f"backbone={backbone.name} ({backbone.family}) writes no texts; use a causal model "
                 "or an encoder-decoder, such as backbone=pocket_gpt2 or t5_base_lm_adapt."
             )
         chats = MESSAGES in task.fields
-        if chats and (family.has_decoder or soft):
-            who = "a causal model" if family.has_decoder else "another method, such as lora"
+        if chats and (family.writes_apart or soft):
+            who = "a causal model" if family.writes_apart else "another method, such as lora"
             raise UserError(f"task={task.name} holds conversations, which need {who}.")
         if not chats:
             self._pvp(backbone, task, soft)
@@ -93,7 +93,7 @@ class WritingReading(Reading):
         keys |= {"temperature", *(("top_k", "top_p", "draw") if self.temperature else ())}
         keys |= {"length_penalty"} if self.beams > 1 else set()
         keys |= set() if MESSAGES in task.fields else {"pattern"}
-        return keys - ({"loss_on"} if backbone.architecture.has_decoder else set())
+        return keys - ({"loss_on"} if backbone.architecture.writes_apart else set())
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Writing":
         """Return the read-out."""
@@ -157,6 +157,9 @@ class Writing(Cloze):
         Raises:
             UserError: the tokenizer has none.
         """
+        if self.infills:
+            assert self.end is not None  # checked with the tokenizer
+            return self.end
         tokenizer = self.backbone.tokenizer()
         end = tokenizer.eos_token_id
         end = tokenizer.sep_token_id if end is None else end
@@ -208,7 +211,8 @@ class Writing(Cloze):
         limit = row_limit(self.task, room)
         if self._chats:
             return self._conversation(example, limit)
-        row = self.row(self.pieces(example), limit if self.decodes else limit - self._most)
+        apart = self.decodes and not self.infills  # else text and answer share the positions
+        row = self.row(self.pieces(example), limit if apart else limit - self._most)
         tokens, cut = self._answer(example.target[0]) if example.target else ([], False)
         if self.decodes:
             decoder = [decoder_start(self.backbone), *tokens[:-1]]

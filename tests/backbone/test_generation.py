@@ -203,6 +203,29 @@ def test_draws_follow_the_probabilities():
     torch.testing.assert_close(found, shares, atol=0.03, rtol=0)  # three standard deviations
 
 
+def in_blanks(given, backbone):
+    """Return rows with a blank at their third token, in which a GLM writes."""
+    start = torch.full((len(given.mask), 1), backbone.config["decoder_start_token_id"])
+    types = torch.zeros_like(given.ids)
+    types[:, 2] = 1
+    decoder = DecoderInput(mask=torch.ones_like(start, dtype=torch.bool), ids=start)
+    return replace(given, types=types, decoder=decoder)
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+def test_a_blank_is_filled_as_by_whole_passes(prefix):
+    backbone = shipped("pocket_glm")
+    given = asked(backbone, prefix=prefix)
+    alone = [in_blanks(row_of(given, row), backbone) for row in range(len(LENGTHS))]
+    own = generate(backbone, in_blanks(given, backbone), Decoding(max_new_tokens=NEW))
+    for row, written in zip(alone, own, strict=True):
+        wanted, closest = whole_passes(backbone, row)
+        assert written == wanted or closest < CLOSE
+    decoding = Decoding(max_new_tokens=NEW, beams=3)
+    together = generate(backbone, in_blanks(given, backbone), decoding)
+    assert [generate(backbone, row, decoding)[0] for row in alone] == together
+
+
 def test_a_masked_model_cannot_write():
     backbone = shipped("pocket_bert")
     with pytest.raises(UserError, match="cannot write text"):

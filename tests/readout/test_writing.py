@@ -30,7 +30,7 @@ METHODS = {
     "ptuning_v2": (PTuningV2, {"length": 4}),
     "lora": (LoRA, {"rank": 2, "alpha": 8}),
 }
-FAMILIES = ("pocket_gpt2", "pocket_t5")
+FAMILIES = ("pocket_gpt2", "pocket_t5", "pocket_glm")
 
 
 def told(*overrides):
@@ -125,7 +125,7 @@ def test_runs_that_share_passes_write_what_they_write_alone(family, name, beams)
     methods = [made(name, backbone, task, beams=beams) for _ in range(2)]
     with torch.no_grad():
         for tensor in list(methods[1].learned().values())[::2]:
-            tensor.mul_(-1)
+            tensor.mul_(-3)
     features = [method.encode(task.load("test")) for method in methods]
     both = engine(backbone).predict(methods, features)
     for method, own in zip(methods, both, strict=True):
