@@ -180,6 +180,8 @@ def _summary(result: RunResult, folder: str) -> str:
     held = "" if form == "none" else f", {form}"
     per_second = facts["tokens_per_second"]  # 0 where nothing was trained since a resume
     speed = f" · {per_second:,.0f} tokens/s" if per_second else ""
+    evaluated = facts.get("evaluation_seconds", 0.0) if "perplexity" in dev else 0.0
+    speed += f" · {evaluated:.0f} s of evaluation" if evaluated else ""
     lowest = " (lowest dev loss)" if facts.get("selected_by") == "loss" else ""
     selected = f"dev {metric} {dev[metric]:.2f}{step}{lowest} of" if dev else "no dev,"
     return "\n".join(

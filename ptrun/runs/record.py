@@ -215,6 +215,7 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "steps": max(part.member.step for part in parts),
         "skipped_steps": max(part.member.stepper.skipped for part in parts),
         "seconds": seconds,
+        "evaluation_seconds": engine.speed.evaluating,  # of all runs that share the passes
         "tokens_per_second": engine.speed.per_second(),
         **(_selection(planned, parts[0]) if len(parts) == 1 else {}),
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},

@@ -57,9 +57,13 @@ class Item:
 
 @dataclass
 class Speed:
-    """Totals of training steps: seconds without evaluation, real (not padded) tokens, and steps."""
+    """Totals of training steps: seconds without evaluation, real (not padded) tokens, and steps.
+
+    `evaluating` are the seconds of evaluations and predictions.
+    """
 
     seconds: float = 0.0
+    evaluating: float = 0.0
     tokens: int = 0
     steps: int = 0
 
@@ -245,10 +249,12 @@ class Loop(ABC):
         Raises:
             MemoryRanOut: one example does not fit in memory.
         """
-        wanted = texts or [True] * len(methods)
-        return self._guard.passes(
+        wanted, started = texts or [True] * len(methods), time.monotonic()
+        found = self._guard.passes(
             lambda: self._answers(methods, features, losses=losses, texts=wanted), "an evaluation"
         )
+        self.speed.evaluating += time.monotonic() - started
+        return found
 
     @torch.no_grad()
     def _answers(

@@ -289,7 +289,7 @@ def _computed(folder):
     return json.dumps(kept), (folder / "predictions.jsonl").read_text(), json.dumps(tensors)
 
 
-TIMES = ("crc", "seconds", "time", "tokens_per_second", "memory")
+TIMES = ("crc", "seconds", "evaluation_seconds", "time", "tokens_per_second", "memory")
 
 
 def _write_five(root):

@@ -17,7 +17,7 @@ from ptrun.task import dataset
 from ptrun.training.member import Member
 from tests.task.ppt.corpora import document, write
 
-_MEASURED = dict.fromkeys(["seconds", "tokens_per_second", "peak_memory_mib"])
+_MEASURED = dict.fromkeys(["seconds", "evaluation_seconds", "tokens_per_second", "peak_memory_mib"])
 
 
 @pytest.fixture
