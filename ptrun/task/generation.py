@@ -103,7 +103,7 @@ def references(row: Row, column: str) -> list[str]:
     """
     raw = row.value(column)
     found = raw.get("text") if isinstance(raw, dict) else raw
-    found = [row.text(column)] if isinstance(raw, str | int | float) else found
+    found = [str(raw)] if isinstance(raw, str | int | float) else found
     if not is_texts(found) or not all(one.strip() for one in found or ()):
         raise UserError(
             f"{row.where}: {column} is {shown(raw)}; expected a text, or a list of texts."

@@ -1,0 +1,96 @@
+"""Rows that tools and people write: a text is learned and comes back, or the row is refused."""
+
+import json
+
+import pytest
+
+from ptrun.errors import UserError
+from ptrun.method.manual_prompt import ManualPrompt
+from ptrun.task.own import Own
+from tests.exporting.runs import shipped
+from tests.readings import reading
+from tests.small_runs import engine
+
+MOST = 12
+LONG = "word " * 200_000
+GOOD = {
+    "plain": ("What is it?", "A lamp."),
+    "a number": ("How many?", 42),
+    "a fraction": ("How much?", 0.5),
+    "several": ("What?", ["one", "two"]),
+    "one in a list": ("What?", ["one"]),
+    "as in SQuAD": ("What?", {"text": ["one"], "answer_start": [0]}),
+    "lines": ("a\nb\tc", "first\n\nsecond\tthird"),
+    "carriage returns": ("a\r\nb", "c\r\nd"),
+    "an end mark in the answer": ("What?", "<|endoftext|> then more"),
+    "an end mark alone": ("What?", "<|endoftext|>"),
+    "an end mark in the text": ("<|endoftext|> What?", "yes"),
+    "a mask in the text": ("What is [MASK] or {mask}?", "{mask}"),
+    "braces": ("{text} {soft:2}", "{0} {}"),
+    "emoji": ("Smile 🙂", "👩‍👩‍👧‍👦 family"),
+    "emoji that are cut": ("Smile", "👩‍👩‍👧‍👦" * 30),
+    "right to left": ("שלום", "مرحبا بالعالم"),
+    "Chinese": ("你好吗", "我很好"),
+    "accents": ("e\u0301", "a\u030a"),
+    "spaces inside": ("a", "two  spaces"),
+    "a space that does not break": ("a", "one\u00a0two"),
+    "zero width": ("a\u200bb", "c\u200bd"),
+    "a byte order mark": ("\ufeffa", "b"),
+    "quotes": ('say "it"', 'it\'s "so"'),
+    "backslashes": ("C:\\dir", "\\n is not a line"),
+    "markup": ("<b>bold</b>", "[red]x[/red]"),
+    "a formula": ("=1+1", "=SUM(A1)"),
+    "one letter": ("a", "b"),
+    "a stop text in the question": ("what stop here", "go"),
+    "a long question": (LONG, "yes"),
+    "a long answer": ("What?", LONG),
+    "control characters": ("a\u0001b", "c\u0007d"),
+    "a null character": ("a\u0000b", "c"),
+    "true": ("What?", "True"),
+    "nan as text": ("What?", "nan"),
+}
+BAD = {
+    "no answer": ({"q": "What?"}, "no column|a"),
+    "null": ({"q": "What?", "a": None}, "an empty cell"),
+    "empty": ({"q": "What?", "a": ""}, "an empty cell"),
+    "spaces": ({"q": "What?", "a": "  \n"}, "an empty cell|expected a text"),
+    "an empty list": ({"q": "What?", "a": []}, "an empty cell"),
+    "an empty text in a list": ({"q": "What?", "a": ["one", ""]}, "expected a text"),
+    "numbers in a list": ({"q": "What?", "a": [1, 2]}, "expected a text"),
+    "an object": ({"q": "What?", "a": {"b": "c"}}, "expected a text"),
+    "no question": ({"q": "", "a": "yes"}, "an empty cell"),
+    "a question in a list": ({"q": ["a"], "a": "yes"}, "is a list"),
+}
+
+
+def task_of(folder, *rows):
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Own(None, train=str(folder / "rows.jsonl"), text="q", answer="a")
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_text_is_learned_and_comes_back(name, tmp_path):
+    question, answer = GOOD[name]
+    task = task_of(tmp_path, {"q": "first", "a": "one"}, {"q": question, "a": answer})
+    backbone = shipped("pocket_gpt2")
+    own = reading("writing", max_new_tokens=MOST, stop=["stop"])
+    method = ManualPrompt(backbone, task, own)
+    example = task.load("train")[1]
+    (features,) = method.encode([example])
+    limit = backbone.shape.positions
+    assert len(features.rows[0].ids) <= limit and 0 < len(features.targets) <= MOST
+    end = backbone.tokenizer().eos_token_id
+    whole = features.targets[-1] == end
+    assert features.targets.count(end) == whole and features.facts["cut"] is not whole
+    shown, _ = method.readout.text(features.targets)
+    if whole and "stop" not in example.target[0]:  # byte-level: nothing is unknown
+        assert shown.split() == example.target[0].split()
+    (found,) = engine(backbone).predict([method], [[features]])
+    assert isinstance(found[0].value, str) and "stop" not in found[0].value
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_row_without_a_text_is_refused(name, tmp_path):
+    row, told = BAD[name]
+    with pytest.raises(UserError, match=told):
+        task_of(tmp_path, {"q": "first", "a": "one"}, row).load("train")
