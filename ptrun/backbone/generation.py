@@ -5,6 +5,7 @@ adds the prefixes of a pass at each step. So no cache shifts, cuts or biases the
 has no cache: each step reads the whole rows.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ class Decoding:
         beams: width of beam search; 1 is greedy.
         temperature: of sampling; 0 takes the likeliest token.
         top_k, top_p: what sampling draws from; null is all tokens.
-        repetition_penalty: above 1 lowers tokens that are in the text.
+        repetition_penalty: above 1 lowers tokens that were written before, not those of the prompt.
         length_penalty: of beam search; above 0 favours long texts.
         ends: tokens that end a text.
         stop: texts that end a text.
@@ -224,7 +225,8 @@ def _decoding(backbone: Any, given: BackboneInput) -> Iterator[None]:
     ]
     usual, model.generation_config = model.generation_config, type(model.generation_config)()
     try:
-        with torch.no_grad(), injection.of(given):
+        with torch.no_grad(), injection.of(given), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Passing `repetition_penalty`")  # as documented
             yield
     finally:
         injection.latest, model.generation_config = None, usual

@@ -88,11 +88,14 @@ WRONG = {
     "no near miss": (["method.qqq=3"], ["method.qqq: unknown. Allowed: length"]),
     "no read-out of this method's": (
         ["method=manual_prompt"],
-        ["(verbalizer) can answer task=pocket_ner", "type method=fine_tuning readout=head"],
+        [
+            "(verbalizer, writing) can answer task=pocket_ner",
+            "type method=fine_tuning readout=head",
+        ],
     ),
     "read-out it has not": (
         ["method=ptuning", "task=pocket_sentiment", "readout=head"],
-        ["supports only verbalizer; leave it out, or use another method"],
+        ["supports only verbalizer or writing; leave it out, or use another method"],
     ),
     "ppt of no prompt": (
         ["method=ppt", "task=pocket_sentiment", "backbone=pocket_t5"],

@@ -6,6 +6,7 @@ from ptrun.config.paths import options
 from ptrun.planning.grid import BACKBONES, TASKS, cells, methods
 
 REFUSALS = (
+    "writes no texts",
     "cannot",
     "No read-out",
     "has no",
@@ -33,7 +34,7 @@ def test_every_cell_trains_two_steps_and_answers_or_is_refused(backbone, data_di
         if cell.refused:
             assert any(word in cell.refused for word in REFUSALS), cell
         else:
-            assert float(cell.outcome) <= 100, cell
+            assert float(cell.outcome.removeprefix("loss ")) <= 100, cell
     rows = {cell.method.partition(",")[0] for cell in found}
     assert rows == {
         method for method, node in methods().items() if not node["readout"][1].get("pattern")
