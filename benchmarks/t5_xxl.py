@@ -52,7 +52,7 @@ WARM = 1  # rounds that are not measured
 class Words(nn.Module):
     """A read-out over the whole vocabulary, without parameters."""
 
-    reads_decoder = True
+    reads_decoder, writes = True, False
 
     def request(self, inputs, at):
         """Request logits."""
