@@ -2,7 +2,7 @@
 
     make weights && python benchmarks/writing.py [--weights weights/smollm2_135m]
 
-Both write 32 tokens greedily with prefixes of 20, in fp32, in one process; pairs alternate. Eight
+Both write 16 tokens greedily with prefixes of 20, in fp32, in one process; pairs alternate. Eight
 prompts are one batch here; PEFT switches adapters, one call for each. Texts are equal. Writes
 results/writing.md.
 """
@@ -26,7 +26,7 @@ from ptrun.readout.writing import WritingReading
 from ptrun.task.generation import Generation
 from ptrun.training.loop import join
 
-NEW, PROMPTS, LENGTH, PAIRS = 32, 8, 20, 5
+NEW, PROMPTS, LENGTH, PAIRS = 16, 8, 20, 3
 
 
 def task() -> Generation:
@@ -54,7 +54,7 @@ def methods(backbone: PretrainedBackbone) -> list[PTuningV2]:
 
 def stock(backbone: PretrainedBackbone, own: list[PTuningV2]) -> Any:
     """Return stock PEFT's model with the same prefixes, an adapter for each."""
-    from peft import PeftModel, PrefixTuningConfig
+    from peft import PeftModelForCausalLM, PrefixTuningConfig
     from transformers import AutoModelForCausalLM
 
     shape = backbone.shape
@@ -69,7 +69,7 @@ def stock(backbone: PretrainedBackbone, own: list[PTuningV2]) -> Any:
         config = PrefixTuningConfig(**options)
         name = f"a{index}"
         if model is None:
-            model = PeftModel(base, config, adapter_name=name)
+            model = PeftModelForCausalLM(base, config, adapter_name=name)
         else:
             model.add_adapter(name, config)
         table = method.exported()["prompt.prefix"].flatten(1)
