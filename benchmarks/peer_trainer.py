@@ -3,9 +3,9 @@
     python benchmarks/peer_trainer.py CASE.json
 
 Tokenizes once. For each of `runs` (a seed and a learning rate) loads a model with a classification
-head, trains with dynamic padding, evaluates and saves four times, and scores dev with the best
-weights. Prints a JSON object for each run. Rows are read in the order of the file, which is ptrun's
-order.
+head, or one that writes texts (`loss_on`), trains with dynamic padding, evaluates and saves four
+times, and scores dev with the best weights. Prints a JSON object for each run. Rows are read in the
+order of the file, which is ptrun's order.
 """
 
 import json
@@ -20,19 +20,21 @@ import peft
 import torch
 import transformers
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    DataCollatorForSeq2Seq,
     DataCollatorWithPadding,
     Trainer,
     TrainerCallback,
     TrainingArguments,
 )
 
-COMMON = {"task_type": "SEQ_CLS"}
+MAPS = {"SEQ_CLS": ["query", "value"], "CAUSAL_LM": ["q_proj", "v_proj"]}
 CONFIGS = {
-    "prefix": lambda length: peft.PrefixTuningConfig(num_virtual_tokens=length, **COMMON),
-    "prompt": lambda length: peft.PromptTuningConfig(num_virtual_tokens=length, **COMMON),
-    "lora": lambda _: peft.LoraConfig(r=8, target_modules=["query", "value"], **COMMON),
+    "prefix": lambda n, kind: peft.PrefixTuningConfig(num_virtual_tokens=n, task_type=kind),
+    "prompt": lambda n, kind: peft.PromptTuningConfig(num_virtual_tokens=n, task_type=kind),
+    "lora": lambda _, kind: peft.LoraConfig(r=8, target_modules=MAPS[kind], task_type=kind),
 }
 
 
@@ -76,6 +78,9 @@ def main() -> None:
 
     def rows(name):
         table = datasets.load_dataset("json", data_files=case[name], split="train")
+        if case["loss_on"]:
+            both = lambda row: answered(tokenizer, row, case["loss_on"])  # noqa: E731
+            return table.map(both, remove_columns=table.column_names)
         return table.map(
             lambda r: tokenizer(r["text"], truncation=True, max_length=256), batched=True
         )
@@ -85,22 +90,39 @@ def main() -> None:
         print(json.dumps(trained(case, run, tokenizer, train, dev)), flush=True)
 
 
+def answered(tokenizer, row, loss_on) -> dict:
+    """Return the tokens of a prompt and its answer, and the labels of those that are learned."""
+    prompt = tokenizer(row["prompt"]).input_ids
+    ids = [*prompt, *tokenizer(" " + row["answer"]).input_ids, tokenizer.eos_token_id]
+    hidden = 0 if loss_on == "all" else len(prompt)
+    return {
+        "input_ids": ids,
+        "attention_mask": [1] * len(ids),
+        "labels": [-100] * hidden + ids[hidden:],
+    }
+
+
 def trained(case, run, tokenizer, train, dev) -> dict:
     """Do one run and return what was measured."""
     transformers.set_seed(run["seed"])
     on_gpu = case.get("device") == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    model = AutoModelForSequenceClassification.from_pretrained(
-        case["model"], num_labels=2, dtype=torch.float32
-    )
+    kind = "CAUSAL_LM" if case["loss_on"] else "SEQ_CLS"
+    if case["loss_on"]:
+        model = AutoModelForCausalLM.from_pretrained(case["model"], dtype=torch.float32)
+    else:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            case["model"], num_labels=2, dtype=torch.float32
+        )
     if case["method"] in CONFIGS:
-        model = peft.get_peft_model(model, CONFIGS[case["method"]](case["length"]))
+        model = peft.get_peft_model(model, CONFIGS[case["method"]](case["length"], kind))
     every, clock = case["eval_every"], Clock()
+    collator = DataCollatorForSeq2Seq if case["loss_on"] else DataCollatorWithPadding
     options = TrainingArguments(
         case["out"],
         per_device_train_batch_size=case["batch"],
-        per_device_eval_batch_size=32,
+        per_device_eval_batch_size=case["batch"] if case["loss_on"] else 32,
         max_steps=case["steps"],
         learning_rate=run["lr"],
         seed=run["seed"],
@@ -112,7 +134,7 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         save_steps=every,
         save_total_limit=1,
         load_best_model_at_end=True,
-        metric_for_best_model="accuracy",
+        metric_for_best_model="loss" if case["loss_on"] else "accuracy",
         logging_strategy="no",
         report_to=[],
         disable_tqdm=True,
@@ -123,12 +145,12 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         train_dataset=train,
         eval_dataset=dev,
         processing_class=tokenizer,
-        data_collator=DataCollatorWithPadding(tokenizer),
-        compute_metrics=accuracy,
+        data_collator=collator(tokenizer),
+        compute_metrics=None if case["loss_on"] else accuracy,
         callbacks=[clock],
     )
     trainer.train()
-    score = trainer.evaluate()["eval_accuracy"]
+    score = trainer.evaluate().get("eval_accuracy")
     count = case["batch"] * case["steps"]
     lengths = [len(ids) for ids in train["input_ids"]]
     tokens = sum(lengths[index % len(lengths)] for index in range(count))
@@ -138,7 +160,7 @@ def trained(case, run, tokenizer, train, dev) -> dict:
         "first_step_at": clock.first,
         "tokens_per_second": tokens / sum(clock.seconds),
         "peak_mib": peak / 2**20,
-        "accuracy": 100 * score,
+        "accuracy": score and 100 * score,
     }
 
 

@@ -3,13 +3,16 @@
     python benchmarks/peers.py --minilm FOLDER --data DIR --tokenizer FOLDER [--repeats 3]
         [--shapes minilm,bert_base,roberta_large] [--methods prefix,prompt,lora,full]
         [--precision fp32] [--jobs sst2,few_shot] [--keep]
+    python benchmarks/peers.py --smollm2 FOLDER --data DIR --shapes smollm2 --jobs answers,all
     python benchmarks/peers.py --device cuda --precision bf16 --shapes bert_base --methods prefix
 
 Both sides have the same weights, rows, order, batch size, steps, evaluations and precision. Each
-pair runs one after the other, in turns, and the ratio is theirs / ours of each pair. MiniLM has
-real weights; BERT-base and RoBERTa-large are shapes with random weights. DIR has
-glue_sst2/train.jsonl[.gz]. FOLDER has a tokenizer with BERT's vocabulary. Without them the opinions
-and the tokenizer of the pocket world are used. Writes results/peers_PRECISION.{json,md,svg}.
+pair runs one after the other, in turns, and the ratio is theirs / ours of each pair. MiniLM and
+SmolLM2 have real weights; BERT-base and RoBERTa-large are shapes with random weights. DIR has
+glue_sst2/train.jsonl[.gz], and squad/validation for `answers` and `all`: SmolLM2 writes, and learns
+from the answer's tokens or from all. FOLDER has a tokenizer with BERT's vocabulary. Without them
+the opinions and the tokenizer of the pocket world are used. Writes
+results/peers_PRECISION.{json,md,svg}.
 """
 
 import argparse
@@ -29,7 +32,6 @@ from running import HERE, PTRUN, RESULTS, keep, kept, results
 
 POCKET = HERE.parent / "ptrun" / "pocket" / "models" / "pocket_bert"
 LENGTH = 20
-DEV = 200
 METHODS = {
     "prefix": ("ptuning_v2", 1e-2, [f"method.length={LENGTH}"]),
     "prompt": ("prompt_tuning", 1e-2, [f"method.length={LENGTH}"]),
@@ -41,18 +43,21 @@ SHAPES = {
     "minilm": (6, 384, 12, 1536),
     "bert_base": (12, 768, 12, 3072),
     "roberta_large": (24, 1024, 16, 4096),
+    "smollm2": (30, 576, 9, 1536),
 }
-STEPS = {"tiny": 8, "minilm": 48, "bert_base": 16, "roberta_large": 8}
+STEPS = {"tiny": 8, "minilm": 48, "bert_base": 16, "roberta_large": 8, "smollm2": 8}
 
 
 @dataclass
 class Job:
-    """A batch size with its training rows and steps."""
+    """A batch size with its training rows and steps; `loss_on` if the answer is a text."""
 
     name: str
     batch: int
     rows: int
     steps: int
+    dev: int = 200
+    loss_on: str | None = None
 
 
 @dataclass
@@ -89,10 +94,10 @@ def peak(precision: str, device: str) -> float:
     return float(done.stdout)
 
 
-def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -> Path:
+def model_folder(shape: str, asked: argparse.Namespace, into: Path) -> Path:
     """Return the folder of a model; shapes get random weights."""
-    if shape == "minilm" and minilm:
-        return minilm
+    if folder := vars(asked).get(shape):
+        return folder
     import torch
     from transformers import BertConfig, BertModel
 
@@ -105,22 +110,29 @@ def model_folder(shape: str, minilm: Path | None, tokenizer: Path, into: Path) -
     folder = into / shape
     BertModel(config).save_pretrained(folder)
     for file in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tokenizer / file, folder)
+        shutil.copy(asked.tokenizer / file, folder)
     return folder
 
 
 def weights(shape: str) -> int:
     """Return the number of weights of the layers' linear maps."""
-    layers, hidden, _, wide = SHAPES[shape]
+    layers, hidden, heads, wide = SHAPES[shape]
+    if shape == "smollm2":  # three heads of keys, and a gate
+        return layers * (2 * hidden**2 + 6 * hidden * hidden // heads + 3 * hidden * wide)
     return layers * (4 * hidden**2 + 2 * hidden * wide)
 
 
 def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
     """Write train, dev and test; the rows are shuffled once, so the file's order is random."""
-    import gzip
     import random
 
-    if data is None:
+    if job.loss_on:
+        rows = [
+            {"prompt": f"{row['context']} {row['question']}", "answer": row["answers"]["text"][0]}
+            for row in lines(data, "squad/validation")
+            if len(row["context"]) < 800  # no row is cut on either side
+        ]
+    elif data is None:
         from ptrun.pocket.tasks import rows as pocket
 
         rows = [
@@ -128,18 +140,29 @@ def write_rows(data: Path | None, job: Job, into: Path) -> dict[str, str]:
             for row in pocket("pocket_sentiment", "train")
         ]
     else:
-        file = sorted((data / "glue_sst2").glob("train.jsonl*"))[0]
-        text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        rows = [json.loads(line) for line in text.splitlines()]
+        rows = lines(data, "glue_sst2/train")
     random.Random(0).shuffle(rows)
-    rows = [{"text": row["sentence"], "label": int(row["label"])} for row in rows]
-    parts = {"train": rows[2 * DEV :][: job.rows], "dev": rows[:DEV], "test": rows[DEV : 2 * DEV]}
+    if not job.loss_on:
+        rows = [{"text": row["sentence"], "label": int(row["label"])} for row in rows]
+    dev = job.dev
+    parts = {"train": rows[2 * dev :][: job.rows], "dev": rows[:dev], "test": rows[dev : 2 * dev]}
     written = {}
     for name, part in parts.items():
         file = into / f"{job.name}_{name}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in part))
         written[name] = str(file)
     return written
+
+
+def lines(data: Path | None, name: str) -> list[dict]:
+    """Return the rows of a split of DIR, `TASK/SPLIT`."""
+    import gzip
+
+    if data is None:
+        sys.exit(f"{name} is read from --data DIR.")
+    file = sorted((data / name).parent.glob(f"{(data / name).name}.jsonl*"))[0]
+    text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def in_order(files: dict[str, str], job: Job, into: Path) -> str:
@@ -158,14 +181,19 @@ def case_of(model: Path, method: str, job: Job, precision: str, device: str) -> 
     """Return what both sides are told."""
     told = {"model": str(model), "method": method, "length": LENGTH, "batch": job.batch}
     told |= {"steps": job.steps, "eval_every": job.steps // 4, "threads": os.cpu_count()}
+    told |= {"loss_on": job.loss_on}
     return told | {"precision": precision, "device": device}
 
 
 def typed(case: dict, files: dict[str, str], out: str) -> list[str]:
     """Return what is typed for a case, without the rate and the seed."""
     name, _, options = METHODS[case["method"]]
+    reads = ["task.text=text", "task.label=label"]
+    if case["loss_on"]:
+        reads = ["task.text=prompt", "task.answer=answer", "readout=writing"]
+        reads += [f"readout.loss_on={case['loss_on']}", "readout.max_new_tokens=32"]
     return [
-        *(f"method={name}", *options, "task=csv", "task.text=text", "task.label=label"),
+        *(f"method={name}", *options, "task=csv", *reads),
         *(f"task.{part}={file}" for part, file in files.items()),
         *(f"backbone.path={case['model']}", f"outputs={out}", f"train.batch_size={case['batch']}"),
         *(f"train.max_steps={case['steps']}", f"train.eval_every={case['eval_every']}"),
@@ -194,7 +222,7 @@ def ours(case: dict, files: dict[str, str], extra: list[str]) -> dict:
         "run_s": ended - began,
         "tokens_per_second": done["manifest"]["tokens_per_second"],
         "peak_mib": done["manifest"]["peak_memory_mib"],
-        "accuracy": done["metrics"]["test"]["accuracy"],
+        "accuracy": done["metrics"]["test"].get("accuracy"),
     }
 
 
@@ -236,7 +264,7 @@ def measure(arguments: argparse.Namespace) -> list[Pairs]:
     found = []
     with tempfile.TemporaryDirectory() as kept:
         for shape in arguments.shapes.split(","):
-            model = model_folder(shape, arguments.minilm, arguments.tokenizer, Path(kept))
+            model = model_folder(shape, arguments, Path(kept))
             for job in _jobs(arguments.jobs, shape):
                 files = write_rows(arguments.data, job, Path(kept))
                 ordered = in_order(files, job, Path(kept))
@@ -256,6 +284,8 @@ def _jobs(names: str, shape: str) -> list[Job]:
     every = {
         "sst2": Job("sst2", 32, 2000, STEPS[shape]),
         "few_shot": Job("few_shot", 16, 32, 40),
+        "answers": Job("answers", 8, 500, STEPS[shape], dev=8, loss_on="answer"),
+        "all": Job("all", 8, 500, STEPS[shape], dev=8, loss_on="all"),
     }
     return [every[name] for name in names.split(",")]
 
@@ -273,6 +303,7 @@ def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minilm", type=Path)
+    parser.add_argument("--smollm2", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tokenizer", type=Path, default=POCKET)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])

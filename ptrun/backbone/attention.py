@@ -131,13 +131,15 @@ def _attend(
         length = prefix.key.shape[2]
         mask = extend(mask, prefix, key)
         key, value = joined(prefix, key, value)
-    if key.shape[1] != query.shape[1]:  # grouped queries share keys and values
-        groups = query.shape[1] // key.shape[1]
-        key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
     mask = _biased(mask, form.bias, length, query.dtype)
-    if drop is None and form.plain and not _needs_order(query, key, value):
+    groups = query.shape[1] // key.shape[1]  # queries that share keys and values
+    fused = drop is None and form.plain and not _needs_order(query, key, value)
+    shares = fused and groups > 1 and (mask is None or not query.is_cuda)
+    if groups > 1 and not shares:
+        key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
+    if fused:
         return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=form.scaling
+            query, key, value, attn_mask=mask, scale=form.scaling, enable_gqa=shares
         )
     weights = form.weights(query, key, mask)
     return torch.matmul(weights if drop is None else drop(weights, origin=length), value)

@@ -41,17 +41,18 @@ class Reach:
         """
         if self == EVERY:  # memory is planned without values, for full rows
             return None if mask.is_meta or bool(mask.all()) else mask[:, None, None, :]
-        seen, width = mask[:, None, :], mask.shape[1]
-        square = torch.ones(width, width, dtype=torch.bool, device=mask.device)
-        if self.after == 0:
-            seen = square.tril() & seen
+        width = mask.shape[1]
+        place = torch.arange(width, device=mask.device)
+        last = slice(width - (queries or width), None)
+        ahead = place - place[last, None]  # [t, s]
+        seen = mask[:, None, :] & (ahead <= 0) if self.after == 0 else mask[:, None, :]
         if self.before is not None or self.after:
             order = mask.int().cumsum(dim=1)
-            far = order[:, :, None] - order[:, None, :]
+            far = order[:, last, None] - order[:, None, :]
             near = far <= (width if self.before is None else self.before)
             seen = seen & near & (far >= -(width if self.after is None else self.after))
-        seen = (seen | torch.eye(width, dtype=torch.bool, device=mask.device))[:, None]
-        return seen if queries is None else seen[:, :, -queries:]
+        seen = (seen | (ahead == 0))[:, None]
+        return None if queries == 1 and not mask.is_meta and bool(seen.all()) else seen
 
     def within(self, width: int) -> "Reach":
         """Return the same reach for rows of at most `width` tokens, without idle bounds."""

@@ -270,7 +270,9 @@ def _task(name: str, node: Mapping[str, Any]) -> Check:
     subset = source.get("subset")
     if subset and files and not any(subset in file for file in files):
         wrong.append(f"no file of subset {subset}")
-    splits = {*node["splits"].values(), *(node.get("paper_splits") or {}).values()} - {None}
+    elsewhere = node.get("sources") or {}  # of parts
+    own = {split for part, split in node["splits"].items() if part not in elsewhere}
+    splits = {*own, *(node.get("paper_splits") or {}).values()} - {None}
     for split in sorted(splits if files else ()):
         if not any(split[:3] in file for file in files):  # val is a validation split
             wrong.append(f"no file of split {split}")

@@ -103,7 +103,16 @@ class Task(Protocol):
 
 
 _CODE = [Path(__file__).parent, Path(__file__).parents[1] / "pocket"]
-_UNREAD = ("store", "accounts", "pvps", "descriptions", "max_tokens", "_source", "_variant")
+_UNREAD = (
+    "store",
+    "accounts",
+    "pvps",
+    "descriptions",
+    "max_tokens",
+    "_source",
+    "_sources",
+    "_variant",
+)
 _VARIANT_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
@@ -112,6 +121,7 @@ class Common(TypedDict, total=False):
 
     `splits` names the published split for train, dev and test; null if there is none.
     `paper_splits` does the same for `protocol=paper`, where the authors used other splits.
+    `sources` has, by part, the source of a part that is not in `source`.
     `values` maps raw values of a field to others: COPA's `cause` to `because`.
     `written` composes further text fields: `both: "{question} {answer}"`.
     `skip` lists, by field, raw values that mean "no gold label". Such rows are left out and counted
@@ -124,6 +134,7 @@ class Common(TypedDict, total=False):
     source: Required[dict[str, Any]]
     splits: Required[dict[str, str | None]]
     paper_splits: dict[str, str | None] | None
+    sources: dict[Part, dict[str, Any]] | None
     max_tokens: int | None
     values: dict[str, dict[str, Any]] | None
     written: dict[str, str] | None
@@ -169,12 +180,18 @@ class Dataset(ABC):
         self.accounts: dict[str, Account] = {}
         self._source = Source(self.name, common["source"], data_dir)
         self._variant = Source(self.name, common["source"], data_dir, variant) if variant else None
-        self._check_rows(common["source"].get("rows", {}))
+        self._sources = {
+            part: Source(self.name, origin, data_dir)
+            for part, origin in (common.get("sources") or {}).items()
+        }
+        for source in (self._source, *self._sources.values()):
+            self._check_rows(source.origin.get("rows", {}))
 
     @property
     def repositories(self) -> Sequence[Repository]:
         """The hub repositories that the examples come from."""
-        return [own for own in [self._source.repository] if own is not None]
+        both = [own.repository for own in (self._source, *self._sources.values())]
+        return [own for own in both if own is not None]
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
         """Return whether the data set publishes this part with labels."""
@@ -275,10 +292,11 @@ class Dataset(ABC):
         published = splits.get(part)
         if published is None and self._variant is not None:
             published = splits.get("dev")
-        return (self._source, published) if published else None
+        return (self._sources.get(part, self._source), published) if published else None
 
     def _rows(self, source: Source, split: str) -> Iterator[Row]:
-        account = self.accounts[split] = Account()
+        name = f"{source.folder}/{split}" if source in self._sources.values() else split
+        account = self.accounts[name] = Account()
         for row in source.rows(split):
             account.read += 1
             if any(row.data.get(key) in raws for key, raws in self._skip.items()):

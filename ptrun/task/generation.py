@@ -1,10 +1,13 @@
 """Generation: a text is written after a text, or as the next turn of a conversation."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Any, ClassVar, Unpack
 
 from ptrun.errors import UserError, shown
 from ptrun.task.dataset import Common, Dataset, Scores, is_texts
+from ptrun.task.reasoning import checked
 from ptrun.task.source import Row
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
 from ptrun.types import Example, Prediction
@@ -30,6 +33,8 @@ class Generation(Dataset):
 
     kind: ClassVar[str] = "generation"
     answer: ClassVar[str] = "text"
+    first_metric: ClassVar[str | None] = None
+    """A metric of a kind's own, which is reported before `metrics`."""
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class Generation(Dataset):
         self.fields = [MESSAGES] if messages else list(fields or [])
         self.columns = [] if messages else [*self.fields, *(extra or [])]
         self.metrics: list[TextMetric] = list(metrics or ["f1", "exact_match"])
-        self.metric, self.blank = self.metrics[0], []
+        self.metric, self.blank = self.first_metric or self.metrics[0], []
         if not messages and not self.pvps:
             self.pvps = written_pvps(self.fields)
 
@@ -87,6 +92,30 @@ class Generation(Dataset):
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the metrics of written texts, and the loss and perplexity of the answers."""
         return text_scores(self.metrics, predictions, [e.target for e in examples])
+
+
+class Reasoning(Generation):
+    """Questions of Reasoning Gym (`ptrun.task.reasoning`).
+
+    Scores are `checked`, the mean of what the generator's own checker gives, 0-100, and `metrics`.
+    """
+
+    first_metric = "checked"
+
+    def inputs(self, name: str, row: Row) -> Example:
+        """Return the question, with what its checker reads."""
+        example = super().inputs(name, row)
+        return replace(example, fields={**example.fields, "entry": row.data.get("entry")})
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
+        """Return the scores; without texts those of the answers' tokens alone."""
+        pairs = list(zip(predictions, examples, strict=True))
+        scores = super().score(predictions, examples)
+        if any(own.value is None for own in predictions):
+            return scores
+        origin = self._source.origin
+        found = [checked(origin, str(own.value), e.fields["entry"]) for own, e in pairs]
+        return {"checked": 100 * fmean(found), **scores}
 
 
 def written_pvps(fields: Sequence[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ptrun.hub.repository import (
     failure,
     from_cache_alone,
 )
+from ptrun.task import reasoning
 from ptrun.task.corpus import positive
 from ptrun.task.lines import json_lines
 from ptrun.task.ppt import read
@@ -30,6 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 _BLOCK = 2**20  # bytes
 _KEYS = {"hub", "revision", "subset", "rename", "pocket", "folder", "how", "rows"}
+_KEYS |= {"reasoning", "options", "seed"}
 _MADE = {"fewglue": "type ptrun import data fewglue SOURCE --out DIR, with FewGLUE_32dev in SOURCE"}
 """How the files of a setting are made, by its folder."""
 
@@ -74,8 +76,8 @@ class Source:
     """The source of a task's rows.
 
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`), a
-    `pocket` task, or a `corpus` to make examples from (`ptrun.task.ppt`). A local
-    folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files has priority; `folder` defaults to
+    `pocket` task, a `corpus` to make examples from (`ptrun.task.ppt`), or a generator of questions
+    (`ptrun.task.reasoning`). A local folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files has priority; `folder` defaults to
     the task's name. An origin of `folder` alone means local files only, because of a licence or
     because no hub has the data; `how` says how to make them. `rows` has the largest number of rows
     to read of a split, by its name; the rest of that split is not read. A `variant` is a folder of
@@ -93,7 +95,7 @@ class Source:
         keys = set(self.origin)
         if "corpus" in keys:
             read(self.origin)
-        elif keys - _KEYS or not {"hub", "pocket", "folder"} & keys:
+        elif keys - _KEYS or not {"hub", "pocket", "reasoning", "folder"} & keys:
             raise UserError(
                 f"task.source has {sorted(keys)}; give `pocket: NAME`, `hub: ID` with `revision` "
                 "and perhaps `subset`, or `folder: NAME` for local files only."
@@ -160,6 +162,8 @@ class Source:
         if "corpus" in self.origin:
             return read(self.origin).digest()
         origin = {key: value for key, value in self.origin.items() if key != "how"}
+        if "reasoning" in origin:
+            origin["package"] = reasoning.installed()
         return canonical(origin)
 
     def _most(self, split: str) -> int | None:
@@ -179,6 +183,9 @@ class Source:
             return (Row(where, data) for where, data in read(self.origin).rows(split))
         if "pocket" in self.origin:
             return _pocket(self.origin["pocket"], split)
+        if "reasoning" in self.origin:
+            made = reasoning.rows(self.origin, split)
+            return (Row(f"{self.name}/{split} {name}", data) for name, data in made)
         if "hub" in self.origin:
             return self._hub(split)
         raise UserError(
@@ -193,7 +200,7 @@ class Source:
         root = Path(self.data_dir)
         if not root.is_dir():
             raise UserError(f"data_dir={self.data_dir}: no such folder.")
-        made = bool({"pocket", "corpus"} & set(self.origin))
+        made = bool({"pocket", "corpus", "reasoning"} & set(self.origin))
         return not made or (root / self.folder).is_dir()
 
     def _local(self, split: str) -> Path | None:

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from ptrun.config.build import build
 from ptrun.errors import UserError
 from ptrun.predicting.rows import given
 from ptrun.task.generation import Generation, conversation
@@ -12,6 +13,7 @@ from ptrun.task.own import Own
 from ptrun.task.source import Row
 from ptrun.task.text_metrics import last_number, signatures, text_scores
 from ptrun.types import Example, Prediction
+from tests.composing import task_node
 
 TALK = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}]
 
@@ -158,3 +160,35 @@ def test_loss_and_perplexity_are_a_token():
 
 def test_an_example_is_plain_data():
     assert Example("a", {"messages": TALK[:1]}, ["b"]).target == ["b"]
+
+
+def test_a_part_may_have_a_source_of_its_own(tmp_path):
+    def rows(folder, split, **row):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        write(tmp_path / folder / f"{split}.jsonl", [row] * 600)
+
+    rows("metamathqa", "train", question="rephrased", answer="The answer is: 3")
+    rows("gsm8k", "train", question="school", answer="#### 3")
+    rows("gsm8k", "test", question="exam", answer="#### 4")
+    task = build("task", task_node("metamathqa"), str(tmp_path))
+    parts = {part: task.load(part) for part in ("train", "dev", "test")}
+    assert {part: own[0].fields["question"] for part, own in parts.items()} == {
+        "train": "rephrased",
+        "dev": "school",
+        "test": "exam",
+    }
+    assert len(parts["dev"]) == 500  # the first rows of GSM8K's train
+    assert {name: own.read for name, own in task.accounts.items()} == {
+        "train": 600,
+        "gsm8k/train": 500,
+        "gsm8k/test": 600,
+    }
+    before = task.digest()
+    rows("gsm8k", "test", question="exam", answer="#### 5")
+    assert build("task", task_node("metamathqa"), str(tmp_path)).digest() != before
+
+
+def test_all_sources_of_the_hub_are_named():
+    task = build("task", task_node("metamathqa"), None)
+    found = [own.name for own in task.repositories]
+    assert found == ["meta-math/MetaMathQA", "openai/gsm8k", "openai/gsm8k"]
