@@ -94,7 +94,8 @@ def _part(
         lengths.extend(len(row.ids) for f in features for row in f.rows)
         pairs = zip(features, whole, strict=True)
         cut += sum(f.tokens < all_.tokens or f.facts.get("cut", False) for f, all_ in pairs)
-        answers.extend(len(f.targets) for f in features if method.readout.writes)
+        learned = (len(f.targets) for f in features if f.targets)
+        answers.extend(learned if method.readout.writes else ())
     return PreviewPart(name, origin, examples, lengths, cut, first, answers)
 
 

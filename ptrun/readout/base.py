@@ -177,7 +177,8 @@ class Readout(ABC):
     everywhere: bool = False
     """Whether every token of a row is read."""
     writes: bool = False
-    """Whether the answer is a text, which `write_texts` of the loop lets the backbone write."""
+    """Whether the backbone writes the answer, after the `prompt` of an example, as `decoding` says;
+    `answer` makes a prediction of the tokens."""
     windows: bool = False
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptrun.backbone.base import BackboneOutput, on_device
+from ptrun.backbone.generation import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.pattern.pattern import PVP
@@ -457,30 +459,34 @@ _SHOWN = "shown"
 
 
 class Written(Fill):
-    """Learns to write the noun phrase and its end; predicts from what it writes, token by token.
+    """Learns to write the noun phrase and its end; predicts from what it writes.
 
     It is `Fill` without masks. GLM's released code compares candidates instead: nouns mined from
     the text, which were never published.
     """
+
+    writes = True
+    write_every = 1
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples to train on, marked: their rows show the answer."""
         right = super().teaching(examples, room)
         return [replace(e, fields={**e.fields, _SHOWN: True}) for e in right]
 
-    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Write one more token in each row; return the prediction when the phrase ends."""
-        pairs = batch.pairs(word_logits(output).argmax(dim=-1).cpu())
-        return [self._written(features, int(tokens[-1])) for features, tokens in pairs]
+    @cached_property
+    def decoding(self) -> Decoding:
+        """How tokens are chosen: the likeliest, until the phrase ends."""
+        assert self.end is not None
+        return Decoding(max_new_tokens=_LONGEST, ends=(self.end,))
 
-    def _written(self, features: Features, token: int) -> Prediction | Features:
-        row = features.rows[0]
-        assert row.decoder is not None
-        phrase = row.decoder[1:]
-        if token == self.end or len(phrase) == _LONGEST:
-            return Prediction(features.id, self.judged(phrase, features.facts["noun"]))
-        longer = [*row.decoder, token]
-        return replace(features, rows=[replace(row, decoder=longer, reads=[len(longer) - 1])])
+    def prompt(self, features: Features) -> Features:
+        """Return the example; its rows have no answer."""
+        return features
+
+    def answer(self, found: Prediction, features: Features, tokens: list[int]) -> Prediction:
+        """Return the prediction with the label of what is written."""
+        phrase = [token for token in tokens if token != self.end]
+        return replace(found, value=self.judged(phrase, features.facts["noun"]))
 
     def _features(self, example: Example, room: int) -> Features:
         noun = example.fields["span1_text"]

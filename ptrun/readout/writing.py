@@ -197,6 +197,11 @@ class Writing(Cloze):
         names = (f"{self.asked.draw}:{f.id}".encode() for f in features)
         return [int.from_bytes(hashlib.blake2b(own, digest_size=8).digest()) for own in names]
 
+    def answer(self, found: Prediction, features: Features, tokens: list[int]) -> Prediction:
+        """Return the prediction with the text that is written, and whether it has an end."""
+        text, ended = self.text(tokens)
+        return replace(found, value=text, figures={**found.figures, "unfinished": float(not ended)})
+
     def text(self, tokens: Sequence[int]) -> tuple[str, bool]:
         """Return the text of written tokens, and whether it has an end."""
         tokenizer, ends = self.backbone.tokenizer(), self.decoding.ends

@@ -78,11 +78,11 @@ class Source:
     `origin` names a hub data set (`hub`, `subset`, pinned `revision`, hub fields to `rename`), a
     `pocket` task, a `corpus` to make examples from (`ptrun.task.ppt`), or a generator of questions
     (`ptrun.task.reasoning`). A local folder `<data_dir>/<folder>` with `<split>.jsonl[.gz]` files
-    has priority; `folder` defaults to the task's name. An origin of `folder` alone means local files only, because of a licence or
-    because no hub has the data; `how` says how to make them. `rows` has the largest number of rows
-    to read of a split, by its name; the rest of that split is not read. A `variant` is a folder of
-    other files for the same task, `<data_dir>/<variant>/<last part of folder>`; it has no other
-    source.
+    has priority; `folder` defaults to the task's name. An origin of `folder` alone means local
+    files only, because of a licence or because no hub has the data; `how` says how to make them.
+    `rows` has the largest number of rows to read of a split, by its name; the rest of that split is
+    not read. A `variant` is a folder of other files for the same task, `<data_dir>/<variant>/<last
+    part of folder>`; it has no other source.
     """
 
     name: str

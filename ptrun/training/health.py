@@ -63,7 +63,7 @@ def long_answers(readout: SpanHead, train: Sequence[Features]) -> str | None:
 def cut_answers(train: Sequence[Features]) -> str | None:
     """Return a warning if some texts to be written are cut."""
     own = list(islice(train, _READ))
-    count = sum(one.facts["cut"] for one in own)
+    count = sum(one.facts.get("cut", False) for one in own)
     if not count:
         return None
     return (

@@ -28,7 +28,7 @@ from ptrun.backbone.base import (
     Site,
     Updates,
 )
-from ptrun.backbone.generation import generate
+from ptrun.backbone.generation import Decoding, generate
 from ptrun.backbone.packing import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
@@ -333,29 +333,32 @@ class Loop(ABC):
     ) -> None:
         """Add to `done` the texts that the backbone writes after the rows of items."""
         readouts: list[Any] = [method.readout for method in methods]
-        rows = [replace(i, features=readouts[i.owner].prompt(i.features)) for i in items]
-        lengths = [i.features.tokens + readouts[i.owner].decoding.max_new_tokens for i in rows]
-        parts = cut(lengths, self.token_budget, 0)
-        for part in track(parts, "writing texts"):
-            groups = by_owner([rows[index] for index in part])
-            apart = any(readouts[owner].decoding.beams > 1 for owner in groups)
-            for together in [{o: own} for o, own in groups.items()] if apart else [groups]:
-                for item, tokens in self._written(methods, together):
-                    key, (text, ended) = (item.owner, item.slot), readouts[item.owner].text(tokens)
-                    figures = {**done[key].figures, "unfinished": float(not ended)}
-                    done[key] = replace(done[key], value=text, figures=figures)
+        alike: dict[tuple[Decoding, int | None], list[Item]] = {}  # what can share passes
+        for item in items:
+            own = readouts[item.owner].decoding
+            row = replace(item, features=readouts[item.owner].prompt(item.features))
+            alike.setdefault((own, item.owner if own.beams > 1 else None), []).append(row)
+        for (decoding, _), rows in alike.items():
+            lengths = [i.features.tokens + decoding.max_new_tokens for i in rows]
+            for part in track(cut(lengths, self.token_budget, 0), "writing texts"):
+                groups = by_owner([rows[index] for index in part])
+                for item, tokens in self._written(methods, groups, decoding):
+                    key = item.owner, item.slot
+                    done[key] = readouts[item.owner].answer(done[key], item.features, tokens)
 
     def _written(
-        self, methods: Sequence[Method], groups: Mapping[int, Sequence[Item]]
+        self, methods: Sequence[Method], groups: Mapping[int, Sequence[Item]], decoding: Decoding
     ) -> list[tuple[Item, list[int]]]:
         """Return items with the tokens that are written after them, in shared passes."""
         rows = {owner: [i.features for i in own] for owner, own in groups.items()}
         inputs = [methods[owner].inputs(self._collate(own)) for owner, own in rows.items()]
-        readouts: list[Any] = [methods[owner].readout for owner in groups]
-        seeds = [s for r, own in zip(readouts, rows.values(), strict=True) for s in r.seeds(own)]
+        seeds = None
+        if decoding.temperature:
+            readouts: dict[int, Any] = {owner: methods[owner].readout for owner in groups}
+            seeds = [seed for owner, own in rows.items() for seed in readouts[owner].seeds(own)]
         self.backbone.model.eval()
         with self._autocast():
-            written = generate(self.backbone, join(inputs).given, readouts[0].decoding, seeds)
+            written = generate(self.backbone, join(inputs).given, decoding, seeds)
         return list(zip([i for own in groups.values() for i in own], written, strict=True))
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:

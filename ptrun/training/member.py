@@ -88,8 +88,9 @@ _COUNTS = ("step", "stale", "tokens", "best_step", "history")
 
 def by_loss(train: TrainConfig, method: Method) -> bool:
     """Return whether the loss on dev selects."""
-    auto = train.select is Select.auto and method.readout.writes
-    return train.select is Select.loss or auto
+    if train.select is not Select.auto:
+        return train.select is Select.loss
+    return method.readout.writes and not method.readout.teaches
 
 
 def check_select(train: TrainConfig, method: Method) -> None:
