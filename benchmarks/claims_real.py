@@ -36,8 +36,8 @@ def command(row: Row, given: argparse.Namespace) -> list[str]:
         return [*PTRUN, "-m", *own, "seed=2"]
     own.append(f"train.lr={row.rates}")
     if "," not in row.rates:
-        return [*PTRUN, "-m", *own, f"seed={','.join(map(str, SEEDS))}"]
-    return [*PTRUN, "search", *own, "--sampler", "grid", "--seeds", str(len(SEEDS))]
+        return [*PTRUN, "-m", *own, f"seed={','.join(map(str, SEEDS[: row.seeds]))}"]
+    return [*PTRUN, "search", *own, "--sampler", "grid", "--seeds", str(row.seeds)]
 
 
 def slug(row: Row) -> str:
@@ -52,7 +52,7 @@ def record(row: Row, folder: Path, took: float) -> dict:
     search, runs = kept(folder / "search.json", {}), results(folder)
     if search:  # the folder may have runs that another version of ptrun named
         runs = [run for run in runs if run["run_id"] in search["runs"]]
-    runs *= 1 if row.rates else len(SEEDS)  # what trains nothing has one score for all seeds
+    runs *= 1 if row.rates else row.seeds  # what trains nothing has one score for all seeds
     facts = [run["manifest"] for run in runs]
     return {
         "claim": row.claim,
@@ -62,7 +62,7 @@ def record(row: Row, folder: Path, took: float) -> dict:
         "options": list(row.options),
         "rates": row.rates,
         "rate": search.get("winner", {}).get("train.lr") or row.rates or None,
-        "seeds": list(SEEDS),
+        "seeds": list(SEEDS[: row.seeds]),
         "test": [round(run["metrics"]["test"][run["metric"]], 2) for run in runs],
         "dev": [round(run["metrics"]["dev"][run["metric"]], 2) for run in runs],
         "learned": runs[0]["learned_parameters"]["total"],

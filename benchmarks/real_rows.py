@@ -11,13 +11,15 @@ SMALL_RATES = "1e-3,3e-3"
 class Row:
     """One method on one task: a search over `rates` on dev, then fresh seeds on test.
 
-    `options` are overrides. `rates` is empty for a method that trains nothing.
+    `options` are overrides. `rates` is empty for a method that trains nothing. `seeds` counts those
+    that are scored on test.
     """
 
     claim: str
     row: str
     options: tuple[str, ...]
     rates: str
+    seeds: int = 5
 
     @property
     def name(self) -> str:
@@ -121,6 +123,23 @@ def facts() -> list[Row]:
     return [Row(FACTS, name, (*common, *own), rates) for name, (own, rates) in rows.items()]
 
 
+def sums() -> list[Row]:
+    """Return rows of SmolLM2 that writes sums, as Reasoning Gym makes and checks them."""
+    common = (
+        *(*SMOLLM, "task=reasoning_gym", "task.source.options={{max_terms:2,max_digits:2}}"),
+        *("task.source.rows={{train:2000,validation:100,test:300}}", "readout.max_new_tokens=8"),
+        *("train.batch_size=16", "train.max_steps=100", "train.eval_every=50"),
+    )
+    rows = {
+        "zero-shot": ("method=manual_prompt", ""),
+        "PT": ("method=prompt_tuning", PROMPT_RATES),
+        "P-tuning v2": ("method=ptuning_v2", PROMPT_RATES),
+        "LoRA": ("method=lora", SMALL_RATES),
+        "FT": ("method=fine_tuning", "1e-5,3e-5"),
+    }
+    return [Row(SUMS, name, (*common, method), rates, 3) for name, (method, rates) in rows.items()]
+
+
 def names() -> list[Row]:
     """Return rows of MiniLM on named entities."""
     rows = {
@@ -154,6 +173,7 @@ def parts() -> list[Row]:
 
 LONGER = "P-tuning v2, 2,000 steps"
 FACTS, NAMES = "LAMA, ten relations", "NER, 1,000 sentences"
+SUMS = "SmolLM2 writes sums"
 NER = ("task=conll03", "setting=sample_size", "setting.n=1000")
 TINY = "train.batch_size=8 train.max_steps=40 train.eval_every=20"
 MAIN = ("FT", "PT", "P-tuning v2", "M-IDPG")
@@ -185,4 +205,5 @@ ROWS: tuple[Row, ...] = (
     *minilm("RTE, 1,000 pairs", "task=rte setting=sample_size setting.n=1000", 400, *MAIN),
     *minilm(TREC_ROW, TREC, 600, *OTHERS),
     *minilm(MPQA_ROW, MPQA, 600, *OTHERS),
+    *sums(),
 )

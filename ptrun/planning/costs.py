@@ -13,7 +13,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
 from ptrun.method.base import Method
-from ptrun.planning.memory import HardwareLayout, Memory, Parameters, Work, count, memory, work
+from ptrun.planning.memory import (
+    FP32,
+    HardwareLayout,
+    Memory,
+    Parameters,
+    Work,
+    count,
+    memory,
+    work,
+)
 from ptrun.planning.trace import Trace, TracedCase, loss_of, placed, trace
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
@@ -33,12 +42,14 @@ class Costs:
         length: tokens of a text.
         counts: its parameters.
         traces: the rows and trace of each traced case, by the case without rows.
+        answer: tokens of a written answer; 0 if none is written.
     """
 
     planned: Plan
     length: int
     counts: Parameters
     traces: dict[TracedCase, tuple[int, Trace]] = field(default_factory=dict)
+    answer: int = 0
 
     @property
     def batch_size(self) -> int:
@@ -56,7 +67,22 @@ class Costs:
             UserError: the heads or the feed-forward width cannot be divided.
         """
         step = self.work(layout)
-        return memory(self.counts, self._trace(layout, step.rows), layout, step)
+        found = self._trace(layout, step.rows)
+        return memory(self.counts, found, layout, step, self._writing(layout))
+
+    def _writing(self, layout: HardwareLayout) -> float:
+        """Return the bytes of texts that are written together: their cache, and two logits each.
+
+        The cache of an encoder-decoder also has the text's tokens, for cross-attention.
+        """
+        if not self.answer:
+            return 0.0
+        shape, whole = self.planned.backbone.shape, self.length + self.answer
+        rows = max(1, layout.token_budget // whole)
+        layers = shape.decoder_layers or shape.layers
+        cached = whole * layers * 2 * shape.heads * shape.head_size * layout.width
+        vocabulary = self.planned.backbone.config["vocab_size"] * FP32
+        return float(rows * (cached / layout.model_parallel + 2 * vocabulary))
 
     def _trace(self, layout: HardwareLayout, rows: int) -> Trace:
         """Return the trace of `rows` rows; only the first number of rows is traced."""
@@ -66,7 +92,8 @@ class Costs:
         narrow = _narrow(self.planned.backbone.config, layout.model_parallel)
         held, on_gpu = layout.quantization, layout.device == "cuda"
         case = TracedCase(
-            0, self.length, dtype, autocast, layout.checkpointing, narrow, held, on_gpu
+            *(0, self.length, dtype, autocast, layout.checkpointing),
+            *(narrow, held, on_gpu, self.answer),
         )
         if case not in self.traces:
             backbone, task = self.planned.backbone, self.planned.task
@@ -76,9 +103,9 @@ class Costs:
         return found.scaled(rows / traced)
 
 
-def costs(planned: Plan, length: int) -> Costs:
-    """Return the costs of a run on texts of `length` tokens."""
-    return Costs(planned, length, count(method_of(planned)))
+def costs(planned: Plan, found: "Texts") -> Costs:
+    """Return the costs of a run on texts of some length."""
+    return Costs(planned, found.length, count(method_of(planned)), answer=found.answer)
 
 
 def method_of(planned: Plan) -> Method:
@@ -121,7 +148,8 @@ _SOME = 256  # examples whose length is measured
 class Texts:
     """Tokens of the longest text, the origin of that length, and tokens of a mean text.
 
-    `train`, `dev` and `test` are numbers of examples, None if they are not known.
+    `train`, `dev` and `test` are numbers of examples, None if they are not known. `answer` is the
+    tokens of the longest answer that is written.
     """
 
     length: int
@@ -130,6 +158,7 @@ class Texts:
     train: int | None
     dev: int | None = None
     test: int | None = None
+    answer: int = 0
 
 
 def texts(planned: Plan, length: int | None) -> Texts:
@@ -138,21 +167,26 @@ def texts(planned: Plan, length: int | None) -> Texts:
     Raises:
         UserError: the length is more than the backbone reads.
     """
-    room = method_of(planned).room()
+    method = method_of(planned)
+    room, longest = method.room(), method.readout.longest * method.readout.writes
     name = planned.backbone.name
     if length is not None and length > room:
         raise UserError(f"length is {length}; {name} reads at most {room} tokens here.")
     split = _split(planned)
-    counts = (len(split.train), len(split.dev), len(split.test)) if split else (None,)
+    counts: tuple[int | None, int | None, int | None] = (None, None, None)
+    if split:
+        counts = len(split.train), len(split.dev), len(split.test)
     if length is not None:
-        return Texts(length, "as requested", length, *counts)
+        return Texts(length, "as requested", length, *counts, longest)
     if split and split.train and planned.backbone.folder is not None:
         some = split.train[:: max(1, len(split.train) // _SOME)][:_SOME]
-        tokens = [f.tokens for f in method_of(planned).encode(some)]
+        features = method.encode(some)
+        tokens = [f.tokens for f in features]
+        answer = min(longest, max(len(f.targets) for f in features))
         origin = f"the longest of {len(some)} training examples"
-        return Texts(max(tokens), origin, ceil(mean(tokens)), *counts)
+        return Texts(max(tokens), origin, ceil(mean(tokens)), *counts, answer)
     assumed = min(room, planned.task.max_tokens or LENGTH)
-    return Texts(assumed, "assumed; --length N plans for another", assumed, *counts)
+    return Texts(assumed, "assumed; --length N plans for another", assumed, *counts, longest)
 
 
 def steps(planned: Plan, found: Texts) -> int | None:

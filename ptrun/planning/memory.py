@@ -208,7 +208,7 @@ def work(layout: HardwareLayout, batch_size: int, length: int) -> Work:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one rank; the peak is the sum of the first six.
+    """Bytes on one rank; the peak is the sum of the first six, or of `writing` for activations.
 
     Args:
         weights: weights of the backbone and the method.
@@ -220,6 +220,7 @@ class Memory:
         spare: the overhead of the allocator and the device's libraries.
         kept: activations that the forward pass keeps for the backward pass.
         logits: the part of `kept` that is the output of the output head.
+        writing: the cache and logits of texts that are written; they exist between steps.
     """
 
     weights: float
@@ -230,6 +231,7 @@ class Memory:
     spare: float
     kept: float
     logits: float
+    writing: float = 0.0
 
     @property
     def standing(self) -> float:
@@ -239,10 +241,12 @@ class Memory:
     @property
     def peak(self) -> float:
         """The most bytes at once."""
-        return self.standing + self.activations + self.spare
+        return self.standing + max(self.activations, self.writing) + self.spare
 
 
-def memory(counts: Parameters, found: Trace, layout: HardwareLayout, step: Work) -> Memory:
+def memory(
+    counts: Parameters, found: Trace, layout: HardwareLayout, step: Work, writing: float = 0.0
+) -> Memory:
     """Return the memory of a rank; `found` is the trace of its rows."""
     learned = _on_rank(counts.learned["total"], counts.learned_divided, layout)
     own_tensors = counts.learned["prompt"] + counts.learned["head"] + counts.frozen_beside
@@ -259,6 +263,7 @@ def memory(counts: Parameters, found: Trace, layout: HardwareLayout, step: Work)
         spare=_spare(found, activations, layout),
         kept=found.kept,
         logits=found.logits,
+        writing=writing,
     )
 
 

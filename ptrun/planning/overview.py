@@ -213,7 +213,7 @@ def fitting(overrides: Sequence[str]) -> list[str]:
     here = [device for device in visible(None) if device.kind == layout.device]
     if first.planned is None or not here:
         return []
-    needs = costs(first.planned, texts(first.planned, None).length)
+    needs = costs(first.planned, texts(first.planned, None))
     found = advice(needs, layout, list(_others(first, PlanOptions())), here[0])
     return (
         ["By `ptrun plan` it fits with one of:", *(f"  {line}" for line in found)] if found else []
@@ -262,7 +262,7 @@ def _group(
     first = alike[0]
     assert first.planned is not None
     found = texts(first.planned, asked.length)
-    own = costs(first.planned, found.length)
+    own = costs(first.planned, found)
     layouts = [own_layout(first.composed, asked), *_others(first, asked)]
     own.memory(layouts[0])  # refused here if it cannot be
     devices = visible(asked.device_gib)
@@ -378,7 +378,7 @@ def _measure(cell: PlannedCell, own: Sequence[Overrides], asked: PlanOptions) ->
     most = made.hardware.population if shape(planned) else 1
     cell.groups = -(-cell.left // most)
     found = texts(planned, asked.length)
-    counts = costs(planned, found.length).counts
+    counts = costs(planned, found).counts
     kept = planned.keep.has_weights or not counts.tunes
     cell.bytes = cell.count * files(counts)["prompt.safetensors"] * kept
     if asked.tflops:

@@ -83,7 +83,7 @@ def _key(planned: Plan) -> str:
 
 def _needs(planned: Plan, layout: HardwareLayout, tflops: float | None) -> Needs:
     found = texts(planned, None)
-    own = costs(planned, found.length)
+    own = costs(planned, found)
     peak, weights = own.memory(layout).peak, own.counts.held * layout.width
     on_device = layout.device == "cuda"
     return Needs(

@@ -78,6 +78,7 @@ _ROWS = {
     "peak": "peak",
     "kept": "activations kept",
     "logits": "logits of these",
+    "writing": "cache and logits in writing",
 }
 
 
@@ -107,6 +108,8 @@ def memory_table(costs: Costs, layouts: Sequence[HardwareLayout]) -> RenderableT
     table = Table(f"GiB per rank, {costs.length} tokens per text", *(own.title for own in layouts))
     found = [_memory(costs, own) for own in layouts]
     for key, title in _ROWS.items():
+        if key == "writing" and not any(own and own.writing for own in found):
+            continue
         cells = (_gib(getattr(own, key)) if own else "-" for own in found)
         table.add_row(title, *cells, end_section=key == "peak")
     works = [costs.work(own) for own in layouts]

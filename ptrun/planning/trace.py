@@ -262,7 +262,7 @@ class TracedCase:
 
     `autocast`: a tuned backbone with fp32 weights computes in bf16. `narrow`: the number by which
     model parallelism divides the heads and the feed-forward width. `kernel`: attention keeps no
-    scores, as on CUDA.
+    scores, as on CUDA. `answer`: tokens of a written answer.
     """
 
     rows: int
@@ -273,6 +273,7 @@ class TracedCase:
     narrow: int = 1
     quantization: Quantization = "none"
     kernel: bool = False
+    answer: int = 0
 
 
 @dataclass(frozen=True)
@@ -451,10 +452,13 @@ def _rows(method: Method, case: TracedCase) -> list[Features]:
     decodes = architecture.has_decoder and method.readout.reads_decoder
     decodes = decodes or (architecture.has_blank and pattern is not None)
     softs = list(range(pattern.softs)) if pattern is not None and method.soft else []
+    decoder = case.answer if method.readout.writes else DECODER_TOKENS
     reads = [0]
     if decodes:
-        reads = list(range(DECODER_TOKENS - 1))
+        reads = list(range(decoder if method.readout.writes else decoder - 1))
+    elif method.readout.writes and not method.readout.everywhere:
+        reads = list(range(max(0, case.length - case.answer), case.length))
     elif method.readout.everywhere or method.readout.pooler == "mean":
         reads = list(range(case.length))
-    row = TokenRow([0] * case.length, None, reads, softs, [0] * DECODER_TOKENS if decodes else None)
+    row = TokenRow([0] * case.length, None, reads, softs, [0] * decoder if decodes else None)
     return [Features("", [row], [0])] * case.rows

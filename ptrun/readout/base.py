@@ -179,6 +179,8 @@ class Readout(ABC):
     writes: bool = False
     """Whether the backbone writes the answer, after the `prompt` of an example, as `decoding` says;
     `answer` makes a prediction of the tokens."""
+    longest: int = 1
+    """The most tokens of a written answer."""
     windows: bool = False
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None

@@ -467,6 +467,7 @@ class Written(Fill):
 
     writes = True
     write_every = 1
+    longest = _LONGEST
 
     def teaching(self, examples: Sequence[Example], room: int) -> list[Example]:
         """Return the examples to train on, marked: their rows show the answer."""

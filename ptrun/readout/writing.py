@@ -114,6 +114,7 @@ class Writing(Cloze):
     ):
         super().__init__(backbone, task, pvp, sentinel=False)  # type: ignore[arg-type]
         self.asked = asked
+        self.everywhere = asked.loss_on == "all" and not self.decodes
 
     @property
     def write_every(self) -> int | None:
@@ -125,7 +126,7 @@ class Writing(Cloze):
         """How tokens are chosen."""
         own = self.asked
         return Decoding(
-            max_new_tokens=self._most,
+            max_new_tokens=self.longest,
             beams=own.beams,
             temperature=own.temperature,
             top_k=own.top_k,
@@ -146,7 +147,8 @@ class Writing(Cloze):
         return MESSAGES in self.task.fields
 
     @cached_property
-    def _most(self) -> int:
+    def longest(self) -> int:  # type: ignore[override]
+        """The most tokens of an answer."""
         asked = self.asked.max_new_tokens
         return asked or max(1, min(_USUAL, self.backbone.shape.positions // _SHARE))
 
@@ -217,7 +219,7 @@ class Writing(Cloze):
         if self._chats:
             return self._conversation(example, limit)
         apart = self.decodes and not self.infills  # else text and answer share the positions
-        row = self.row(self.pieces(example), limit if apart else limit - self._most)
+        row = self.row(self.pieces(example), limit if apart else limit - self.longest)
         tokens, cut = self._answer(example.target[0]) if example.target else ([], False)
         if self.decodes:
             decoder = [decoder_start(self.backbone), *tokens[:-1]]
@@ -233,7 +235,7 @@ class Writing(Cloze):
     def _conversation(self, example: Example, limit: int) -> Features:
         """Return the whole conversation, and where its last answer begins; a long one is cut."""
         turns = example.fields[MESSAGES]
-        prompt = self.chat.prompt(turns)[-(limit - self._most) :]
+        prompt = self.chat.prompt(turns)[-(limit - self.longest) :]
         if not example.target:
             return _read(example, prompt, [], len(prompt))
         answer = {"role": "assistant", "content": example.target[0]}
@@ -252,7 +254,7 @@ class Writing(Cloze):
         """Return the tokens of an answer and its end; a long one is cut and has no end."""
         spaced = self.pvp.pattern.text.rstrip().endswith(" {mask}") and not self.decodes
         ids = self.encoder.spelling.ids(text.strip(), spaced=spaced, opens=self.decodes)
-        return [*ids, self._end][: self._most], len(ids) >= self._most
+        return [*ids, self._end][: self.longest], len(ids) >= self.longest
 
 
 def _read(

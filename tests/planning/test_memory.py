@@ -1,10 +1,13 @@
 """Counts and the sum of memory, against hand counts of 11B models."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from ptrun.backbone.base import BackboneInput, DecoderInput
+from ptrun.backbone.generation import Decoding, generate
 from ptrun.config import build
 from ptrun.config.compose import compose_run
 from ptrun.config.schema import hardware_config
@@ -157,9 +160,41 @@ def test_heads_that_cannot_be_divided_are_refused():
         _narrow({"num_heads": 64, "d_ff": 10240}, 3)
 
 
-def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
-    from types import SimpleNamespace
+@pytest.mark.parametrize("name", ["pocket_gpt2", "pocket_t5"])
+def test_the_cache_of_written_texts_is_that_of_the_library(name, monkeypatch):
+    import transformers
 
+    made = []
+    usual = transformers.DynamicCache.__init__
+
+    def kept(own, *arguments, **options):
+        made.append(own)
+        usual(own, *arguments, **options)
+
+    monkeypatch.setattr(transformers.DynamicCache, "__init__", kept)
+    backbone = build.build("backbone", compose_run([f"backbone={name}"]).config["backbone"])
+    backbone.load()
+    rows, length, answer = 3, 11, 7
+    ids = torch.randint(5, 50, (rows, length))
+    decodes = backbone.architecture.has_decoder
+    first = DecoderInput(torch.ones(rows, 1, dtype=torch.bool), torch.zeros(rows, 1).long())
+    given = BackboneInput(ids=ids, mask=ids > 0, decoder=first if decodes else None)
+    generate(backbone, given, Decoding(max_new_tokens=answer))
+    found = sum(
+        tensor.nbytes
+        for own in made
+        for layer in own.layers
+        for tensor in (layer.keys, layer.values)
+    )
+    planned = SimpleNamespace(backbone=backbone)
+    layout = HardwareLayout("cpu", "cpu", "fp32", rows * (length + answer), checkpointing=False)
+    logits = rows * 2 * backbone.config["vocab_size"] * 4
+    counted = Costs(planned, length, None, answer=answer)._writing(layout) - logits
+    read = length + answer - 1 + decodes  # the last token is not read; a decoder reads its start
+    assert found == counted * read / (length + answer)
+
+
+def test_a_case_is_followed_once_for_all_engines_that_compute_alike(xxl):
     planned = SimpleNamespace(
         backbone=SimpleNamespace(config={}), train=SimpleNamespace(batch_size=32)
     )
