@@ -1,7 +1,8 @@
 """Metrics of written texts against references: overlap, exact match, last number, perplexity.
 
-ROUGE is that of the package rouge-score, BLEU and chrF those of sacrebleu; `signatures` says with
-which settings. Exact match and F1 are SQuAD's (`ptrun.metrics`).
+ROUGE is that of the package rouge-score, BLEU and chrF those of sacrebleu, `math` compares formulas
+and numbers as math-verify reads them; `signatures` says with which settings. Exact match and F1 are
+SQuAD's (`ptrun.metrics`).
 """
 
 import math
@@ -16,7 +17,10 @@ from ptrun.errors import UserError
 from ptrun.metrics import best, exact_match, token_f1
 from ptrun.types import Prediction
 
-TextMetric = Literal["f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number"]
+TextMetric = Literal[
+    "f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number", "math"
+]
+_EXTRAS = {"math_verify": "reasoning"}  # of packages; that of others is `text`
 _References = Sequence[Sequence[str]]
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _MARKS = (
@@ -57,6 +61,8 @@ def signatures(metrics: Sequence[str]) -> dict[str, str]:
             metric = _sacrebleu(name)
             metric.corpus_score(["a"], [["a"]])  # it counts the references
             found[name] = str(metric.get_signature())
+        elif name == "math":
+            found[name] = f"math-verify {version('math-verify')}"
     return found
 
 
@@ -82,6 +88,22 @@ def _number(texts: Sequence[str], references: _References) -> float:
         own, wanted = last_number(text), last_number(reference)
         return own is not None and wanted is not None and math.isclose(own, wanted, rel_tol=1e-6)
 
+    return _share(same, texts, references)
+
+
+def _math(texts: Sequence[str], references: _References) -> float:
+    """Return the share of texts whose last formula or number equals a reference's."""
+    package = _package("math_verify")
+
+    def same(text: str, reference: str) -> bool:
+        return bool(package.verify(package.parse(reference), package.parse(text)))
+
+    return _share(same, texts, references)
+
+
+def _share(
+    same: Callable[[str, str], bool], texts: Sequence[str], references: _References
+) -> float:
     pairs = zip(texts, references, strict=True)
     return 100 * fmean(any(same(text, one) for one in several) for text, several in pairs)
 
@@ -118,7 +140,7 @@ def _package(module: str) -> Any:
     except ImportError as error:
         raise UserError(
             f"task.metrics: {module.partition('.')[0].replace('_', '-')} is not installed. Type "
-            "pip install 'ptrun[text]', or task.metrics=[f1,exact_match]."
+            f"pip install 'ptrun[{_EXTRAS.get(module, 'text')}]', or task.metrics=[f1,exact_match]."
         ) from error
 
 
@@ -131,4 +153,5 @@ _METRICS: Mapping[str, Callable[[Sequence[str], _References], float]] = {
     "bleu": lambda *both: _corpus("bleu", *both),
     "chrf": lambda *both: _corpus("chrf", *both),
     "number": _number,
+    "math": _math,
 }

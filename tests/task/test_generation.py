@@ -192,3 +192,12 @@ def test_all_sources_of_the_hub_are_named():
     task = build("task", task_node("metamathqa"), None)
     found = [own.name for own in task.repositories]
     assert found == ["meta-math/MetaMathQA", "openai/gsm8k", "openai/gsm8k"]
+
+
+def test_formulas_are_compared_as_math_verify_reads_them():
+    pytest.importorskip("math_verify")
+    texts = ["The answer is 1/2", r"so $\frac{3}{4}$", r"\boxed{x^2+1}", "no number", "4"]
+    references = [["0.5"], ["0.75", "9"], ["$1+x^2$"], ["4"], ["5"]]
+    predictions = [Prediction(f"{i}", text) for i, text in enumerate(texts)]
+    assert text_scores(["math"], predictions, references) == {"math": 60.0}
+    assert signatures(["math"])["math"].startswith("math-verify ")

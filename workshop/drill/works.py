@@ -79,6 +79,14 @@ def _run(world: World, folder: Path) -> list[str]:
     return [*world.line, f"outputs={folder}"]
 
 
+def _writing(world: World, folder: Path) -> list[str]:
+    """Learn to write texts, and write those of dev and test."""
+    own = ["task=pocket_writing", "backbone=pocket_gpt2", "method=prompt_tuning"]
+    own += ["task.source.rows={train:32,validation:12,test:24}", "readout.max_new_tokens=12"]
+    own += ["readout.write_every=1", "train.max_steps=6", "train.eval_every=3"]
+    return [*own, "method.length=3", "train.batch_size=8", f"outputs={folder}"]
+
+
 def _sweep(world: World, folder: Path) -> list[str]:
     return ["-m", *world.table(), "seed=1,2", "sweep.share=none", f"outputs={folder}"]
 
@@ -151,6 +159,7 @@ def _report(world: World, folder: Path) -> list[str]:
 
 WORKS = {
     "single run": Work(_run, of_runs, SAVES),
+    "writing texts": Work(_writing, of_runs, SAVES),
     "sweep": Work(_sweep, of_runs, SAVES),
     "fused group": Work(_group, of_runs, SAVES),
     "two-rank ZeRO-1": Work(_ranks, of_runs, SAVES),

@@ -30,7 +30,7 @@ def test_damage_is_healed_or_refused_by_name(world, kind):
         assert one.end in ENDS[:3], one
 
 
-@pytest.mark.parametrize("kind", slow(["fused group", "predict --output"]))
+@pytest.mark.parametrize("kind", slow(["fused group", "writing texts", "predict --output"]))
 def test_a_killed_command_is_finished_by_typing_it_again(world, kind):
     one = kills.do(world, kind, 0, seed=7)
     assert one.end in ("healed", "same"), one
