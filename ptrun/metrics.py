@@ -6,7 +6,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from math import frexp, fsum, isfinite, ldexp, sqrt
 from statistics import NormalDist, correlation, fmean
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -253,7 +253,7 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
 
     `scores` has precision, recall and F1 in 0-100, and `count`, the targets. `confusion` has the
     predictions of each target, `{target: {prediction: count}}`. Ratios without a prediction or a
-    target are 0. Empty for other answers than `label` and `tags`.
+    target are 0. Empty for other answers than `label`, `labels` and `tags`.
     """
     if answer == "label":
         pairs = [(str(guess), str(gold)) for guess, gold in paired(predicted, targets)]
@@ -262,6 +262,10 @@ def by_label(answer: str, predicted: Sequence[Any], targets: Sequence[Any]) -> d
             confusion.setdefault(gold, Counter())[guess] += 1
         told = {gold: dict(own) for gold, own in sorted(confusion.items())}
         return {"scores": _of_each(*zip(*pairs, strict=True)), "confusion": told}
+    if answer == "labels":
+        both = [[*map(set, own)] for own in (predicted, targets)]
+        both.append([guess & gold for guess, gold in zip(*both, strict=True)])
+        return {"scores": _of_each(*[[*chain.from_iterable(own)] for own in both])}
     if answer == "tags":
         guesses, golds = entities(_joined(predicted)), entities(_joined(targets))
         every = [[one.kind for one in own] for own in (guesses, golds, {*guesses} & {*golds})]

@@ -189,7 +189,8 @@ class Method(nn.Module):
 
         Those of a tuned backbone are in the unit of its checkpoint.
         """
-        return {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
+        own = {n: whole(self.backbone, n, p.detach()) for n, p in self.learned().items()}
+        return {**own, **self.readout.settled()}
 
     def load_exported(self, tensors: dict[str, Tensor]) -> None:
         """Load exported tensors.
@@ -197,6 +198,7 @@ class Method(nn.Module):
         Raises:
             UserError: a tensor is missing, or has another shape.
         """
+        self.readout.recall(tensors)
         with torch.no_grad():
             for name, parameter in self.learned().items():
                 if name not in tensors:

@@ -18,6 +18,7 @@ from ptrun.method.stock_form import afterwards
 from ptrun.pattern.encoding import Encoder
 from ptrun.pattern.pattern import PVP, read_pvps
 from ptrun.readout.base import Features, Readout, TokenRow
+from ptrun.readout.reading import worded
 from ptrun.runs.parts import usable
 from ptrun.runs.plan import Plan, split_of
 from ptrun.task.dataset import Task
@@ -165,7 +166,7 @@ def _patterns(method: Method, part: PreviewPart) -> list[str]:
     if not task.pvps or not part.examples:
         return []
     encoder = Encoder(backbone.tokenizer(), left_to_right=backbone.architecture.left_to_right)
-    pvps, fields = read_pvps(task.pvps, task.labels), part.examples[0].fields
+    pvps, fields = read_pvps(task.pvps, worded(task)), part.examples[0].fields
     return [_pattern(method, encoder, pvp, fields) for pvp in pvps.values()]
 
 

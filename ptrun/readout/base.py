@@ -179,6 +179,8 @@ class Readout(ABC):
     writes: bool = False
     """Whether the backbone writes the answer, after the `prompt` of an example, as `decoding` says;
     `answer` makes a prediction of the tokens."""
+    settles: bool = False
+    """Whether `settle` chooses something on dev that a decision needs: thresholds."""
     longest: int = 1
     """The most tokens of a written answer."""
     windows: bool = False
@@ -202,6 +204,20 @@ class Readout(ABC):
 
     def weigh(self, examples: Sequence[Example]) -> None:
         """Set what the loss takes from the labels of the training examples: class weights."""
+        return
+
+    def settle(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> Sequence[Prediction]:
+        """Choose on dev what a decision needs besides the outputs; return predictions by it."""
+        return predictions
+
+    def settled(self) -> dict[str, Tensor]:
+        """Return what `settle` chose, to be saved with the learned tensors."""
+        return {}
+
+    def recall(self, tensors: dict[str, Tensor]) -> None:
+        """Take what `settled` returned from saved tensors."""
         return
 
     def can_answer(self, example: Example) -> bool:

@@ -29,6 +29,7 @@ from ptrun.readout.head import (
     row_limit,
     tokens,
 )
+from ptrun.readout.multilabel import LabelsHead, Thresholds
 from ptrun.readout.reading import Reading
 from ptrun.readout.spans import SpanHead, TagHead
 from ptrun.task.choice import GAP
@@ -186,6 +187,7 @@ class TokenHead(Head):
 
 HEADS: dict[str, Callable[..., Head]] = {
     "label": LabelHead,
+    "labels": LabelsHead,
     "number": NumberHead,
     "option": ChoiceHead,
     "entity": EntityHead,
@@ -206,12 +208,14 @@ class HeadReading(Reading):
         literal_sep: of a sentence with a predicate (task=conll05): see `TokenHead`.
         longest_answer: the most tokens of a span.
         class_weights: `balanced` multiplies the loss of an example by N / (C n), where n of N
-            training examples have its label, one of C.
+            training examples have its label, one of C. Of several labels a row, it multiplies the
+            loss of a label that a row has by (N - n) / n.
+        thresholds: of several labels a row: see `ptrun.readout.multilabel`.
     """
 
     name = "head"
     answers = ()  # those of `HEADS`
-    may_differ = ("dropout", "class_weights")
+    may_differ = ("dropout", "class_weights", "thresholds")
     idle = ("literal_sep",)
 
     pooler: Pooler = "auto"
@@ -219,6 +223,7 @@ class HeadReading(Reading):
     literal_sep: bool = False
     longest_answer: int = 30
     class_weights: ClassWeights = "none"
+    thresholds: Thresholds = "one"
 
     @classmethod
     def reads(cls, task: Task) -> bool:
@@ -237,12 +242,13 @@ class HeadReading(Reading):
         """Return the keys that the kind of answer has, besides `dropout`."""
         if isinstance(task, Multi):
             every = [self.used(backbone, own, soft=soft) for own in task.tasks.values()]
-            return set().union(*every) - {"class_weights"}
+            return set().union(*every) - {"class_weights", "thresholds"}
         parts = isinstance(task, Tagging) and task.has_predicate
         words = ["literal_sep"] if parts else []
         spans = ["longest_answer"] if task.answer == "span" else []
-        weighs = HEADS.get(task.answer) is LabelHead
-        weights = ["class_weights"] if weighs else []
+        made = HEADS.get(task.answer)
+        weights = ["class_weights"] if made in (LabelHead, LabelsHead) else []
+        weights += ["thresholds"] if made is LabelsHead else []
         return {"dropout", *words, *spans, *weights, *(["pooler"] if _is_pooled(task) else [])}
 
     def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> Readout:
@@ -263,6 +269,12 @@ class HeadReading(Reading):
             return made(backbone, task, longest=self.longest_answer)
         if made is LabelHead:
             return made(backbone, task, self.pooler, weights=self.class_weights)
+        if made is LabelsHead:
+            return LabelsHead(
+                *(backbone, task, self.pooler),
+                weights=self.class_weights,
+                thresholds=self.thresholds,
+            )
         return made(backbone, task, self.pooler) if _is_pooled(task) else made(backbone, task)
 
     def _check_shared(self, backbone: PretrainedBackbone, task: Multi) -> None:

@@ -13,6 +13,7 @@ from ptrun.pattern.pattern import PVP, read_pvps
 from ptrun.pattern.slots import Field, Hole
 from ptrun.readout.base import Readout
 from ptrun.task.dataset import Task
+from ptrun.task.multilabel import NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def choose(
     Raises:
         UserError: there is no pattern of that name, or none that suits backbone and method.
     """
-    pvps = read_pvps(task.pvps, task.labels)
+    pvps = read_pvps(task.pvps, worded(task))
     family = backbone.architecture
     misfits = {n: _misfit(pvp, task, family, soft=soft, listed=listed) for n, pvp in pvps.items()}
     if name is not None:
@@ -137,6 +138,11 @@ def choose(
             f"({reasons or 'it has none at all'}).\n{_advice(soft=soft, listed=listed)}"
         )
     return found
+
+
+def worded(task: Task) -> Sequence[str]:
+    """Return what label words are for: the labels, and no label where a row may have several."""
+    return [*task.labels, NONE] if task.answer == "labels" else task.labels
 
 
 def _named(

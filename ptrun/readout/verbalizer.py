@@ -20,7 +20,8 @@ from ptrun.readout.base import Batch, Features, Readout, TokenRow, word_logits
 from ptrun.readout.cloze import Cloze
 from ptrun.readout.head import ClassWeights, row_limit
 from ptrun.readout.label_words import Among, FactWords, LabelWords
-from ptrun.readout.reading import Reading, can_fill, choose
+from ptrun.readout.multilabel import LabelsWords, Thresholds
+from ptrun.readout.reading import Reading, can_fill, choose, worded
 from ptrun.task.dataset import Task
 from ptrun.types import Example, Prediction
 
@@ -193,10 +194,11 @@ class VerbalizerReading(Reading):
         literal_sep, sentinel: of a pattern (`ptrun.readout.cloze`).
         shifted_label, released_query: of facts (`ptrun.readout.label_words`).
         class_weights: as in `HeadReading`; only of a task's labels.
+        thresholds: of several labels a row: see `ptrun.readout.multilabel`.
     """
 
     name = "verbalizer"
-    answers = ("label", "option", "entity", "word")
+    answers = ("label", "labels", "option", "entity", "word")
     tunes_head = True
     idle = ("literal_sep",)
 
@@ -212,6 +214,7 @@ class VerbalizerReading(Reading):
     shifted_label: bool = False
     released_query: bool = False
     class_weights: ClassWeights = "none"
+    thresholds: Thresholds = "one"
 
     @property
     def whole(self) -> bool:
@@ -246,6 +249,8 @@ class VerbalizerReading(Reading):
             shifts = {"shifted_label"} if backbone.architecture.left_to_right else set()
             asks = not (soft or backbone.architecture.writes_apart)
             return shifts | ({"released_query"} if asks else set())
+        if task.answer == "labels":
+            return {"class_weights", "thresholds"}
         if _has_label_words(task, pvp):
             weights = {"class_weights"} if task.answer == "label" else set()
             return {"among", *weights, *({"closed"} if self._can_close(backbone) else ())}
@@ -265,6 +270,9 @@ class VerbalizerReading(Reading):
         if task.answer == "word":
             keys = self._values("sentinel", "literal_sep", "shifted_label", "released_query")
             return FactWords(backbone, task, pvp, **keys)
+        if task.answer == "labels":
+            keys = self._values("sentinel", "literal_sep", "thresholds")
+            return LabelsWords(backbone, task, pvp, weights=self.class_weights, **keys)
         if _has_label_words(task, pvp):
             closed = self._can_close(backbone) if self.closed == "auto" else self.closed
             keys = self._values("sentinel", "literal_sep")
@@ -281,9 +289,9 @@ class VerbalizerReading(Reading):
     def _pvp(self, backbone: PretrainedBackbone, task: Task, soft: bool) -> PVP:
         """Return the pattern; without label words, the labels themselves are the words."""
         pvp = choose(task, backbone, soft=soft, name=self.pattern)
-        if pvp.words is not None or task.answer != "label" or task.fills_gap:
+        if pvp.words is not None or not task.answer.startswith("label") or task.fills_gap:
             return pvp
-        return replace(pvp, words={label: [label] for label in task.labels})
+        return replace(pvp, words={label: [label] for label in worded(task)})
 
     def _values(self, *keys: str) -> dict[str, Any]:
         return {key: getattr(self, key) for key in keys}

@@ -248,12 +248,12 @@ def _open_folder(planned: Plan, *, tuned: bool) -> SharedStore:
 
 
 def _member(planned: Plan, part: Part, features: _TrainDev, store: SharedStore) -> Member:
-    task, dev = planned.task, part.split.dev
+    task, dev, readout = planned.task, part.split.dev, part.method.readout
     return Member(
         part.method,
         features[0],
         features[1],
-        lambda predictions: task.score(predictions, dev),
+        lambda predictions: task.score(readout.settle(predictions, dev), dev),
         task.metric,
         planned.train,
         planned.seed,
@@ -341,6 +341,10 @@ def _save_selected(work: Execution) -> None:
     """Load the selected tensors into the methods, and write them; a tuned model only if asked."""
     for part in work.parts:
         part.member.finish()
+        if part.method.readout.settles and part.split.dev:
+            rows = work.encoded(part.method, part.split.dev)
+            (found,) = work.planned.engine.predict([part.method], [rows])
+            part.method.readout.settle(found, part.split.dev)
     work.store.log({"event": "selection_done", "best_step": work.parts[0].member.best_step})
     if work.tuned and not work.planned.keep.has_weights:
         return

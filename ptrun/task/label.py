@@ -42,7 +42,7 @@ def label_text(row: Row, column: str) -> str:
         UserError: it is neither a text nor a number, or it is a list of several.
     """
     raw = row.data.get(column)
-    raw = _listed(raw) if isinstance(raw, str) else raw
+    raw = listed(raw) if isinstance(raw, str) else raw
     if isinstance(raw, list) and len(raw) == 1:
         raw = raw[0]
     if isinstance(raw, list) and len(raw) > 1:
@@ -59,7 +59,7 @@ def label_text(row: Row, column: str) -> str:
     return normal(raw)
 
 
-def _listed(text: str) -> Any:
+def listed(text: str) -> Any:
     """Return the list that a cell holds as Python or JSON writes it; Label Studio's too."""
     cell = bare(text)
     if not (cell.startswith(("[", '{"choices"')) and cell.endswith(("]", "}"))):

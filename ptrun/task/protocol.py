@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptrun.errors import UserError, names
-from ptrun.task.dataset import Task
+from ptrun.task.dataset import Task, is_texts
 from ptrun.task.multi import Multi
 from ptrun.types import Example, Split
 
@@ -127,11 +127,28 @@ def _carve_groups(
     return rest, [example for example in train if example.group in taken]
 
 
+def classes_of(examples: Sequence[Example]) -> list[str | None]:
+    """Return the class of each example: its label, or the rarest of its labels.
+
+    So parts that are drawn by class keep rare labels. Examples with another target form one class,
+    and those without any label another one.
+    """
+    several = [e.target for e in examples if is_texts(e.target)]
+    counts = Counter(label for own in several for label in own)
+
+    def class_of(target: Any) -> str | None:
+        if is_texts(target):
+            return min(list(map(str, target)), key=lambda label: (counts[label], label))
+        return target if isinstance(target, str) else None
+
+    return [class_of(example.target) for example in examples]
+
+
 def _classes(examples: Sequence[Example]) -> list[list[int]]:
-    """Return the indices of each label, in order of first appearance."""
-    places: dict[str, list[int]] = {}
-    for index, example in enumerate(examples):
-        places.setdefault(example.target, []).append(index)
+    """Return the indices of each class, in order of first appearance."""
+    places: dict[str | None, list[int]] = {}
+    for index, name in enumerate(classes_of(examples)):
+        places.setdefault(name, []).append(index)
     return list(places.values())
 
 
@@ -265,7 +282,7 @@ class Overlaps:
 
 def unseen(task: Task, split: Split) -> list[str]:
     """Return a warning if dev and test have labels or tags that train has not."""
-    if task.answer not in ("label", "tags") or not split.train:
+    if task.answer not in ("label", "labels", "tags") or not split.train:
         return []
     learned = {one for example in split.train for one in _listed(example.target)}
     others = (one for part in (split.dev, split.test) for e in part for one in _listed(e.target))
@@ -273,7 +290,7 @@ def unseen(task: Task, split: Split) -> list[str]:
     if not counts:
         return []
     listed = names(f"{label} ({count:,})" for label, count in counts.most_common())
-    noun = "labels" if task.answer == "label" else "tags"
+    noun = "tags" if task.answer == "tags" else "labels"
     return [f"dev and test have {noun} that train never has, so no run learns them: {listed}"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from ptrun.errors import UserError
-from ptrun.task.protocol import fingerprint
+from ptrun.task.protocol import classes_of, fingerprint
 from ptrun.types import Example, Split
 
 
@@ -26,18 +26,11 @@ class Setting(ABC):
 
 
 def by_class(examples: Sequence[Example]) -> dict[Hashable, list[int]]:
-    """Return the indices of each class, in order of first appearance.
-
-    Examples without a plain label as target form one class.
-    """
+    """Return the indices of each class, in order of first appearance (`classes_of`)."""
     groups: dict[Hashable, list[int]] = {}
-    for index, example in enumerate(examples):
-        groups.setdefault(_class(example), []).append(index)
+    for index, name in enumerate(classes_of(examples)):
+        groups.setdefault(name, []).append(index)
     return groups
-
-
-def _class(example: Example) -> str | None:
-    return example.target if isinstance(example.target, str) else None
 
 
 def apart(
@@ -56,8 +49,9 @@ def apart(
         if (own := [i for i in places if i not in {*train, *dev}])
     }
     kept = [i for i in dev if i not in shared]
+    classes = classes_of(examples) if shared else []
     for place in sorted(shared):
-        own = fresh.get(_class(examples[place]), [])
+        own = fresh.get(classes[place], [])
         while own and fingerprint(examples[own[-1]]) in learned:
             own.pop()
         if not own:

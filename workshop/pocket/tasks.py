@@ -9,12 +9,13 @@ from workshop.pocket.draw import splits
 from workshop.pocket.pairs import pairs, similarity
 from workshop.pocket.reading import choice, multispan, qa
 from workshop.pocket.tagging import ner, srl
-from workshop.pocket.texts import SIZES, sentiment, topics, writing
+from workshop.pocket.texts import SIZES, sentiment, several, topics, writing
 
 MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_ner": partial(splits, "ner", ner, ("tokens",), shuffled=False),
     "pocket_sentiment": partial(splits, "sentiment", sentiment, ("sentence",), SIZES),
     "pocket_topics": partial(splits, "topics", topics, ("text",)),
+    "pocket_two_topics": partial(splits, "two topics", several, ("text",), (2000, 400, 600)),
     "pocket_pairs": partial(splits, "pairs", pairs, ("premise", "hypothesis")),
     "pocket_similarity": partial(splits, "similarity", similarity, ("sentence1", "sentence2")),
     "pocket_choice": partial(splits, "choice", choice, ("article",)),

@@ -1,8 +1,9 @@
-"""Rows of labelled texts: sentiment and topics; and of facts with sentences that state them.
+"""Rows of labelled texts: sentiment, topics, and several topics; and of facts with sentences.
 
 A sentiment row is one opinion, labelled with its computed sign; half of each label. A topic row is
 a sentence or two on one of 14 fields; the first one decides. The second one of every eighth row is
-about another field, so counting words is not enough. A fact is `subject, relation, object`, with up
+about another field, so counting words is not enough. A row of several topics has a sentence for
+each of up to two fields, or an opinion about neither. A fact is `subject, relation, object`, with up
 to three sentences for it.
 """
 
@@ -21,6 +22,8 @@ LABELS = {1: "positive", -1: "negative"}
 WANDERS = 0.125
 SENTENCES = 3  # of a fact; equal ones count once
 ALONE = 0.45  # share of rows of one sentence
+SEVERAL = 8  # fields of rows that may have several
+COUNTS = (15, 40, 45)  # weights of rows with no field, one, and two
 
 
 def sentiment(draw: Draw) -> list[Row]:
@@ -46,6 +49,17 @@ def topics(draw: Draw) -> list[Row]:
         other = draw.rng.choice([x for x in labels() if x != label]) if wanders else label
         text += " " + draw.sentence(_fact(other, draw)).text
     return [{"text": text, "label": label}]
+
+
+def several(draw: Draw) -> list[Row]:
+    """Return one row with two topics, one, or none."""
+    own = draw.rng.sample(labels()[:SEVERAL], draw.rng.choices((0, 1, 2), weights=COUNTS)[0])
+    texts = [draw.sentence(_fact(label, draw)).text for label in own]
+    if len(texts) < 2:
+        thing, held = draw.rng.choice(things()), HELD[draw.split]
+        sign = draw.rng.choice((1, -1))
+        texts.append(Speaker(thing, draw.rng, held, kept=KEPT, shares=SHARES).opinion(sign).text)
+    return [{"text": " ".join(texts), "topics": [x for x in labels() if x in own]}]
 
 
 def _fact(label: str, draw: Draw) -> Fact:

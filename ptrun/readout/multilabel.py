@@ -1,0 +1,172 @@
+"""Several labels a row: a head, or words in a gap. Each label has a probability of its own.
+
+The loss is binary cross-entropy, its mean over rows and labels. A row has the labels whose
+probability is above a threshold: 0.5, until thresholds are chosen on dev.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ptrun.backbone.base import BackboneOutput, on_device
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.pattern.pattern import PVP
+from ptrun.readout.base import Batch, Features, Readout
+from ptrun.readout.head import ClassWeights, PooledHead, Pooler, columns
+from ptrun.readout.label_words import LabelWords
+from ptrun.task.dataset import Task
+from ptrun.task.multilabel import NONE, best_threshold, in_order, indicators, probabilities
+from ptrun.types import Example, Prediction
+
+Thresholds = Literal["one", "each", "half"]
+_NAME = "readout.thresholds"
+
+
+class Several(Readout):
+    """What a head and words share: the loss, and the decision by thresholds.
+
+    Attributes of a subclass:
+        task: its `labels` are C.
+        thresholds: how they are chosen on dev: `one` for all labels, by micro F1, one for `each`
+            label, by its F1, or none: `half` is 0.5.
+        chosen: the thresholds, `[C]`; None is 0.5.
+        positive: the weight of a row that has the label, for each label, or None.
+    """
+
+    task: Task
+    settles = True
+    thresholds: Thresholds
+    chosen: Tensor | None = None
+    positive: list[float] | None = None
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return binary cross-entropy summed over rows and labels, `[]`."""
+        logits = self.logits(output, batch)
+        own = self.positive
+        weight = None if own is None else on_device(own, logits.device, torch.float)
+        targets = batch.targets.view_as(logits)
+        return functional.binary_cross_entropy_with_logits(
+            logits, targets, reduction="sum", pos_weight=weight
+        )
+
+    def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds of each label, `[N, C]`."""
+        raise NotImplementedError
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the labels of each example, and the probabilities of all."""
+        shares = self.logits(output, batch).sigmoid().tolist()
+        labels = self.task.labels
+        found = (dict(zip(labels, own, strict=True)) for own in shares)
+        return [
+            self._decided(Prediction(f.id, [], probabilities=own))
+            for f, own in zip(batch.features, found, strict=True)
+        ]
+
+    def settle(
+        self, predictions: Sequence[Prediction], examples: Sequence[Example]
+    ) -> list[Prediction]:
+        """Choose the thresholds on dev, and return its predictions by them."""
+        if self.thresholds != "half" and predictions:
+            labels = self.task.labels
+            shares = probabilities(labels, predictions)
+            golds = indicators(labels, (e.target for e in examples))
+            found = [best_threshold(shares.ravel(), golds.ravel())] * len(labels)
+            if self.thresholds == "each":
+                found = [best_threshold(*pair) for pair in zip(shares.T, golds.T, strict=True)]
+            self.chosen = torch.tensor(found)
+        return [self._decided(own) for own in predictions]
+
+    def settled(self) -> dict[str, Tensor]:
+        """Return the thresholds, by the name they are saved under."""
+        return {} if self.chosen is None else {_NAME: self.chosen}
+
+    def recall(self, tensors: dict[str, Tensor]) -> None:
+        """Take the thresholds of a saved prompt, if it has any."""
+        self.chosen = tensors.get(_NAME)
+
+    def weigh(self, examples: Sequence[Example]) -> None:
+        """Set the weights of rows that have a label: the others over these."""
+        if self.class_weights_asked == "balanced":
+            has = indicators(self.task.labels, (e.target for e in examples)).sum(axis=0)
+            self.positive = [(len(examples) - n) / n if n else 1.0 for n in has.tolist()]
+
+    class_weights_asked: ClassWeights = "none"
+
+    def targets(self, example: Example) -> list[float]:
+        """Return 1.0 for each label that a row has, else 0.0."""
+        return [float(label in example.target) for label in self.task.labels]
+
+    def _decided(self, found: Prediction) -> Prediction:
+        shares: Any = found.probabilities
+        limits = [0.5] * len(shares) if self.chosen is None else self.chosen.tolist()
+        pairs = zip(shares.items(), limits, strict=True)
+        above = [label for (label, share), limit in pairs if share > limit]
+        return replace(found, value=in_order(above, self.task.labels))
+
+
+class LabelsHead(Several, PooledHead):
+    """Linear(H, C) on the vector of a text or of a pair of texts, and a sigmoid for each label.
+
+    Args:
+        backbone, task, pooler: as in `PooledHead`.
+        weights: `balanced` weighs the rows that have a label by those that have not.
+        thresholds: see `Several`.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pooler: Pooler = "auto",
+        *,
+        weights: ClassWeights = "none",
+        thresholds: Thresholds = "one",
+    ):
+        PooledHead.__init__(self, backbone, task, pooler)
+        self.class_weights_asked, self.thresholds = weights, thresholds
+
+    def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds of each label, `[N, C]`."""
+        return self.scores(output, batch)
+
+    def encode(self, examples: Sequence[Example], room: int) -> list[Features]:
+        """Tokenize one text or a pair; the longer is shortened first."""
+        rows = self.rows(columns(examples, self.task.fields), room)
+        pairs = zip(examples, rows, strict=True)
+        return [Features(e.id, [row], self.targets(e)) for e, row in pairs]
+
+
+class LabelsWords(Several, LabelWords):
+    """The words of each label at the mask, against the words of no label.
+
+    The log-odds of a label are its score minus that of `ptrun.task.multilabel.NONE`.
+    """
+
+    def __init__(
+        self,
+        backbone: PretrainedBackbone,
+        task: Task,
+        pvp: PVP,
+        *,
+        weights: ClassWeights = "none",
+        thresholds: Thresholds = "one",
+        **keys: Any,
+    ):
+        LabelWords.__init__(self, backbone, task, pvp, **keys)
+        self.class_weights_asked, self.thresholds = weights, thresholds
+
+    def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the log-odds of each label, `[N, C]`."""
+        scores = dict(zip(self.tokens.labels, self._scores(output, batch).T, strict=True))
+        return torch.stack([scores[label] - scores[NONE] for label in self.task.labels], dim=1)
+
+    def _features(self, example: Example, room: int) -> Features:
+        row = self.row(self.pieces(example), room, self.tokens.masks)
+        if self.decodes:
+            row = replace(row, reads=row.reads[-1:])
+        return Features(example.id, [row], self.targets(example), {"options": 0})
