@@ -31,6 +31,9 @@ _BARE = re.compile(r"[\w.-]+")  # Hydra reads it as a label, also None and nan
 _SEVERAL = re.compile(r"\s*[;|,]\s*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+_MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
+_LONG = 30  # characters of a label, on average
+_COMMA = re.compile(r"-?\d+(,\d+)?")
 _ENOUGH = 20  # rows of which a label should have more than one
 _SKEWED = 0.9  # of the rows have one label
 
@@ -47,7 +50,8 @@ def label_text(row: Row, column: str) -> str:
         raw = raw[0]
     if isinstance(raw, list) and len(raw) > 1:
         raise UserError(
-            f"{row.where}: label {shown(column)} is {shown(raw)}, several labels; a row has one."
+            f"{row.where}: label {shown(column)} is {shown(raw)}, several labels.\n"
+            "If rows have several, type task.kind=multilabel."
         )
     if raw is None or raw == []:
         return ""
@@ -158,3 +162,60 @@ def several(counts: Mapping[str, int]) -> str | None:
     shared = [v for v, own in parts.items() if all(p in single or uses[p] > 1 for p in own)]
     beside = [v for v, own in parts.items() if single & set(own) and not _THOUSANDS.fullmatch(v)]
     return shared[0] if len(shared) > 1 else beside[0] if beside else None
+
+
+def check_labels(file: str, column: str, columns: Sequence[str], counts: Mapping[str, int]) -> None:
+    """Refuse values of a column that are no labels, or several labels in a cell.
+
+    Args:
+        file: of the table.
+        column: the column.
+        columns: all columns of the table.
+        counts: the rows of each value.
+
+    Raises:
+        UserError: names the column, what it holds, and what to type.
+    """
+    total = sum(counts.values())
+    problem, advice = None, ""
+    if len(counts) < 2:
+        problem = f"only one value, {shown(next(iter(counts)))}."
+    elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
+        problem = f"numbers with a comma, as {next(iter(counts))}."
+        advice = "If they are decimals, write them with a point and type task.kind=regression. "
+        advice += "If they are several labels, type task.kind=multilabel."
+    elif cell := several(counts):
+        problem = f"several labels in a cell, as in {shown(cell)}."
+        advice = "Type task.kind=multilabel if a row has several labels. If this is one label, "
+        advice += "write it without the separator."
+    elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
+        problem = f"{len(counts)} different numbers, from {_range(counts)}."
+        advice = "For scores type task.kind=regression."
+    elif 2 * len(counts) > total and (len(counts) > _MOST_LABELS or _long(counts)):
+        problem = f"{len(counts)} different values in {total} rows, too many to be labels."
+        if _long(counts):
+            advice = "If these are texts that a model is to write, type "
+            advice += f"task.answer={column} instead of task.label."
+    if problem:
+        usual = "Classification needs a few labels with many rows each. Name another column: "
+        usual += f"task.label=COLUMN, of {names(columns)}"
+        raise UserError(f"{file}: column {shown(column)} has {problem}\n{advice or usual}")
+
+
+def _long(counts: Mapping[str, int]) -> bool:
+    """Return whether values are as long as sentences."""
+    return sum(map(len, counts)) > _LONG * len(counts)
+
+
+def _written_with_commas(counts: Mapping[str, int]) -> bool:
+    return all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts)
+
+
+def _broken(counts: Mapping[str, int]) -> bool:
+    """Return whether some of the numbers are not whole."""
+    return any(not float(text).is_integer() for text in counts)
+
+
+def _range(counts: Mapping[str, int]) -> str:
+    numbers = sorted(map(float, counts))
+    return f"{numbers[0]:g} to {numbers[-1]:g}"

@@ -25,14 +25,15 @@ from ptrun.task.generation import MESSAGES, answered, conversation, references, 
 from ptrun.task.label import (
     NO_LABEL,
     bare,
+    check_labels,
     doubts,
     is_number,
     label_text,
     normal,
-    several,
     skipping,
 )
 from ptrun.task.lines import text_lines, unpacked_name
+from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, labels_of
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
@@ -42,22 +43,22 @@ _LOG = logging.getLogger(__name__)
 
 
 _ID = "id"  # a column that names the rows
-_MOST_LABELS = 20  # a column with more distinct values, in over half of its rows, has no labels
 _VERDICT, _LEFT_OUT = "answer", ("reject", "ignore")  # Prodigy's column and what is no gold
 _VERDICTS = {"accept", *_LEFT_OUT}
 _YAML_NONE = {"null", "none", "~"}
 _COMMA = re.compile(r"-?\d+(,\d+)?")
 _SHOWN = 5  # places of rows that are named
 Column = str | int
-_LabelMetric = Literal["accuracy", "macro_f1", "pearson_spearman", "pearson", "spearman"]
-Metric = _LabelMetric | TextMetric
-_METRICS: dict[str, tuple[Metric, ...]] = {
+_LabelMetric = Literal["accuracy", "pearson_spearman", "pearson", "spearman"]
+Metric = _LabelMetric | MultilabelMetric | TextMetric
+_METRICS: dict[str, Sequence[Metric]] = {
     "classification": ("accuracy", "macro_f1"),
+    "multilabel": METRICS,
     "regression": ("pearson_spearman", "pearson", "spearman"),
     "generation": get_args(TextMetric),
 }
-_ANSWERS = {"classification": "label", "regression": "number", "generation": "text"}
-_LONG = 30  # characters of a label, on average
+_ANSWERS = {"classification": "label", "multilabel": "labels"}
+_ANSWERS |= {"regression": "number", "generation": "text"}
 
 
 class Own:
@@ -70,14 +71,16 @@ class Own:
         variant: refused; a setting with its own files has none for this task.
         train, dev, test: table files (`ptrun.task.table`); null means none.
         text: the column of the text, or two columns.
-        label: the column of the label or number.
+        label: the column of the label or number; with `kind=multilabel` of the labels, or a list of
+            columns with 0 and 1 (`ptrun.task.multilabel`).
         answer: instead of `label`, the column of a text to write: a text, or a list of references.
         messages: instead of text and answer, the column of a conversation
             (`ptrun.task.generation`).
-        kind: whether `label` holds labels or numbers.
+        kind: whether `label` holds labels, numbers, or several labels a row.
         metric: the metric that selects; null is the first of the kind: accuracy or macro_f1 of
-            labels; pearson_spearman (their mean), pearson or spearman of numbers; of texts f1 or
-            another one of `ptrun.task.text_metrics`.
+            labels; pearson_spearman (their mean), pearson or spearman of numbers; of several labels
+            micro_f1, macro_f1, subset_accuracy or average_precision; of texts f1 or another one of
+            `ptrun.task.text_metrics`.
         skip: labels that mean "no label"; their rows are left out and counted.
         empty: what becomes of rows with an empty text or label.
         pattern: a pattern (`ptrun.pattern.pattern`) over the text columns, or `@FILE` with a
@@ -110,7 +113,7 @@ class Own:
         label: Column | list[Column] | None = None,
         answer: Column | None = None,
         messages: Column | None = None,
-        kind: Literal["classification", "regression"] = "classification",
+        kind: Literal["classification", "multilabel", "regression"] = "classification",
         metric: Metric | None = None,
         skip: list[Any] | None = None,
         empty: Literal["refuse", "skip"] = "refuse",
@@ -139,15 +142,15 @@ class Own:
             raise UserError(
                 f"setting={variant} has its own files, none for task=csv; use setting=full."
             )
-        if isinstance(label, list):
+        if isinstance(label, list) and kind != "multilabel":
             raise UserError(
-                f"task.label={shown(label)}: expected one column; a row has one label, and several "
-                "are not supported."
+                f"task.label={shown(label)}: expected one column. For a column of 0 and 1 for each "
+                "label, type task.kind=multilabel."
             )
         _check_written(label, text, answer, messages)
         self._chats, own = messages is not None, answer if messages is None else messages
         self.kind = kind if own is None else "generation"
-        self.answer, self.stratified = _ANSWERS[self.kind], self.kind == "classification"
+        self.answer, self.stratified = _ANSWERS[self.kind], _ANSWERS[self.kind].startswith("label")
         self.metric = _metric(self.kind, metric)
         self.given = Given(separator, quoting, [str(c) for c in columns or []] or None, encoding)
         given: dict[str, str | None] = {"train": train, "dev": dev, "test": test}
@@ -161,7 +164,10 @@ class Own:
         self._no_label = {normal(one).lower() for one in skip or []} & NO_LABEL
         self._no_label |= _YAML_NONE & NO_LABEL if None in (skip or []) else set()
         given_text = messages if self._chats else text
-        self.fields, self._label = self._columns(given_text, label if own is None else own)
+        self._each = [str(one) for one in label] if isinstance(label, list) else []
+        first = label[0] if isinstance(label, list) and label else label
+        first = None if isinstance(first, list) else first
+        self.fields, self._label = self._columns(given_text, first if own is None else own)
         self.reads = self.fields
         self.fields = [MESSAGES] if self._chats else self.fields
         self.pvps: Mapping[str, Any] = {} if pattern is None else {"own": entry(pattern)}
@@ -185,11 +191,18 @@ class Own:
         """
         if self._labels is not None:
             return self._labels
-        if self.kind != "classification":
+        if not self.stratified:
             return []
-        counts = Counter(str(example.target) for example in self.load("train"))
-        self._check_labels(counts)
-        self._warn(counts)
+        if self._each:
+            return self._each
+        targets = [example.target for example in self.load("train")]
+        if self.kind == "multilabel":
+            counts = Counter(label for own in targets for label in own)
+        else:
+            counts = Counter(targets)
+            own = self._table("train")
+            check_labels(str(own.file), self._label, own.columns, counts)
+            self._warn(counts)
         listed = names(f"{shown(label)[1:-1]} ({counts[label]})" for label in sorted(counts))
         _LOG.info("labels: %s", listed)
         return sorted(counts)
@@ -200,8 +213,8 @@ class Own:
         Raises:
             UserError: a text is missing, empty or not a text.
         """
-        blanks = {"regression": 0.0, "generation": []}
-        blank = self.labels[0] if self.kind == "classification" else blanks[self.kind]
+        blank: Any = 0.0 if self.kind == "regression" else []
+        blank = self.labels[0] if self.kind == "classification" else blank
         return Example(name, self._texts(row), blank)
 
     def has(self, part: Part, *, paper: bool = False) -> bool:
@@ -233,6 +246,8 @@ class Own:
         if self.kind == "generation":
             names_: Any = dict.fromkeys((self.metric, "f1", "exact_match"))
             return text_scores([*names_], predictions, golds)
+        if self.kind == "multilabel":
+            return label_scores(self.labels, predictions, golds)
         if self.kind == "regression":
             both = pearson_and_spearman(guesses, golds)
             own = {"pearson": pearson(guesses, golds), "spearman": spearman(guesses, golds)}
@@ -279,7 +294,7 @@ class Own:
                 f"{listed}"
             )
         for part in filter(self.has, PARTS if self._hub is None else ()):  # the hub is asked later
-            self._table(part).check([*texts, str(label)])
+            self._table(part).check([*texts, str(label), *self._each])
         return texts, str(label)
 
     def _table(self, part: Part) -> Table | JoinedTables | HubTable:
@@ -292,40 +307,6 @@ class Own:
             )
         return self._tables[part]
 
-    def _check_labels(self, counts: Mapping[str, int]) -> None:
-        """Refuse values that are no labels, or several labels in a cell.
-
-        Raises:
-            UserError: names the column, what it holds, and what to type.
-        """
-        total = sum(counts.values())
-        problem, advice = None, ""
-        if len(counts) < 2:
-            problem = f"only one value, {shown(next(iter(counts)))}."
-        elif len(counts) > _MOST_LABELS and _written_with_commas(counts):
-            problem = f"numbers with a comma, as {next(iter(counts))}."
-            advice = "If they are decimals, write them with a point and type task.kind=regression. "
-            advice += "If they are several labels: a row has one."
-        elif cell := several(counts):
-            problem = f"several labels in a cell, as in {shown(cell)}."
-            advice = "A row has one label; several are not supported. If this is one label, write "
-            advice += "it without the separator."
-        elif len(counts) > _MOST_LABELS and all(map(is_number, counts)) and _broken(counts):
-            problem = f"{len(counts)} different numbers, from {_range(counts)}."
-            advice = "For scores type task.kind=regression."
-        elif 2 * len(counts) > total and (len(counts) > _MOST_LABELS or _long(counts)):
-            problem = f"{len(counts)} different values in {total} rows, too many to be labels."
-            if _long(counts):
-                advice = "If these are texts that a model is to write, type "
-                advice += f"task.answer={self._label} instead of task.label."
-        if problem:
-            train = self._table("train").file
-            usual = "Classification needs a few labels with many rows each. Name another column: "
-            usual += f"task.label=COLUMN, of {names(self._table('train').columns)}"
-            raise UserError(
-                f"{train}: column {shown(self._label)} has {problem}\n{advice or usual}"
-            )
-
     def _warn(self, counts: Mapping[str, int]) -> None:
         """Warn about doubtful labels."""
         for line in doubts(self._label, counts, by_accuracy=self.metric == "accuracy"):
@@ -337,7 +318,8 @@ class Own:
         Raises:
             UserError: rows have empty cells, or a label that the training file does not have.
         """
-        own, wanted = self._table(part), [*dict.fromkeys([*self.reads, self._label])]
+        columns = [*self.reads, self._label, *self._each]
+        own, wanted = self._table(part), [*dict.fromkeys(columns)]
         also = {_ID, self._verdict(own)} - {*wanted}
         more = [column for column in own.columns if column in also]
         account = self.accounts[part] = Account()
@@ -354,8 +336,8 @@ class Own:
             elif label is None or not all(map(_is_filled, texts)):
                 empty.append(row.where)
                 account.leave_out("an empty cell")
-            elif part != "train" and self.kind == "classification" and label not in self.labels:
-                strange.append((row.where, label))
+            elif part != "train" and (other := self._unknown(row, label)):
+                strange.append((row.where, other))
             else:
                 yield self._example(row, part, i, label, named=_ID in more)
         if empty and self._empty == "refuse":
@@ -370,6 +352,14 @@ class Own:
         texts = self._texts(row)
         return Example(str(name) if known else f"{part}-{number}", texts, self._gold(row, label))
 
+    def _unknown(self, row: Row, label: str) -> str | None:
+        """Return a label of a row that the training file does not have."""
+        found = self._several(row) if self.kind == "multilabel" else [label]
+        return next((one for one in found if self.stratified and one not in self.labels), None)
+
+    def _several(self, row: Row) -> list[str]:
+        return labels_of(row, self._each or self._label)
+
     def _gold(self, row: Row, label: str) -> Any:
         """Return the target of a row.
 
@@ -378,6 +368,8 @@ class Own:
         """
         if self.kind == "classification":
             return label
+        if self.kind == "multilabel":
+            return sorted(self._several(row))
         if self.kind == "regression":
             return _number(row, self._label, label)
         return (answered if self._chats else references)(row, self._label)
@@ -393,6 +385,8 @@ class Own:
         """Return the label of a row as text; None if the cell is empty."""
         if self.kind == "generation":
             return str(row.value(self._label) or "") or None
+        if self.kind == "multilabel":  # none is an answer
+            return ";".join(self._several(row))
         label = label_text(row, self._label)
         return label if _is_filled(label) else None
 
@@ -462,11 +456,6 @@ def _check_written(label: Any, text: Any, answer: Any, messages: Any) -> None:
         )
 
 
-def _long(counts: Mapping[str, int]) -> bool:
-    """Return whether values are as long as sentences."""
-    return sum(map(len, counts)) > _LONG * len(counts)
-
-
 def _is_filled(text: str) -> bool:
     return bool(bare(text))
 
@@ -499,20 +488,6 @@ def _number(row: Row, column: str, text: str) -> float:
             advice = f" {skipping([text])} leaves such rows out."
         raise UserError(f"{row.where}: {column} is {shown(text)}; expected a number.{advice}")
     return float(text)
-
-
-def _written_with_commas(counts: Mapping[str, int]) -> bool:
-    return all(map(_COMMA.fullmatch, counts)) and any("," in text for text in counts)
-
-
-def _broken(counts: Mapping[str, int]) -> bool:
-    """Return whether some of the numbers are not whole."""
-    return any(not float(text).is_integer() for text in counts)
-
-
-def _range(counts: Mapping[str, int]) -> str:
-    numbers = sorted(map(float, counts))
-    return f"{numbers[0]:g} to {numbers[-1]:g}"
 
 
 # The user's own pattern: one line, or a file of one line or of a PVP's keys in YAML.

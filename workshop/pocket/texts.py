@@ -3,8 +3,8 @@
 A sentiment row is one opinion, labelled with its computed sign; half of each label. A topic row is
 a sentence or two on one of 14 fields; the first one decides. The second one of every eighth row is
 about another field, so counting words is not enough. A row of several topics has a sentence for
-each of up to two fields, or an opinion about neither. A fact is `subject, relation, object`, with up
-to three sentences for it.
+each of up to two fields, or an opinion about neither. A fact is `subject, relation, object`, with
+up to three sentences for it.
 """
 
 from functools import cache
