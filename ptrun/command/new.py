@@ -20,16 +20,17 @@ EXAMPLES = """\
 """
 _KINDS = """\
 kinds of tasks and their fields, the columns of FILE:
-  classification  text, label                       similarity  first, second, label (a number)
+  classification  text, label                       multilabel  text, labels (a list, or a;b)
   pair            first, second, label              tagging     tokens, tags
+  similarity      first, second, label (a number)
   choice          context, question, options, answer
   extraction      question, context, answers        multispan   question, context, answers
   generation      text, answer (a text to write)
   own             a class in ./ptrun_parts, with sample data
 
 FILE is CSV, TSV, JSON lines or parquet; lists need JSON lines or parquet."""
-_KIND_NAMES = ["classification", "pair", "similarity", "choice", "tagging", "extraction"]
-_KIND_NAMES += ["multispan", "generation", "own"]
+_KIND_NAMES = ["classification", "multilabel", "pair", "similarity", "choice", "tagging"]
+_KIND_NAMES += ["extraction", "multispan", "generation", "own"]
 _CAUSAL = "backbone=pocket_gpt2"
 _TRY = "task=pocket_sentiment"
 

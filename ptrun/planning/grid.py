@@ -26,6 +26,7 @@ from ptrun.types import Example, Split
 BACKBONES = ("pocket_bert", "pocket_electra", "pocket_gpt2", "pocket_t5", "pocket_glm")
 TASKS = {
     "classification": "pocket_sentiment",
+    "multilabel": "pocket_two_topics",
     "regression": "pocket_similarity",
     "choice": "pocket_choice",
     "tagging": "pocket_ner",

@@ -19,6 +19,7 @@ from ptrun.config.paths import options
 from ptrun.errors import UserError, names, shown
 from ptrun.pocket.tasks import rows as pocket_rows
 from ptrun.task.label import label_text, missing
+from ptrun.task.multilabel import NONE, labels_of
 from ptrun.task.source import Row
 from ptrun.task.table import table
 
@@ -112,6 +113,7 @@ class Kind:
 _QA = ("question", "context", "answers")
 KINDS = {
     "classification": Kind("sentiment", ("sentence", "label"), ("text", "label")),
+    "multilabel": Kind("two_topics", ("text", "topics"), ("text", "labels")),
     "pair": Kind("pairs", ("premise", "hypothesis", "label"), ("first", "second", "label")),
     "similarity": Kind(
         "similarity", ("sentence1", "sentence2", "label"), ("first", "second", "label")
@@ -204,6 +206,8 @@ def _named(row: Row, taken: Sequence[str], fields: Sequence[str], kind: str) -> 
     found = {new: row.value(old) for old, new in zip(taken, fields, strict=True)}
     if kind in ("classification", "pair"):
         found["label"] = _label(row.with_fields(found))
+    elif kind == "multilabel":
+        found["labels"] = labels_of(row.with_fields(found), "labels")
     elif kind == "similarity":
         found["label"] = _number(row, found["label"])
     elif kind == "own":  # 1, 2, 4 and 5 stars
@@ -244,6 +248,9 @@ def _facts(kind: str, every: Sequence[Row]) -> Mapping[str, str]:
         labels = _labels(every)
         words = {label: [_WORDS.get(label, label)] for label in labels}
         return {"labels": _json({label: label for label in labels}), "words": _json(words)}
+    if kind == "multilabel":
+        labels = sorted({label for row in every for label in row.data["labels"]})
+        return {"labels": _json(labels), "words": _json({x: [x] for x in [*labels, NONE]})}
     if kind == "similarity":
         numbers = [row.data["label"] for row in every]
         return {"low": _json(math.floor(min(numbers))), "high": _json(math.ceil(max(numbers)))}

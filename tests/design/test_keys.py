@@ -43,6 +43,12 @@ TOLD = ["method=prompt_tuning", "task=pocket_writing", "backbone.path=llama", "t
 TOLD += ["+task.source.rows={train: 8, validation: 4, test: 4}", "readout.max_new_tokens=12"]
 TOLD += ["task.pvps={told: {pattern: '{facts} {mask}'}, other: {pattern: 'the {facts} {mask}'}}"]
 DRAWN = [*TOLD, "readout.temperature=1.0"]
+SEVERAL = ["task=pocket_two_topics", "+task.source.rows={train: 8, validation: 4, test: 4}"]
+SEVERAL += [
+    "task.pvps={said: {pattern: '{text} is {mask}', rule: first, words: {work: [dull], "
+    "family: [bright], friend: [film], home: [plot], school: [saw], trade: [good], match: "
+    "[bad], book: [was], none: [it]}}}"
+]
 FIVE = ["dull", "bright", "film", "plot", "saw"]
 
 
@@ -76,6 +82,7 @@ WITNESSES = {
         "literal_sep": (["task=srl_up_de", "backbone.path=roberta"], "true"),
         "longest_answer": (["task=squad"], "1"),
         "class_weights": ([*SST2, *SKEWED], "balanced"),
+        "thresholds": (SEVERAL, "each"),
     },
     "EntailmentReading": {
         "pooler": (["readout=entailment", *SST2], "mean"),
@@ -100,6 +107,7 @@ WITNESSES = {
         ),
         "released_query": ([], "tests/readout/test_released_query.py"),
         "class_weights": ([*SAY, *SAID, *SKEWED], "balanced"),
+        "thresholds": ([*SAY, *SEVERAL], "each"),
     },
     "ClassWordsReading": {
         "pattern": (DPT, "ended"),

@@ -15,7 +15,6 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_ner": partial(splits, "ner", ner, ("tokens",), shuffled=False),
     "pocket_sentiment": partial(splits, "sentiment", sentiment, ("sentence",), SIZES),
     "pocket_topics": partial(splits, "topics", topics, ("text",)),
-    "pocket_two_topics": partial(splits, "two topics", several, ("text",), (2000, 400, 600)),
     "pocket_pairs": partial(splits, "pairs", pairs, ("premise", "hypothesis")),
     "pocket_similarity": partial(splits, "similarity", similarity, ("sentence1", "sentence2")),
     "pocket_choice": partial(splits, "choice", choice, ("article",)),
@@ -24,4 +23,5 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_multispan": partial(splits, "multispan", multispan, ("context",)),
     "pocket_facts": probe.splits,
     "pocket_writing": partial(splits, "writing", writing, ("facts",), (2000, 300, 400)),
+    "pocket_two_topics": partial(splits, "two topics", several, ("text",), (2000, 400, 600)),
 }
