@@ -148,22 +148,22 @@ def test_a_run_is_scored_and_predicts_by_the_thresholds_of_its_dev(tmp_path):
     line = ["task=pocket_two_topics", "method=lora", "train.max_steps=12", "train.lr=1e-2"]
     line += ["+task.source.rows={train: 64, validation: 24, test: 24}", f"outputs={tmp_path}"]
     done = ptrun.run(*line, "train.eval_every=6", "readout.thresholds=each")
-    folder = tmp_path / "runs" / done.id
+    folder = done.folder
     saved = load_file(folder / "prompt.safetensors")["readout.thresholds"]
     assert saved.shape == (8,) and not torch.allclose(saved, torch.tensor(0.5))
     told = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
     rows = [{"text": e.fields["text"]} for e in topics(ROWS.replace("6", "24")).load("test")]
-    answers = list(ptrun.predict(folder, rows, probabilities=True))
+    answers = done.predict(rows, probabilities=True)
     assert [one["prediction"] for one in answers] == [one["prediction"] for one in told]
     limits = dict(zip(topics().labels, saved.tolist(), strict=True))
     for one in answers:
         above = [label for label, share in one["probabilities"].items() if share > limits[label]]
         assert one["prediction"] == above
     assert any(len(one["prediction"]) > 1 for one in answers)
-    assert set(done.metrics["test"]) == {
+    assert set(done.result.metrics["test"]) == {
         "micro_f1",
         "macro_f1",
         "subset_accuracy",
         "average_precision",
     }
-    assert set(done.by_label["scores"]) <= set(topics().labels)
+    assert set(done.result.by_label["scores"]) <= set(topics().labels)
