@@ -128,7 +128,7 @@ def sums() -> list[Row]:
     common = (
         *(*SMOLLM, "task=reasoning_gym", "task.source.options={{max_terms:2,max_digits:2}}"),
         *("task.source.rows={{train:2000,validation:100,test:300}}", "readout.max_new_tokens=8"),
-        *("train.batch_size=16", "train.max_steps=100", "train.eval_every=50"),
+        *("train.batch_size=8", "train.max_steps=100", "train.eval_every=50"),
     )
     rows = {
         "zero-shot": ("method=manual_prompt", ""),

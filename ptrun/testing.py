@@ -38,7 +38,7 @@ from ptrun.types import Prediction, RunResult, Split
 
 METHODS = ("fine_tuning", "ptuning_v2", "prompt_tuning", "lora")
 """The methods with which a task, a read-out and a backbone are tried."""
-KINDS = ("classification", "regression", "choice", "tagging", "extraction")
+KINDS = ("classification", "multilabel", "regression", "choice", "tagging", "extraction")
 """The kinds of task with which a backbone is tried."""
 _STEPS, _FEW = 2, 4
 _CLOSE = 1e-4  # of a predicted number, between batches of other shapes

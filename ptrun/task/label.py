@@ -6,7 +6,7 @@
 | `1`, `1.0`, a whole number of parquet, JSON or Excel | `1`                                 |
 | `True`, `TRUE`, true of parquet or JSON              | `true`                              |
 | `nan`, `-`, `#N/A`, -1 beside numbers from 0         | a label, with a warning             |
-| `a;b`, `["a", "b"]`                                  | refused: a row has one label        |
+| `a;b`, `["a", "b"]`                                  | refused (`ptrun.task.multilabel`)   |
 """
 
 import ast

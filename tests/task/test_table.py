@@ -265,7 +265,7 @@ def test_several_labels_in_a_cell_are_refused(values):
     made = [(f"t{i}", values[i % 4]) for i in range(40)]
     refused(lambda: own("a.csv", cells(made, header="text,label")), "several labels in a cell")
     lines = "".join(json.dumps({"text": "x", "label": ["a", "b"]}) + "\n" for _ in range(4))
-    refused(lambda: own("a.jsonl", lines), "several labels; a row has one")
+    refused(lambda: own("a.jsonl", lines), "If rows have several, type task.kind=multilabel")
 
 
 def test_scores_are_no_labels_and_a_regression_reads_them():

@@ -23,5 +23,5 @@ MADE: dict[str, Callable[[], dict[str, list[Row]]]] = {
     "pocket_multispan": partial(splits, "multispan", multispan, ("context",)),
     "pocket_facts": probe.splits,
     "pocket_writing": partial(splits, "writing", writing, ("facts",), (2000, 300, 400)),
-    "pocket_two_topics": partial(splits, "two topics", several, ("text",), (2000, 400, 600)),
+    "pocket_two_topics": partial(splits, "two topics", several, ("text",), (1500, 300, 400)),
 }
