@@ -107,6 +107,8 @@ def reader_of(method: Method) -> Reader:
         UserError: transformers has no such model.
     """
     readout, words = method.readout, method.backbone.architecture.stock.words
+    if readout.settles:
+        raise cannot("it answers with several labels, by thresholds that no stock class applies.")
     if isinstance(readout, Cloze) and not isinstance(readout, ClassWords) and words:
         return Reader(*words)
     if type(readout) is TokenHead:

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import ptrun
 from ptrun.config.compose import compose_run
+from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
@@ -19,6 +20,7 @@ from ptrun.method.peft import PeftMethod
 from ptrun.method.prompt_tuning import PromptTuning
 from ptrun.method.ptuning import PTuning
 from ptrun.method.ptuning_v2 import PTuningV2
+from ptrun.method.stock_form import reader_of
 from ptrun.readout.multilabel import LabelsHead, LabelsWords
 from ptrun.types import Prediction
 from tests.exporting.runs import shipped
@@ -142,6 +144,13 @@ def test_thresholds_are_chosen_on_dev(thresholds, found):
         wanted = [x for x, limit in zip(("work", "family"), found, strict=True) if own[x] > limit]
         assert one.value == wanted
     assert bool(readout.settled()) == (thresholds != "half")
+
+
+@pytest.mark.parametrize("readout", ["head", "verbalizer"])
+def test_an_export_is_refused_with_the_reason(readout):
+    method = FineTuning(shipped("pocket_bert"), topics(), reading(readout))
+    with pytest.raises(UserError, match="several labels, by thresholds"):
+        reader_of(method)
 
 
 def test_a_run_is_scored_and_predicts_by_the_thresholds_of_its_dev(tmp_path):
