@@ -107,7 +107,7 @@ WITNESSES = {
         ),
         "released_query": ([], "tests/readout/test_released_query.py"),
         "class_weights": ([*SAY, *SAID, *SKEWED], "balanced"),
-        "thresholds": ([*SAY, *SEVERAL], "each"),
+        "thresholds": ([*SAY, *SEVERAL, "readout.pattern=said"], "each"),
     },
     "ClassWordsReading": {
         "pattern": (DPT, "ended"),
