@@ -141,8 +141,19 @@ def choose(
 
 
 def worded(task: Task) -> Sequence[str]:
-    """Return what label words are for: the labels, and no label where a row may have several."""
-    return [*task.labels, NONE] if task.answer == "labels" else task.labels
+    """Return what label words are for: the labels, and no label where a row may have several.
+
+    Raises:
+        UserError: a label has the name of no label.
+    """
+    if task.answer != "labels":
+        return task.labels
+    if NONE in task.labels:
+        raise UserError(
+            f"task={task.name} has a label {NONE!r}, which label words need for no label; rename "
+            "it, or use readout=head."
+        )
+    return [*task.labels, NONE]
 
 
 def _named(

@@ -115,6 +115,12 @@ def test_words_are_compared_with_those_of_no_label(kind):
     torch.testing.assert_close(torch.tensor(shares), found.sigmoid(), atol=1e-5, rtol=0)
 
 
+def test_words_need_the_name_of_no_label():
+    task = topics("task.labels=[work,none]")
+    with pytest.raises(UserError, match="has a label 'none', which label words need"):
+        reading("verbalizer").check(shipped("pocket_bert"), task, soft=False)
+
+
 def answered(shares):
     labels = topics().labels
     every = [dict.fromkeys(labels, 0.01) | own for own in shares]
