@@ -37,8 +37,9 @@ class Several(Readout):
         positive: the weight of a row that has the label, for each label, or None.
     """
 
-    task: Task
     settles = True
+    task: Task
+    _chosen_weights: ClassWeights
     thresholds: Thresholds
     chosen: Tensor | None = None
     positive: list[float] | None = None
@@ -91,11 +92,9 @@ class Several(Readout):
 
     def weigh(self, examples: Sequence[Example]) -> None:
         """Set the weights of rows that have a label: the others over these."""
-        if self.class_weights_asked == "balanced":
+        if self._chosen_weights == "balanced":
             has = indicators(self.task.labels, (e.target for e in examples)).sum(axis=0)
             self.positive = [(len(examples) - n) / n if n else 1.0 for n in has.tolist()]
-
-    class_weights_asked: ClassWeights = "none"
 
     def targets(self, example: Example) -> list[float]:
         """Return 1.0 for each label that a row has, else 0.0."""
@@ -128,7 +127,7 @@ class LabelsHead(Several, PooledHead):
         thresholds: Thresholds = "one",
     ):
         PooledHead.__init__(self, backbone, task, pooler)
-        self.class_weights_asked, self.thresholds = weights, thresholds
+        self._chosen_weights, self.thresholds = weights, thresholds
 
     def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds of each label, `[N, C]`."""
@@ -153,12 +152,11 @@ class LabelsWords(Several, LabelWords):
         task: Task,
         pvp: PVP,
         *,
-        weights: ClassWeights = "none",
         thresholds: Thresholds = "one",
         **keys: Any,
     ):
         LabelWords.__init__(self, backbone, task, pvp, **keys)
-        self.class_weights_asked, self.thresholds = weights, thresholds
+        self.thresholds = thresholds
 
     def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds of each label, `[N, C]`."""
