@@ -1,6 +1,7 @@
 """GPT-2 and Llama-shaped models against the library: plain, and with its cache as the prefix."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -104,6 +105,11 @@ def test_a_window_counts_real_tokens_on_any_padding_side():
 
 
 def test_the_last_tokens_alone_see_what_they_saw():
-    mask = torch.ones(2, 6, dtype=torch.bool)
-    for reach in (Reach(after=0), Reach(2, 0), Reach(2, 2)):
+    whole = torch.ones(2, 6, dtype=torch.bool)
+    padded = whole.clone()
+    padded[0, :3] = False
+    for reach, mask in product((Reach(after=0), Reach(2, 0), Reach(2, 2)), (whole, padded)):
         torch.testing.assert_close(reach(mask, 2), reach(mask)[:, :, -2:])
+        seen, last = reach(mask, 1), reach(mask)[:, :, -1:]
+        assert last.all() if seen is None else torch.equal(seen, last)
+    assert Reach(after=0)(whole, 1) is None  # a step of generation needs no mask

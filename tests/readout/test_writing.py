@@ -195,3 +195,17 @@ def test_what_cannot_be_is_refused(overrides, told_):
 
     with pytest.raises(UserError, match=told_):
         plan(compose_run(["task=pocket_writing", "method=prompt_tuning", *overrides]))
+
+
+def test_runs_that_decode_in_other_ways_write_what_they_write_alone():
+    backbone, task = shipped("pocket_gpt2"), told()
+    examples = task.load("test")
+    methods = [
+        made("lora", backbone, task, **keys)
+        for keys in ({"max_new_tokens": 6}, {"beams": 2}, {"temperature": 1.0}, {})
+    ]
+    rows = [method.encode(examples) for method in methods]
+    together = engine(backbone).predict(methods, rows)
+    alone = [texts(method, examples) for method in methods]
+    assert [[one.value for one in own] for own in together] == alone
+    assert len({tuple(own) for own in alone}) == 4
