@@ -201,6 +201,12 @@ class DeepPrefix(nn.Module):
             return self.project(values.unflatten(-1, (self.form[1] // 2, -1)))
         return values.view(self.form)
 
+    def begin(self, values: Tensor) -> None:
+        """Start from keys and values `[P, 2 n, heads, d]`; allowed for a table of them alone."""
+        assert self.mlp is None and self.project is None
+        with torch.no_grad():
+            self.table.copy_(values.flatten(1))
+
     def fold(self, values: Tensor) -> None:
         """Use finished values instead of the table and MLP."""
         self.folded = values.view(self.form)

@@ -53,6 +53,7 @@ def attend(
     """
     link = link_of(module)
     packing = link.injection.packing
+    link.show(key, value)
     drops = dropout > 0 and link.injection.keys is not None
     bias = None if link.site[0] == "cross" else position_bias  # there T5's is zero
     form = Form(scaling, position_bias, softcap, s_aux)

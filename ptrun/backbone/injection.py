@@ -88,7 +88,8 @@ class Injection:
     `packing` is set if the model reads packed tokens, and `tokens` says which of them the current
     module reads: the last layer may narrow them to those that are requested. `unit` is the divisor
     of the backbone's residual stream (`ptrun.backbone.seq2seq`). `latest` is the number of tokens
-    that a step of generation reads, the last of each row; None: all are read.
+    that a step of generation reads, the last of each row; None: all are read. `seen` receives the
+    keys and values of each attention, unless it is None.
     """
 
     given: BackboneInput | None = None
@@ -97,6 +98,7 @@ class Injection:
     tokens: Packing | None = None
     unit: float = 1.0
     latest: int | None = None
+    seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] | None = None
 
     def __init__(self, division: Division | None = None):
         self.division = division
@@ -211,6 +213,11 @@ class Link:
             return prefix
         key, value = (division.own(tensor, _HEADS) for tensor in (prefix.key, prefix.value))
         return Prefix(key, value, prefix.mask)
+
+    def show(self, key: Tensor, value: Tensor) -> None:
+        """Put keys and values `[B, heads, T, d]` into `Injection.seen`, if somebody looks."""
+        if self.injection.seen is not None:
+            self.injection.seen[self.reader, self.site] = key, value
 
     def drop(self, weights: Tensor, p: float, origin: int) -> Tensor:
         """Return attention weights `[B, heads, T, S]` after dropout; `origin` is P."""

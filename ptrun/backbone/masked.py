@@ -257,6 +257,7 @@ def _attend(
     """Return attention over prefix and tokens, `[B, T, H]`, and no weights."""
     query, key, value, bias = _parts(module, hidden, relative_pos, rel_embeddings)
     link, mask, length = link_of(module), attention_mask.bool(), 0
+    link.show(key, value)
     scores = torch.matmul(query, key.transpose(2, 3)) + bias
     prefix = link.prefix()
     if prefix is not None:

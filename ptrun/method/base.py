@@ -109,6 +109,11 @@ class Method(nn.Module):
         return False
 
     @classmethod
+    def unfit_for_context(cls, node: Mapping[str, Any], backbone: PretrainedBackbone) -> str | None:
+        """Return why keys and values of a text cannot start this configuration, or None."""
+        return "learns no keys and values. Type method=ptuning_v2."
+
+    @classmethod
     def shares(
         cls, node: Mapping[str, Any], backbone: PretrainedBackbone
     ) -> Mapping[str, Any] | None:

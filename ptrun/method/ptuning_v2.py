@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, Prefix, Site
+from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.injection import Reader, link_of
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -118,6 +118,26 @@ class PTuningV2(Folded):
         """Return `hidden` without an MLP."""
         return set() if node.get("reparameterization") == "mlp" else {"hidden"}
 
+    @classmethod
+    def unfit_for_context(cls, node: Mapping[str, Any], backbone: PretrainedBackbone) -> str | None:
+        """Return why keys and values of a text cannot start this configuration, or None."""
+        usual = "hidden" if backbone.architecture.has_blank else "kv"
+        if node.get("reparameterization") == "mlp":
+            return "computes its prefix. Type method.reparameterization=embedding."
+        if (node.get("prefix_kind") or usual) == "hidden":
+            return "learns hidden states here. Type method.prefix_kind=kv."
+        if node.get("shift_positions") is False:
+            return (
+                "would put the text at the positions of the context. Leave "
+                "method.shift_positions=false out."
+            )
+        return None
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """Start from the keys and values that the backbone computes of `length` tokens."""
+        sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
+        self.prompt.begin(read_context(self.backbone, sites, ids))
+
     @property
     def prompt_positions(self) -> int:
         """P with `shift_positions`, else 0: a prefix itself has no positions."""
@@ -176,6 +196,32 @@ def _stacks(
             f"{backbone.name}; use method.stacks=[encoder], or null."
         )
     return stacks
+
+
+@torch.no_grad()
+def read_context(
+    backbone: PretrainedBackbone, sites: Sequence[tuple[Reader, Site]], ids: Sequence[int]
+) -> Tensor:
+    """Return keys and values `[T, 2 n, heads, d]` of T tokens at n attentions, as in `keys_values`.
+
+    Keys are rotated to their positions, from 0. The decoder of an encoder-decoder reads the tokens
+    too.
+    """
+    injection, device = backbone.injection, backbone.model.get_input_embeddings().weight.device
+    row = torch.tensor([list(ids)], device=device)
+    mask, last = torch.ones_like(row, dtype=torch.bool), torch.tensor([len(ids) - 1], device=device)
+    decoder = DecoderInput(mask=mask, ids=row) if backbone.architecture.has_decoder else None
+    at = Positions(torch.zeros_like(last), last)
+    injection.seen = {}
+    try:
+        backbone.model.eval()
+        backbone.forward(BackboneInput(ids=row, mask=mask, decoder=decoder, hidden_at=at))
+        found = [tensor[0] for site in sites for tensor in injection.seen[site]]
+    finally:
+        injection.seen = None
+    if backbone.division:
+        found = [backbone.division.whole(tensor, 0) for tensor in found]
+    return torch.stack([tensor.transpose(0, 1).float() for tensor in found], dim=1)
 
 
 # Projects prefix vectors to keys and values with a layer's own frozen maps.

@@ -12,6 +12,8 @@
 | `top_1000`        | words of the first 1,000 ids, shuffled with the model seed (PPT)            |
 | `task_words`      | the most frequent words of train and dev, shuffled with the model seed (PPT)|
 | `text:WORDS`      | these words, repeated                                                       |
+| `context:TEXT`    | the keys and values that the backbone computes of the text's first tokens,  |
+|                   | or of the text of `context:@FILE`; for `ptuning_v2`                         |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
@@ -35,10 +37,11 @@ from ptrun.errors import UserError, unknown
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_NAMED = ("text", "run", "peft", "pretrained")
+_NAMED = ("text", "context", "run", "peft", "pretrained")
 _VALUES = {"text": "words", "run": "a run id or a run's folder", "peft": "a PEFT folder"}
+_VALUES |= {"context": "a text, or @FILE"}
 OTHERS = ("run", "pretrained")
-KINDS = ("random", *WITH_SIZE, *WORDS, "peft", *OTHERS)
+KINDS = ("random", *WITH_SIZE, *WORDS, "context", "peft", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,11 @@ class Start:
 
     Args:
         kind: one of `KINDS`.
-        value: the text, the run or the task of the prerequisite run; else empty.
+        value: the text, the run or the task of the prerequisite run; else empty. Of a context its
+            text, also if a file has it.
         size: standard deviation or bound of a random start.
         folder: folder of the other run, or of the PEFT adapter.
-        digest: fingerprint of what is copied from there.
+        digest: fingerprint of what is copied from there, or of a context.
         tuned: the tuned backbone of the other run, if it is used.
     """
 
@@ -71,7 +75,7 @@ class Start:
         return "backbone" if self.tuned else "prompt"
 
     def __str__(self) -> str:
-        """Return the value of `start=`; a run is named by its digest, not its folder."""
+        """Return the value of `start=`; a run or a file is named by its digest, not its place."""
         if self.kind in WITH_SIZE:
             return f"{self.kind}:{self.size:g}"
         return f"{self.kind}:{self.digest or self.value}" if self.kind in _NAMED else self.kind

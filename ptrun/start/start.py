@@ -1,9 +1,10 @@
 """`start=`: checked against the method, the task and other runs, and carried out."""
 
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,7 @@ from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
+from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.pattern.spelling import Spelling, mask_ids
 from ptrun.prompt import InputVectors
 from ptrun.readout.base import Features
@@ -26,6 +28,7 @@ from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, tuned_by
 from ptrun.start.spec import OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import Task
+from ptrun.task.own import text_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +58,14 @@ def plan_start(
         return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
     if start.kind == "pretrained":
         return Start("pretrained", task_for(task, config["readout"], start.value))
+    if start.kind == "context":
+        return _context(start, method, config["method"], backbone)
     if start.kind != "random" and not method.learns_vectors(config["method"]):
+        if start.kind == "text" and not method.unfit_for_context(config["method"], backbone):
+            raise UserError(
+                f"start={config['start']}: {method.__name__} learns keys and values, no input "
+                f"vectors. Type start=context:{start.value}"
+            )
         raise UserError(
             f"start={config['start']}: {method.__name__} as configured learns no input vectors. "
             "Use start=random, start=run:... or start=pretrained:TASK,\nor method=prompt_tuning "
@@ -66,8 +76,29 @@ def plan_start(
     return start
 
 
+def _context(
+    start: Start, method: type[Method], node: Mapping[str, object], backbone: PretrainedBackbone
+) -> Start:
+    """Return the start with its text.
+
+    Raises:
+        UserError: the method cannot start from it, or the file cannot be read.
+    """
+    if reason := method.unfit_for_context(node, backbone):
+        raise UserError(f"start=context: {method.__name__} {reason}")
+    text = start.value
+    if text.startswith("@"):
+        file = Path(text.removeprefix("@")).expanduser()
+        text = text_of(file, _MOST_BYTES, "too large for a context")
+        if not text:
+            raise UserError(f"{file}: no text, and start=context needs some.")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return replace(start, value=text, digest=digest)
+
+
 # Token ids to start a prompt from: label words, vocabulary, words of the task, or a text.
 
+_MOST_BYTES = 10_000_000  # of a context
 _TOP = 1000
 _SENTINELS = 16  # more than the masks of any pattern
 
@@ -179,12 +210,32 @@ def begin(
     elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
+    elif start.kind == "context":
+        for method in methods.values():
+            begin_context(start.value, method)
     elif start.kind != "random":
         for part, method in methods.items():
             prompt = cast(InputVectors, method.prompt)
             generator = torch.Generator().manual_seed(seed)
             source = WordSource(start, method, partial(rows, method, part), generator)
             prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
+
+
+def begin_context(text: str, method: Method) -> None:
+    """Start the prefixes of P-tuning v2 from the keys and values of a text's first tokens.
+
+    Raises:
+        UserError: the text has fewer tokens than the prefix.
+    """
+    assert isinstance(method, PTuningV2)
+    ids = method.backbone.tokenizer()(text).input_ids
+    if len(ids) < method.length:
+        raise UserError(
+            f"start=context: the text has {len(ids)} tokens, and method.length={method.length} "
+            f"needs as many. Give a longer text, or type method.length={len(ids)}."
+        )
+    method.begin(ids[: method.length])
+    _LOG.info("start=context: the first %d of %d tokens", method.length, len(ids))
 
 
 def vectors(source: WordSource, length: int, width: int) -> Tensor:
