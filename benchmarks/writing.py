@@ -26,7 +26,7 @@ from ptrun.readout.writing import WritingReading
 from ptrun.task.generation import Generation
 from ptrun.training.loop import join
 
-NEW, PROMPTS, LENGTH, PAIRS = 16, 8, 20, 3
+NEW, PROMPTS, LENGTH, PAIRS = 16, 8, 20, 9
 
 
 def task() -> Generation:
