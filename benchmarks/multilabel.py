@@ -68,7 +68,7 @@ def trained(made: dict[str, list[dict[str, Any]]], weights: Path, folder: Path) 
     common += ["train.batch_size=16", "train.eval_every=40", "seed=1,2,3"]
     found = {}
     for name, own in METHODS.items():
-        out = folder / own[0]
+        out = folder / own[0].partition("=")[2]
         ptrun("-m", *task, *common, *own, f"outputs={out}")
         found[name] = [run["metrics"]["test"] for run in results(out)]
         print(name, found[name], flush=True)
