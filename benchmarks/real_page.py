@@ -17,9 +17,8 @@ _HEAD = """\
 Rows of {days}: MiniLM-L6 (22.7M parameters, fp32) and SmolLM2-135M-Instruct (bf16) from
 `make weights`, public data, two CPU cores, honest protocol. {done} of {rows} rows are done;
 `make claims-real ARGS="--data DIR"` does the others. The learning rate of a method is chosen on
-dev among two or three, with one seed. Then five other seeds (three where texts are written) are scored on
-test, once each. All are
-shown. Rows on length and on 2,000 steps have one rate.
+dev among two or three, with one seed. Then five other seeds (three where texts are written) are
+scored on test, once each. All are shown. Rows on length and on 2,000 steps have one rate.
 A manual prompt trains nothing: its one score stands for all seeds.
 
 {counts}
