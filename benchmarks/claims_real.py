@@ -7,7 +7,8 @@
 Each row of `real_rows.py` is a `ptrun search`: the rates of a method are chosen on dev, with one
 seed, then five fresh seeds (three of texts) are scored on test, once each. Rows that
 results/claims_real.json has are not repeated. No new row starts after --minutes. Writes
-results/claims_real.{json,md,svg}, claims_real_rows.svg, and the claims that the page of `ptrun report --paper NAME --to FOLDER` shows.
+results/claims_real.{json,md,svg}, claims_real_rows.svg, and the claims that the page of
+`ptrun report --paper NAME --to FOLDER` shows.
 """
 
 import argparse
