@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
+class Labels(list[str]):
+    """The target of a row with several labels; its class in samples is the rarest of them."""
+
+
 @dataclass(frozen=True)
 class Example:
     """One labelled item of a task: named fields for patterns, and a target.

@@ -23,7 +23,7 @@ from ptrun.errors import UserError, names, near, shown
 from ptrun.task.dataset import Common, Dataset, Scores
 from ptrun.task.label import listed, normal
 from ptrun.task.source import Row
-from ptrun.types import Example, Prediction
+from ptrun.types import Example, Labels, Prediction
 
 MultilabelMetric = Literal["micro_f1", "macro_f1", "subset_accuracy", "average_precision"]
 METRICS: Sequence[MultilabelMetric] = get_args(MultilabelMetric)
@@ -68,7 +68,7 @@ class Multilabel(Dataset):
         self.metric, self.blank = self.metrics[0], []
         self._label, self._separator = label, separator
 
-    def target(self, row: Row, unlabelled: Example) -> list[str]:
+    def target(self, row: Row, unlabelled: Example) -> Labels:
         """Return the labels of a row.
 
         Raises:
@@ -81,7 +81,7 @@ class Multilabel(Dataset):
                     f"{row.where}: {shown(one)} is no label of task {self.name}"
                     f"{near(one, self.labels)}\nIt has {names(self.labels)}."
                 )
-        return in_order(found, self.labels)
+        return Labels(in_order(found, self.labels))
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Example]) -> Scores:
         """Return the metrics of the task, 0-100."""

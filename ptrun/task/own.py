@@ -37,7 +37,7 @@ from ptrun.task.multilabel import METRICS, MultilabelMetric, label_scores, label
 from ptrun.task.source import HubTable, Row
 from ptrun.task.table import Given, JoinedTables, Quoting, Table, check_file, table
 from ptrun.task.text_metrics import TextMetric, signatures, text_scores
-from ptrun.types import Example, Prediction
+from ptrun.types import Example, Labels, Prediction
 
 _LOG = logging.getLogger(__name__)
 
@@ -369,7 +369,7 @@ class Own:
         if self.kind == "classification":
             return label
         if self.kind == "multilabel":
-            return sorted(self._several(row))
+            return Labels(sorted(self._several(row)))
         if self.kind == "regression":
             return _number(row, self._label, label)
         return (answered if self._chats else references)(row, self._label)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptrun.errors import UserError, names
-from ptrun.task.dataset import Task, is_texts
+from ptrun.task.dataset import Task
 from ptrun.task.multi import Multi
-from ptrun.types import Example, Split
+from ptrun.types import Example, Labels, Split
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,12 +133,12 @@ def classes_of(examples: Sequence[Example]) -> list[str | None]:
     So parts that are drawn by class keep rare labels. Examples with another target form one class,
     and those without any label another one.
     """
-    several = [e.target for e in examples if is_texts(e.target)]
+    several = [e.target for e in examples if isinstance(e.target, Labels)]
     counts = Counter(label for own in several for label in own)
 
     def class_of(target: Any) -> str | None:
-        if is_texts(target):
-            return min(list(map(str, target)), key=lambda label: (counts[label], label))
+        if isinstance(target, Labels) and target:
+            return min(target, key=lambda label: (counts[label], label))
         return target if isinstance(target, str) else None
 
     return [class_of(example.target) for example in examples]

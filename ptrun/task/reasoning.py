@@ -58,8 +58,9 @@ def rows(origin: Mapping[str, Any], split: str) -> Iterator[tuple[str, dict[str,
 
 def checked(origin: Mapping[str, Any], text: str, entry: Mapping[str, Any]) -> float:
     """Return the score of an answer, 0 to 1, by the generator's own checker."""
+    generator = _generator(origin, 0, 1)
     try:
-        return float(_generator(origin, 0, 1).score_answer(text, entry))
+        return float(generator.score_answer(text, entry))
     except Exception as error:  # a checker reads any text that a model writes
         _LOG.warning("The checker cannot read %r (%s): scored as wrong.", text[:80], error)
         return 0.0

@@ -16,7 +16,7 @@ from ptrun.task.own import Own
 from ptrun.task.protocol import carve, classes_of
 from ptrun.task.setting import FewShot, LowResource
 from ptrun.task.source import Row
-from ptrun.types import Example, Prediction, Split
+from ptrun.types import Example, Labels, Prediction, Split
 from tests.composing import task_node
 
 LABELS = ["a", "b", "c"]
@@ -122,11 +122,16 @@ def several(count):
     dice = random.Random(0)
     weights = {"a": 0.6, "b": 0.3, "rare": 0.05}
     rows = [[x for x, share in weights.items() if dice.random() < share] for _ in range(count)]
-    return [Example(f"{i}", {"text": f"text {i}"}, own) for i, own in enumerate(rows)]
+    return [Example(f"{i}", {"text": f"text {i}"}, Labels(own)) for i, own in enumerate(rows)]
 
 
 def share_of(examples, label):
     return sum(label in e.target for e in examples) / len(examples)
+
+
+def test_tags_and_references_are_no_labels():
+    for target in (["O", "B-PER"], ["a reference", "another"]):
+        assert classes_of([Example("0", {"text": "t"}, target)]) == [None]
 
 
 def test_parts_keep_rare_labels():
