@@ -4,6 +4,7 @@ The loss is binary cross-entropy, its mean over rows and labels. A row has the l
 probability is above a threshold: 0.5, until thresholds are chosen on dev.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -54,9 +55,9 @@ class Several(Readout):
             logits, targets, reduction="sum", pos_weight=weight
         )
 
+    @abstractmethod
     def logits(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the log-odds of each label, `[N, C]`."""
-        raise NotImplementedError
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
         """Return the labels of each example, and the probabilities of all."""
