@@ -165,6 +165,10 @@ class DeepPrefix(nn.Module):
         project: turns hidden states into keys and values. The hidden states are learned then, from
             N(0, 1), the scale of normed states. None learns keys and values.
         states: the hidden size of the backbone, for `project`.
+        frozen: the number of first vectors that are not learned; for a table of keys and values.
+
+    Raises:
+        UserError: `frozen` is more than `length`, or vectors are computed.
     """
 
     def __init__(
@@ -177,15 +181,20 @@ class DeepPrefix(nn.Module):
         hidden: int = 512,
         project: Project | None = None,
         states: int = 0,
+        frozen: int = 0,
     ):
         super().__init__()
+        _check_frozen(frozen, length, computed=kind == "mlp" or project is not None)
         self.form = (length, 2 * layers, heads, head_size)
         self.project = project
         width = states if project else heads * head_size
         outputs = layers * width if project else 2 * layers * width
         rows = outputs if kind == "embedding" else width
         std = 1.0 if project and kind == "embedding" else 0.02
-        self.table = nn.Parameter(torch.empty(length, rows).normal_(std=std))
+        values = torch.empty(length, rows).normal_(std=std)
+        self.table = nn.Parameter(values[frozen:].clone())
+        self.frozen: Tensor | None
+        self.register_buffer("frozen", values[:frozen].clone() if frozen else None)
         self.mlp: nn.Module | None = None
         if kind == "mlp":
             down, up = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
@@ -196,7 +205,8 @@ class DeepPrefix(nn.Module):
         """Return the prefix `[P, 2 n, heads, d]`."""
         if self.folded is not None:
             return self.folded
-        values = self.table if self.mlp is None else self.mlp(self.table)
+        values = self.table if self.frozen is None else torch.cat([self.frozen, self.table])
+        values = values if self.mlp is None else self.mlp(values)
         if self.project is not None:
             return self.project(values.unflatten(-1, (self.form[1] // 2, -1)))
         return values.view(self.form)
@@ -204,12 +214,30 @@ class DeepPrefix(nn.Module):
     def begin(self, values: Tensor) -> None:
         """Start from keys and values `[P, 2 n, heads, d]`; allowed for a table of them alone."""
         assert self.mlp is None and self.project is None
+        frozen, table = self.divided(values.flatten(1))
         with torch.no_grad():
-            self.table.copy_(values.flatten(1))
+            self.table.copy_(table)
+            if self.frozen is not None:
+                self.frozen.copy_(frozen)
+
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the vectors that are not learned, and those that are."""
+        count = len(values) - len(self.table)
+        return values[:count], values[count:]
 
     def fold(self, values: Tensor) -> None:
         """Use finished values instead of the table and MLP."""
         self.folded = values.view(self.form)
+
+
+def _check_frozen(frozen: int, length: int, *, computed: bool) -> None:
+    if not 0 <= frozen <= length:
+        raise UserError(f"method.frozen_vectors is {frozen}; use 0 to method.length={length}.")
+    if frozen and computed:
+        raise UserError(
+            f"method.frozen_vectors={frozen}: vectors that are computed cannot be frozen. Type "
+            "method.reparameterization=embedding method.prefix_kind=kv."
+        )
 
 
 # How linear maps of prompts and heads start.

@@ -8,7 +8,7 @@ prefixes through our attention, and edits through hooks.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -17,10 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from ptrun.backbone import family, files, tensor_parallel, tokenizers, weights
-from ptrun.backbone.base import BackboneInput, BackboneOutput, Shape
+from ptrun.backbone.base import (
+    BackboneInput,
+    BackboneOutput,
+    DecoderInput,
+    Positions,
+    Shape,
+    Site,
+)
 from ptrun.backbone.family import Family, family_of
 from ptrun.backbone.files import fingerprint, tensor_table
-from ptrun.backbone.injection import Division, Injection, install
+from ptrun.backbone.injection import Division, Injection, Reader, install
 from ptrun.backbone.packing import requested
 from ptrun.backbone.quantization import Quantization, replace
 from ptrun.backbone.tensor_parallel import Cut
@@ -305,6 +312,28 @@ class PretrainedBackbone:
             pooled=None if pooled is None else activate(self.model, self.model.pooler(pooled)),
             logits=None if predicted is None else self._logits(predicted),
         )
+
+    @torch.no_grad()
+    def read(self, sites: Sequence[tuple[Reader, Site]], ids: Sequence[int]) -> Tensor:
+        """Return keys and values `[T, 2 n, heads, d]` of T tokens at n attentions; keys are even.
+
+        Keys are rotated to their positions, from 0. The decoder of an encoder-decoder reads the
+        tokens too.
+        """
+        row = torch.tensor([list(ids)], device=self.model.get_input_embeddings().weight.device)
+        mask, first = torch.ones_like(row, dtype=torch.bool), torch.zeros_like(row[:, 0])
+        decoder = DecoderInput(mask=mask, ids=row) if self.architecture.has_decoder else None
+        seen: dict[tuple[Reader, Site], tuple[Tensor, Tensor]] = {}
+        self.injection.seen = seen
+        try:
+            at = Positions(first, first + len(ids) - 1)
+            self.forward(BackboneInput(ids=row, mask=mask, decoder=decoder, hidden_at=at))
+        finally:
+            self.injection.seen = None
+        found = [tensor[0] for site in sites for tensor in seen[site]]
+        if self.division:
+            found = [self.division.whole(tensor, 0) for tensor in found]
+        return torch.stack([tensor.transpose(0, 1).float() for tensor in found], dim=1)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         if not self.has_head:

@@ -3,7 +3,7 @@
 | file | where its digest is |
 |---|---|
 | `result.json`, `failure.json` | its key `digest`, over all other keys |
-| `run.yaml`, `metrics.jsonl`, `predictions.jsonl` | the key `files` of the result |
+| `run.yaml`, `metrics.jsonl`, `predictions.jsonl`, `study.jsonl` | the key `files` of the result |
 | a line of `metrics.jsonl` | its key `crc`, because a run that has not ended has no result |
 | `state.safetensors`, `prompt.safetensors` | in the header, over tensors and header |
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from ptrun.files import from_json, opened
 
-BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl")
+BESIDE = ("run.yaml", "metrics.jsonl", "predictions.jsonl", "study.jsonl")
 """The files whose digests a result holds."""
 LONGEST = 4_000_000_000
 """Bytes of a journal, or of the predictions for millions of rows."""

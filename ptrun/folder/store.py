@@ -111,6 +111,10 @@ class RunStore:
         )
         _write_lines(self.folder / "predictions.jsonl", rows)
 
+    def write_study(self, examples: Sequence[Example]) -> None:
+        """Write the examples that the backbone wrote to `study.jsonl`."""
+        _write_lines(self.folder / "study.jsonl", map(asdict, examples))
+
     def close(self, outcome: RunResult) -> None:
         """Write the result; nothing is written after it."""
         result.write(self.folder, outcome)
@@ -155,6 +159,11 @@ def state_file(folder: Path, part: str = "") -> Path:
 def bound_to(backbone: Any) -> dict[str, str]:
     """Return what identifies a backbone in the files of a run: name, revision, fingerprint."""
     return {"name": backbone.name, "revision": str(backbone.revision), "weights": backbone.weights}
+
+
+def write_bound(file: Path, tensors: Mapping[str, Tensor], bound: Mapping[str, str]) -> None:
+    """Write a safetensors file atomically; its header names the backbone of the tensors."""
+    files.draft(file, tensors, {"backbone": json.dumps(dict(bound), sort_keys=True)})()
 
 
 def read_tensors(

@@ -267,7 +267,7 @@ def built(
 
 # Methods whose prompt comes from an encoder: only the encoder's output is exported.
 
-_PROMPT, _TABLE = "prompt.", "prompt.table"
+_PROMPT, _TABLE, _FROZEN = "prompt.", "prompt.table", "prompt.frozen"
 
 
 class Folded(Method):
@@ -298,9 +298,16 @@ class Folded(Method):
         super().load_exported(prompt | tensors)
 
     def unfolded(self, exported: Mapping[str, Tensor]) -> Mapping[str, Tensor] | None:
-        """Return the table if it is the prompt itself, else None."""
-        if self.prompt.mlp is not None or getattr(self.prompt, "project", None) is not None:
+        """Return the table, and its frozen vectors, if it is the prompt itself, else None."""
+        prompt = self.prompt
+        if prompt.mlp is not None or getattr(prompt, "project", None) is not None:
             return None
         others = {n: t for n, t in exported.items() if n != self.finished}
         finished = exported.get(self.finished)
-        return others if finished is None else {_TABLE: finished.flatten(1), **others}
+        if finished is None:
+            return others
+        values = finished.flatten(1)
+        if not isinstance(prompt, DeepPrefix) or prompt.frozen is None:
+            return {_TABLE: values, **others}
+        frozen, table = prompt.divided(values)
+        return {_FROZEN: frozen, _TABLE: table, **others}

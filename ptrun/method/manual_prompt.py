@@ -18,5 +18,5 @@ from ptrun.method.base import Method
 class ManualPrompt(Method):
     """Reads the backbone as it is."""
 
-    readouts = ("verbalizer", "writing")
+    readouts = ("verbalizer", "writing", "distillation")
     learns = False

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, DecoderInput, Positions, Prefix, Site
+from ptrun.backbone.base import BackboneInput, Prefix, Site
 from ptrun.backbone.dropout import drop
 from ptrun.backbone.injection import Reader, link_of
 from ptrun.backbone.pretrained import PretrainedBackbone
@@ -44,7 +44,8 @@ class PTuningV2(Folded):
     """A deep prefix `[P, 2 n, heads, d]` for n layers, and a head.
 
     Args:
-        length: P, in vectors a layer; 0 is the bare backbone with a head.
+        length: P, in vectors a layer; 0 is the bare backbone with a head. Null is as many as
+            `readout.document` has tokens.
         reparameterization: `embedding` learns the prefix itself; `mlp` computes it from a table.
         hidden: width of the MLP.
         prefix_kind: `kv` learns keys and values; `hidden` learns hidden states, `[P, n, H]`; null
@@ -54,6 +55,9 @@ class PTuningV2(Folded):
             only, like T5, ignore it.
         dropout: of the prefix in training; null is the backbone's hidden dropout for keys and
             values, 0 for hidden states.
+        frozen_vectors: the number of first vectors that are not learned. A model puts much of its
+            attention on its first token, so a start from a text keeps one
+            (Eyuboglu et al. 2025); null is all.
         layers: first and last layer with a prefix, in each stack, counted from 1; null is all.
         stacks: the attentions of an encoder-decoder that have prefixes. Null is both
             self-attentions, or the encoder's if the read-out does not use the decoder.
@@ -65,7 +69,7 @@ class PTuningV2(Folded):
 
     finished, paper = "prompt.prefix", "P-tuning v2"
 
-    may_differ = ("length", "dropout", "reparameterization", "hidden")
+    may_differ = ("length", "dropout", "reparameterization", "hidden", "frozen_vectors")
 
     def __init__(
         self,
@@ -73,17 +77,20 @@ class PTuningV2(Folded):
         task: Task,
         reading: Reading | None = None,
         *,
-        length: int,
+        length: int | None,
         reparameterization: Reparameterization = "embedding",
         hidden: int = 512,
         prefix_kind: PrefixKind | None = None,
         shift_positions: bool | None = None,
         dropout: float | None = None,
+        frozen_vectors: int | None = 0,
         layers: list[int] | None = None,
         stacks: list[Stack] | None = None,
     ):
         super().__init__(backbone, task, reading)
         shape = backbone.shape
+        if length is None:
+            length = self._tokens()
         if length < 0:
             raise UserError(f"method.length is {length}; use 0 (no prefix) or more.")
         if not backbone.architecture.even:
@@ -111,6 +118,7 @@ class PTuningV2(Folded):
             hidden,
             self._project() if hidden_states else None,
             shape.hidden_size,
+            length if frozen_vectors is None else frozen_vectors,
         )
 
     @classmethod
@@ -136,7 +144,7 @@ class PTuningV2(Folded):
     def begin(self, ids: Sequence[int]) -> None:
         """Start from the keys and values that the backbone computes of `length` tokens."""
         sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
-        self.prompt.begin(read_context(self.backbone, sites, ids))
+        self.prompt.begin(self.backbone.read(sites, ids))
 
     @property
     def prompt_positions(self) -> int:
@@ -154,6 +162,17 @@ class PTuningV2(Folded):
             decoder = replace(decoder, prefixes=stacks.get("decoder"), cross=stacks.get("cross"))
         shift = torch.full_like(batch.ids[:, 0], self.prompt_positions)
         return replace(text, prefixes=stacks.get("encoder"), decoder=decoder, shift=shift)
+
+    def _tokens(self) -> int:
+        """Return the number of tokens of the read-out's document.
+
+        Raises:
+            UserError: it has none.
+        """
+        view = getattr(self.readout, "view", None)
+        if view is None:
+            raise UserError("method.length=null needs readout=distillation; type a number.")
+        return len(view.ids)
 
     def _project(self) -> Project:
         """Return what turns hidden states `[P, n, H]` into keys and values `[P, 2 n, heads, d]`.
@@ -196,32 +215,6 @@ def _stacks(
             f"{backbone.name}; use method.stacks=[encoder], or null."
         )
     return stacks
-
-
-@torch.no_grad()
-def read_context(
-    backbone: PretrainedBackbone, sites: Sequence[tuple[Reader, Site]], ids: Sequence[int]
-) -> Tensor:
-    """Return keys and values `[T, 2 n, heads, d]` of T tokens at n attentions, as in `keys_values`.
-
-    Keys are rotated to their positions, from 0. The decoder of an encoder-decoder reads the tokens
-    too.
-    """
-    injection, device = backbone.injection, backbone.model.get_input_embeddings().weight.device
-    row = torch.tensor([list(ids)], device=device)
-    mask, last = torch.ones_like(row, dtype=torch.bool), torch.tensor([len(ids) - 1], device=device)
-    decoder = DecoderInput(mask=mask, ids=row) if backbone.architecture.has_decoder else None
-    at = Positions(torch.zeros_like(last), last)
-    injection.seen = {}
-    try:
-        backbone.model.eval()
-        backbone.forward(BackboneInput(ids=row, mask=mask, decoder=decoder, hidden_at=at))
-        found = [tensor[0] for site in sites for tensor in injection.seen[site]]
-    finally:
-        injection.seen = None
-    if backbone.division:
-        found = [backbone.division.whole(tensor, 0) for tensor in found]
-    return torch.stack([tensor.transpose(0, 1).float() for tensor in found], dim=1)
 
 
 # Projects prefix vectors to keys and values with a layer's own frozen maps.

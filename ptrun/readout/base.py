@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -187,6 +188,8 @@ class Readout(ABC):
     """Whether a long text is read in several rows, so that it is not cut."""
     pooler: str | None = None
     """What the vector of a text is; None if none is read."""
+    store: Path | None = None
+    """The folder for what is computed once and read by later runs; None: nothing is written."""
 
     @property
     def pattern(self) -> Pattern | None:
@@ -218,6 +221,27 @@ class Readout(ABC):
 
     def recall(self, tensors: dict[str, Tensor]) -> None:
         """Take what `settled` returned from saved tensors."""
+        return
+
+    @property
+    def studies(self) -> bool:
+        """Whether `study` writes the training examples."""
+        return False
+
+    def study(self) -> list[Example]:
+        """Return the training examples that the loaded backbone writes."""
+        return []
+
+    def unprepared(self, features: Sequence[Features], *, training: bool) -> Sequence[Features]:
+        """Return the examples that need `prepare` before they are read."""
+        return ()
+
+    def prepare(self, batch: Batch) -> None:
+        """Process examples once, before training or prediction reads them."""
+        return
+
+    def keep(self, features: Sequence[Features]) -> None:
+        """Write what `prepare` found of examples to `store`."""
         return
 
     def can_answer(self, example: Example) -> bool:

@@ -7,6 +7,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config import build
 from ptrun.config.components import TARGET
 from ptrun.errors import UserError
+from ptrun.readout.distillation import DistillationReading
 from ptrun.readout.heads import EntailmentReading, HeadReading
 from ptrun.readout.original import ClassWordsReading
 from ptrun.readout.reading import Reading, known
@@ -23,6 +24,7 @@ READINGS: dict[str, type[Reading]] = {
         EntailmentReading,
         ClassWordsReading,
         WritingReading,
+        DistillationReading,
     )
 }
 """The read-outs of ptrun, by option."""

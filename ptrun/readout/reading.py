@@ -29,6 +29,8 @@ class Reading(ABC):
     answers: ClassVar[Sequence[str]]
     may_differ: ClassVar[Sequence[str]] = ()
     idle: ClassVar[Sequence[str]] = ()
+    keeps_backbone: ClassVar[bool] = False
+    """Whether it reads the backbone without the method, so that a method may not change it."""
     tunes_head: ClassVar[bool] = False
     """Whether a method that tunes the backbone tunes its pre-trained head too."""
 
@@ -47,6 +49,11 @@ class Reading(ABC):
         """The values that differ from their defaults."""
         own = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {key: value for key, (value, default) in own.items() if value != default}
+
+    @classmethod
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the configuration for the run id, with the content of files in place of paths."""
+        return node
 
     @abstractmethod
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:

@@ -154,6 +154,8 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     config, names = composed.config, composed.names
     request = request.read_by(*composed.readout)
     components["readout"] = Component("readout", config["readout"])
+    reading = components["readout"].target
+    _check_frozen(reading, method, config["method"])
     start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
@@ -165,6 +167,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     code = own_code({group: component.node for group, component in components.items()})
     own = {"hardware": _precision(config["hardware"], made_engine), "start": str(start)}
     own["method"] = method.fingerprint_config(config["method"])
+    own["readout"] = reading.fingerprint_config(config["readout"])
     own |= {"own_code": code} if code else {}
     content = identity.affecting({**config, **own}, task.digest(), backbone.weights)
     essence = _essence(content, components, method, train)
@@ -207,6 +210,19 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     commits = _recorded(made, composed.commits)
     pin(made.repositories, commits)
     return replace(made, request=replace(request, commits=commits))
+
+
+def _check_frozen(reading: Any, method: type[Method], node: Mapping[str, Any]) -> None:
+    """Refuse a method that changes the backbone where a read-out needs it as it is.
+
+    Raises:
+        UserError: it does.
+    """
+    if reading.keeps_backbone and (method.tunes(node) or method.changes_modules):
+        raise UserError(
+            f"readout={reading.name} reads the frozen backbone too, and {method.__name__} changes "
+            "it. Use cartridge, ptuning_v2, prompt_tuning or lora."
+        )
 
 
 def _essence(

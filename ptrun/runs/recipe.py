@@ -6,6 +6,7 @@ Runs of a group share the passes of one frozen backbone. Each leaves what it wou
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from ptrun.backbone.base import checksum
 from ptrun.errors import RunFailed, UserError
+from ptrun.files import below
 from ptrun.folder import result
 from ptrun.folder.store import RunStore, bound_to, set_aside
 from ptrun.hardware.torch_engine import TorchEngine
@@ -25,6 +27,7 @@ from ptrun.runs.finished import found_by
 from ptrun.runs.parts import Part, divide
 from ptrun.runs.plan import Plan, split_of, with_prerequisite
 from ptrun.runs.record import Ended, Execution, SharedStore, facts
+from ptrun.runs.token_cache import TOKENS
 from ptrun.start.start import begin
 from ptrun.task.protocol import unseen
 from ptrun.tracking.trackers import Trackers
@@ -169,7 +172,7 @@ def _check_examples(planned: Plan, method: Method, split: Split) -> None:
     """
     check_select(planned.train, method)
     names = planned.names
-    if method.learned() and not split.train:
+    if method.learned() and not (split.train or method.readout.studies):
         raise UserError(
             f"setting={names['setting']} has no training examples, but method={names['method']} "
             "is trained. Choose another setting."
@@ -188,6 +191,8 @@ def _open(work: Execution) -> None:
     An error before the folder is opened leaves nothing behind.
     """
     planned = work.planned
+    for part in work.parts:
+        _study(work, part)
     _begin(work)
     features = [_features(work, part) for part in work.parts]
     rate, usual = planned.train.lr, planned.usual_rates
@@ -197,9 +202,22 @@ def _open(work: Execution) -> None:
         *unseen(planned.task, work.split),
     ]
     work.store = _open_folder(planned, tuned=work.tuned)
+    if work.parts[0].method.readout.studies:
+        work.store.write_study(work.split.train)
     for part, rows in zip(work.parts, features, strict=True):
         part.member = _member(planned, part, rows, work.store)
         part.member.health.compares = len(work.parts) == 1
+
+
+def _study(work: Execution, part: Part) -> None:
+    """Let the backbone write the training examples, where the read-out asks for it."""
+    readout, world = part.method.readout, work.planned.engine.world
+    readout.store = below(work.planned.outputs, TOKENS)
+    if readout.studies:
+        with world.main_first() if world.model_parallel == 1 else nullcontext():
+            part.split = replace(part.split, train=readout.study())
+        origin = {**work.split.origin, "train": "self-study"}
+        work.split = replace(work.split, train=part.split.train, origin=origin)
 
 
 def _findings(work: Execution) -> list[str]:
@@ -219,7 +237,8 @@ def _begin(work: Execution) -> None:
         return chain.from_iterable(work.encoded(method, own) for own in examples)
 
     by_part = {part.name: part.method for part in work.parts}
-    begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows)
+    train = {part.name: part.split.train for part in work.parts}
+    begin(planned.start, by_part, bound_to(planned.backbone), planned.seed, rows, train)
 
 
 def _features(work: Execution, part: Part) -> _TrainDev:

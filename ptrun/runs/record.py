@@ -125,6 +125,11 @@ class SharedStore:
         if self.world.main:
             self.store.write_predictions(examples, predictions)
 
+    def write_study(self, examples: Sequence[Example]) -> None:
+        """Write `study.jsonl`."""
+        if self.world.main:
+            self.store.write_study(examples)
+
     def close(self, outcome: RunResult, *, keep_state: bool = True) -> None:
         """Write the result; without `keep_state` a finished run loses its state."""
         if self.world.main:

@@ -4,7 +4,7 @@
 |---------------------------|---------------------------------------------------------------------|
 | PROMPT_TUNING, P_TUNING   | one that learns input vectors: prompt_tuning, ptuning without       |
 |                           | encoder                                                             |
-| PREFIX_TUNING             | ptuning_v2 with keys and values learned directly                    |
+| PREFIX_TUNING, CARTRIDGE  | ptuning_v2 with keys and values learned directly                    |
 | LORA                      | lora of the same rank and modules; another alpha is folded in       |
 | the others                | peft, ia3, dora, vera with the same configuration                   |
 
@@ -32,6 +32,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 _LOG = logging.getLogger(__name__)
 _CONFIG, _TENSORS, _PICKLED = "adapter_config.json", "adapter_model.safetensors", ".bin"
 _VECTORS = ("PROMPT_TUNING", "P_TUNING")
+_PREFIXES = ("PREFIX_TUNING", "CARTRIDGE")
 _PROMPT = "prompt_embeddings"
 _NAMES, _COUNT = (list,), (int,)
 _TYPES = {
@@ -138,7 +139,7 @@ def check(
     """
     fits = {
         **dict.fromkeys(_VECTORS, method.learns_vectors(node)),
-        "PREFIX_TUNING": issubclass(method, PTuningV2),
+        **dict.fromkeys(_PREFIXES, issubclass(method, PTuningV2)),
         "LORA": issubclass(method, LoRA | PeftMethod),
     }.get(adapter.kind, issubclass(method, PeftMethod))
     if not fits:
@@ -156,7 +157,7 @@ def check(
 
 _SUITS = {
     **dict.fromkeys(_VECTORS, "method=prompt_tuning, or method=ptuning method.encoder=plain"),
-    "PREFIX_TUNING": "method=ptuning_v2",
+    **dict.fromkeys(_PREFIXES, "method=ptuning_v2"),
     "LORA": "method=lora, or method=dora if it has magnitudes",
 }
 _ANY = "method=peft method.config.peft_type={}"
@@ -178,10 +179,10 @@ def begin(adapter: PeftAdapter, method: Method) -> None:
         make = _lora
     elif isinstance(method, PeftMethod):
         make = _peft
-    given, parameters = make(adapter, method, found), method.learned()
-    for name, tensor in given.items():
-        _check_shape(adapter, name, tensor, parameters[name])
-        parameters[name].copy_(tensor)
+    own = {**method.learned(), **dict(method.named_buffers())}
+    for name, tensor in make(adapter, method, found).items():
+        _check_shape(adapter, name, tensor, own[name])
+        own[name].copy_(tensor)
 
 
 def _check_whole(adapter: PeftAdapter) -> None:
@@ -224,7 +225,8 @@ def _prefix(
             "it holds finished keys and values, which cannot be undone. Type "
             "method.reparameterization=embedding method.prefix_kind=kv."
         )
-    return {"prompt.table": _tensor(adapter, found, _PROMPT)}
+    finished = {PTuningV2.finished: _tensor(adapter, found, _PROMPT)}
+    return dict(method.unfolded(finished) or {})
 
 
 def _lora(adapter: PeftAdapter, method: LoRA, found: Mapping[str, Tensor]) -> dict[str, Tensor]:

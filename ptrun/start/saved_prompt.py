@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptrun.backbone.weights import PREFIX, Classifier, Tuned
 from ptrun.errors import UserError
@@ -154,9 +154,10 @@ def _with_encoder(folder: Path, part: str, bound: Mapping[str, str]) -> Tensors:
     )
 
 
-def prompt_of(method: Method) -> dict[str, nn.Parameter]:
-    """Return the learned parameters of a method's prompt."""
-    return {n: p for n, p in method.learned().items() if n.startswith(_PROMPT)}
+def prompt_of(method: Method) -> dict[str, Tensor]:
+    """Return the learned parameters of a method's prompt, and its frozen vectors."""
+    own = {**method.learned(), **dict(method.named_buffers())}
+    return {n: t for n, t in own.items() if n.startswith(_PROMPT)}
 
 
 def check_fits(method: Method, tensors: Mapping[str, Tensor], folder: Path) -> None:

@@ -13,7 +13,10 @@
 | `task_words`      | the most frequent words of train and dev, shuffled with the model seed (PPT)|
 | `text:WORDS`      | these words, repeated                                                       |
 | `context:TEXT`    | the keys and values that the backbone computes of the text's first tokens,  |
-|                   | or of the text of `context:@FILE`; for `ptuning_v2`                         |
+|                   | or of the text of `context:@FILE`, or of `readout.document`; for            |
+|                   | `ptuning_v2`                                                                |
+| `spread:TEXT`     | the same of runs of 16 tokens that are spread evenly over the text          |
+| `demonstrations:K`| the same of K examples of train with their answers, drawn with the seed     |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
@@ -36,12 +39,14 @@ from ptrun.backbone.weights import Tuned
 from ptrun.errors import UserError, unknown
 
 WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0.1}
+CONTEXTS = ("context", "spread", "demonstrations")
+"""Starts from the keys and values of a text."""
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_NAMED = ("text", "context", "run", "peft", "pretrained")
+_NAMED = ("text", *CONTEXTS, "run", "peft", "pretrained")
 _VALUES = {"text": "words", "run": "a run id or a run's folder", "peft": "a PEFT folder"}
-_VALUES |= {"context": "a text, or @FILE"}
+_VALUES |= {"demonstrations": "a number of examples"}
 OTHERS = ("run", "pretrained")
-KINDS = ("random", *WITH_SIZE, *WORDS, "context", "peft", *OTHERS)
+KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "peft", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Start:
     Args:
         kind: one of `KINDS`.
         value: the text, the run or the task of the prerequisite run; else empty. Of a context its
-            text, also if a file has it.
+            text, also if a file has it, or the number of demonstrations.
         size: standard deviation or bound of a random start.
         folder: folder of the other run, or of the PEFT adapter.
         digest: fingerprint of what is copied from there, or of a context.
@@ -96,6 +101,8 @@ def parse(text: str | None) -> Start:
         raise UserError(unknown(f"start={text}", kind, KINDS))
     if kind in _VALUES and not value.strip():
         raise UserError(f"start={text}: give {_VALUES[kind]} after the colon, start={kind}:...")
+    if kind == "demonstrations" and not (value.isdecimal() and int(value)):
+        raise UserError(f"start={text}: give a number of examples, as in start=demonstrations:8.")
     if kind not in (*_NAMED, *WITH_SIZE) and colon:
         raise UserError(f"start={text}: {kind} takes no value; type start={kind}.")
     size = _size(kind, value) if kind in WITH_SIZE and colon else WITH_SIZE.get(kind, 0.0)

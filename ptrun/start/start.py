@@ -1,6 +1,5 @@
 """`start=`: checked against the method, the task and other runs, and carried out."""
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +20,16 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.pattern.spelling import Spelling, mask_ids
 from ptrun.prompt import InputVectors
 from ptrun.readout.base import Features
+from ptrun.readout.document import digest_of, document
 from ptrun.readout.heads import EntailmentHead
 from ptrun.readout.label_words import LabelWords
 from ptrun.start import peft, saved_prompt
 from ptrun.start.pretraining import task_for
 from ptrun.start.saved_prompt import follow, tuned_by
-from ptrun.start.spec import OTHERS, WORDS, Start, parse
+from ptrun.start.spec import CONTEXTS, OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import Task
-from ptrun.task.own import text_of
+from ptrun.task.generation import MESSAGES
+from ptrun.types import Example
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,8 +59,8 @@ def plan_start(
         return Start("peft", start.value, folder=adapter.folder, digest=adapter.digest)
     if start.kind == "pretrained":
         return Start("pretrained", task_for(task, config["readout"], start.value))
-    if start.kind == "context":
-        return _context(start, method, config["method"], backbone)
+    if start.kind in CONTEXTS:
+        return _context(start, composed, method, task, backbone)
     if start.kind != "random" and not method.learns_vectors(config["method"]):
         if start.kind == "text" and not method.unfit_for_context(config["method"], backbone):
             raise UserError(
@@ -77,29 +78,29 @@ def plan_start(
 
 
 def _context(
-    start: Start, method: type[Method], node: Mapping[str, object], backbone: PretrainedBackbone
+    start: Start, composed: Composed, method: type[Method], task: Task, backbone: PretrainedBackbone
 ) -> Start:
-    """Return the start with its text.
+    """Return a start from keys and values, with its text.
 
     Raises:
-        UserError: the method cannot start from it, or the file cannot be read.
+        UserError: the method cannot start from it, the file cannot be read, or the examples have no
+            answers in words.
     """
-    if reason := method.unfit_for_context(node, backbone):
-        raise UserError(f"start=context: {method.__name__} {reason}")
-    text = start.value
-    if text.startswith("@"):
-        file = Path(text.removeprefix("@")).expanduser()
-        text = text_of(file, _MOST_BYTES, "too large for a context")
-        if not text:
-            raise UserError(f"{file}: no text, and start=context needs some.")
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return replace(start, value=text, digest=digest)
+    where, config = f"start={start.kind}", composed.config
+    if reason := method.unfit_for_context(config["method"], backbone):
+        raise UserError(f"{where}: {method.__name__} {reason}")
+    if start.kind == "demonstrations":
+        if task.answer not in ("label", "text") or MESSAGES in task.fields:
+            raise UserError(f"{where}: task={task.name} has no labels and no texts as answers.")
+        return start
+    text = document(start.value or config["readout"].get("document") or "", where)
+    return replace(start, value=text, digest=digest_of(text))
 
 
 # Token ids to start a prompt from: label words, vocabulary, words of the task, or a text.
 
-_MOST_BYTES = 10_000_000  # of a context
 _TOP = 1000
+_RUN = 16  # tokens
 _SENTINELS = 16  # more than the masks of any pattern
 
 
@@ -112,12 +113,14 @@ class WordSource:
         method: method with the backbone and the read-out.
         rows: returns the encoded train and dev examples.
         draw: random number generator.
+        train: the training examples.
     """
 
     start: Start
     method: Method
     rows: Callable[[], Iterable[Features]]
     draw: torch.Generator
+    train: Sequence[Example] = ()
 
     def shuffled(self, ids: Sequence[int]) -> list[int]:
         """Return ids in random order."""
@@ -191,7 +194,12 @@ Rows = Callable[[Method, str], Iterable[Features]]
 
 
 def begin(
-    start: Start, methods: Mapping[str, Method], bound: Mapping[str, str], seed: int, rows: Rows
+    start: Start,
+    methods: Mapping[str, Method],
+    bound: Mapping[str, str],
+    seed: int,
+    rows: Rows,
+    train: Mapping[str, Sequence[Example]],
 ) -> None:
     """Initialize the prompts of placed methods, by part, and heads copied from the backbone.
 
@@ -210,9 +218,11 @@ def begin(
     elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
-    elif start.kind == "context":
-        for method in methods.values():
-            begin_context(start.value, method)
+    elif start.kind in CONTEXTS:
+        for part, method in methods.items():
+            generator = torch.Generator().manual_seed(seed)
+            own = partial(rows, method, part)
+            begin_context(WordSource(start, method, own, generator, train[part]))
     elif start.kind != "random":
         for part, method in methods.items():
             prompt = cast(InputVectors, method.prompt)
@@ -221,21 +231,55 @@ def begin(
             prompt.begin(vectors(source, *prompt.table.shape).to(prompt.table))
 
 
-def begin_context(text: str, method: Method) -> None:
-    """Start the prefixes of P-tuning v2 from the keys and values of a text's first tokens.
+def begin_context(source: WordSource) -> None:
+    """Start the prefixes of P-tuning v2 from the keys and values of a text's tokens.
 
     Raises:
         UserError: the text has fewer tokens than the prefix.
     """
+    method, start = source.method, source.start
     assert isinstance(method, PTuningV2)
-    ids = method.backbone.tokenizer()(text).input_ids
-    if len(ids) < method.length:
+    text = start.value if start.kind != "demonstrations" else _demonstrations(source)
+    ids, length = method.backbone.tokenizer()(text).input_ids, method.length
+    if len(ids) < length:
         raise UserError(
-            f"start=context: the text has {len(ids)} tokens, and method.length={method.length} "
+            f"start={start.kind}: the text has {len(ids)} tokens, and method.length={length} "
             f"needs as many. Give a longer text, or type method.length={len(ids)}."
         )
-    method.begin(ids[: method.length])
-    _LOG.info("start=context: the first %d of %d tokens", method.length, len(ids))
+    method.begin(spread(ids, length) if start.kind == "spread" else ids[:length])
+    _LOG.info("start=%s: %d of %d tokens", start.kind, length, len(ids))
+
+
+def spread(ids: Sequence[int], length: int) -> list[int]:
+    """Return runs of 16 tokens, `length` tokens in all, from evenly spaced places."""
+    runs = -(-length // _RUN)
+    starts = [round(i * (len(ids) - length) / max(1, runs - 1)) + i * _RUN for i in range(runs)]
+    return [id_ for start in starts for id_ in ids[start : start + _RUN]][:length]
+
+
+def _demonstrations(source: WordSource) -> str:
+    """Return drawn training examples with their answers, one a line.
+
+    Raises:
+        UserError: there are fewer examples.
+    """
+    task, count = source.method.task, int(source.start.value)
+    examples = source.train
+    if len(examples) < count:
+        raise UserError(
+            f"start=demonstrations:{count}: there are {len(examples)} examples in train."
+        )
+    drawn = [examples[i] for i in source.shuffled(range(len(examples)))[:count]]
+    return "\n".join(" ".join([*_texts(e, task.fields), _answer(e)]) for e in drawn)
+
+
+def _texts(example: Example, fields: Sequence[str]) -> list[str]:
+    return [str(example.fields[name]) for name in fields]
+
+
+def _answer(example: Example) -> str:
+    target = example.target
+    return str(target[0] if isinstance(target, list) else target)
 
 
 def vectors(source: WordSource, length: int, width: int) -> Tensor:

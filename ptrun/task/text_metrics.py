@@ -33,7 +33,8 @@ def text_scores(
 ) -> dict[str, float]:
     """Return metrics, 0-100, with the loss and perplexity a token and the share without an end.
 
-    Predictions without a text have the last alone. A loss is in nats, over the tokens of answers.
+    Predictions without a text have the last alone. A loss is in nats, over the tokens of answers;
+    with `readout=distillation` it is the divergence from the teacher, which is `kl` too.
 
     Raises:
         UserError: a package is not installed.
@@ -47,7 +48,13 @@ def text_scores(
     tokens = sum(own.figures.get("tokens", 0) for own in predictions)
     if tokens:
         loss = sum(own.figures.get("loss", 0.0) for own in predictions) / tokens
-        found |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        answers = [
+            own.figures.get("answer_loss", own.figures.get("loss", 0.0)) for own in predictions
+        ]
+        perplexity = math.exp(min(sum(answers) / tokens, 700.0))
+        found |= {"loss": loss, "perplexity": perplexity}
+        if all("answer_loss" in own.figures for own in predictions):
+            found["kl"] = loss
     return found
 
 

@@ -299,9 +299,12 @@ class Loop(ABC):
     ) -> None:
         """Run the passes that methods need before training or prediction (IDPG's M(x))."""
         for method, own in zip(methods, features, strict=True):
-            items = items_of([method.unprepared(own, training=training)])
-            for part in track(self._cut(items), "preparing texts"):
-                method.prepare(self._collate([item.features for item in part]))
+            both: list[Any] = [method, method.readout]
+            for one in both:
+                rows = one.unprepared(own, training=training)
+                for part in track(self._cut(items_of([rows])), "preparing texts"):
+                    one.prepare(self._collate([item.features for item in part]))
+            method.readout.keep(rows)
 
     def _read(
         self,

@@ -11,7 +11,8 @@ from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.runs.plan import plan
-from ptrun.start.start import begin_context
+from ptrun.start.spec import Start
+from ptrun.start.start import WordSource, begin_context
 from tests.backbone.test_generation import loaded
 from tests.exporting.runs import shipped
 from tests.readings import reading
@@ -26,6 +27,11 @@ FACT = "Stella Barden often visits Frank Venn on Saturday with all of her old fr
 
 def prefixed(backbone, length, **keys):
     return PTuningV2(backbone, told(), reading("writing"), length=length, **keys)
+
+
+def told_by(text, method):
+    start = Start("context", text)
+    return WordSource(start, method, lambda: [], torch.Generator().manual_seed(0))
 
 
 def logits(backbone, ids, method=None):
@@ -69,7 +75,7 @@ def topics():
 def test_other_families_start_from_what_they_read(name):
     method = PTuningV2(shipped(name), topics(), reading("head"), length=4)
     before = method.prompt().detach().clone()
-    begin_context(FACT, method)
+    begin_context(told_by(FACT, method))
     after = method.prompt().detach()
     assert after.shape == before.shape and after.isfinite().all()
     assert all(part.std() > 10 * before.std() for part in after.unbind(1))  # it was N(0, 0.02)
@@ -78,7 +84,7 @@ def test_other_families_start_from_what_they_read(name):
 def test_a_text_that_is_too_short_is_refused():
     method = prefixed(shipped("pocket_gpt2"), 40)
     with pytest.raises(UserError, match=r"has 2 tokens, and method\.length=40 needs as many"):
-        begin_context("sun", method)
+        begin_context(told_by("sun", method))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,9 @@ def test_a_text_that_is_too_short_is_refused():
         (["method.prefix_kind=hidden"], r"Type method\.prefix_kind=kv"),
         (["method.shift_positions=false"], r"Leave method\.shift_positions=false out"),
         (["start=context:@none.txt"], "none.txt"),
-        (["start=context:"], "give a text, or @FILE after the colon"),
+        (["start=context"], "start=context: no text"),
+        (["start=demonstrations:x"], "as in start=demonstrations:8"),
+        (["start=demonstrations:2", "task=pocket_ner"], "has no labels and no texts as answers"),
         (["start=text:a film"], "Type start=context:a film"),
     ],
 )
@@ -118,7 +126,7 @@ def test_a_run_starts_from_a_text(tmp_path):
     line += ["train.max_steps=2", "readout.max_new_tokens=4", f"outputs={tmp_path}"]
     done = ptrun.run(*line, f"start=context:@{tmp_path / 'fact.txt'}")
     method = prefixed(shipped("pocket_gpt2"), 8)
-    begin_context(FACT, method)
+    begin_context(told_by(FACT, method))
     found = done.prompt["prompt.prefix"]
     torch.testing.assert_close(found, method.prompt().detach(), atol=1e-5, rtol=0)
     assert "fact.txt" not in json.dumps(done.result.config)

@@ -1,0 +1,361 @@
+"""`readout=distillation`: learn to write as the frozen backbone writes with a document in view.
+
+Context distillation of a document (Snell et al. 2022), as cartridges are trained (Eyuboglu et al.
+2025, Eq. 2). The teacher is the backbone itself with the document before the row; the student
+reads the row alone, with what the method adds. For each learned token the loss is the divergence
+KL(teacher || student) over the teacher's `kept_tokens` likeliest tokens and one outcome for all
+others, in nats: at most the divergence over the vocabulary, and 0 where both agree. (The paper
+leaves the other tokens out, and then the loss has no lower bound of its own.)
+
+The teacher's log-probabilities are computed once, and kept in `outputs/.tokens`.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import BackboneInput, BackboneOutput
+from ptrun.backbone.generation import Decoding
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.files import from_json, read_text, write_text
+from ptrun.folder.store import bound_to, read_tensors, write_bound
+from ptrun.readout import document
+from ptrun.readout.base import Batch, Features, collate, word_logits
+from ptrun.readout.document import Span, View
+from ptrun.readout.writing import Writing, WritingReading
+from ptrun.task.dataset import Task
+from ptrun.task.generation import MESSAGES
+from ptrun.types import Example, Prediction
+
+_LOG = logging.getLogger(__name__)
+_SPAN = "part of the document"  # the field of an example
+_QUESTION = 48  # tokens of a question
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationReading(WritingReading):
+    """The answer is written as the backbone writes it with a document in view.
+
+    Args beyond those of `WritingReading`:
+        document: the text in view, or `@FILE`; its content is in the run's id, not its place.
+        kept_tokens: the number of the teacher's likeliest tokens that the loss compares.
+        self_study: the number of questions that the backbone asks about the document; with its own
+            answers they replace train. 0: train as it is.
+        chunk: tokens of the part of the document that a question is about.
+    """
+
+    name = "distillation"
+    keeps_backbone = True
+
+    document: str | None = None
+    kept_tokens: int = 20
+    self_study: int = 0
+    chunk: int = 512
+
+    def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
+        """Refuse a model that cannot have a text in view as keys and values, and values."""
+        super().fits(backbone, task, soft=soft)
+        family = backbone.architecture
+        if not family.left_to_right or family.has_blank:
+            raise UserError(
+                f"readout=distillation: backbone={backbone.name} ({backbone.family}) does not read "
+                "left to right; use a causal model, such as backbone=smollm2_135m."
+            )
+        if not self.document:
+            raise UserError(
+                "readout=distillation needs a document. Type readout.document=@FILE, or a text."
+            )
+        for key, low in (("kept_tokens", 1), ("self_study", 0), ("chunk", 1)):
+            if getattr(self, key) < low:
+                raise UserError(f"readout.{key} is {getattr(self, key)}; use {low} or more.")
+        if self.self_study and len(task.fields) != 1:
+            raise UserError(
+                f"readout.self_study={self.self_study}: task={task.name} has the fields "
+                f"{', '.join(task.fields)}, and a question needs one. Type task.text=COLUMN."
+            )
+
+    def used(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> set[str]:
+        """Return the keys that change a number: the parts are those of self-study."""
+        keys = super().used(backbone, task, soft=soft)
+        keys |= {"document", "kept_tokens", "self_study"}
+        return keys | ({"chunk", "draw"} if self.self_study else set())
+
+    def made(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> "Distillation":
+        """Return the read-out."""
+        pvp = None if MESSAGES in task.fields else self._pvp(backbone, task, soft)
+        return Distillation(backbone, task, pvp, self)
+
+    @classmethod
+    def fingerprint_config(cls, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the node with the digest of the document in place of its text or file."""
+        return {**node, "document": document.recorded(node["document"])}
+
+
+class Distillation(Writing):
+    """Writes answers, and learns them from the backbone with a document in view."""
+
+    asked: DistillationReading
+
+    @property
+    def studies(self) -> bool:
+        """Whether the backbone writes the training examples."""
+        return self.asked.self_study > 0
+
+    @cached_property
+    def view(self) -> View | None:
+        """The document; None if only its digest is known: in predictions of a saved run."""
+        value = self.asked.document or ""
+        if document.is_recorded(value):
+            return None
+        return View(self.backbone, document.document(value, "readout.document"))
+
+    def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
+        """Return the divergence from the teacher summed over the learned tokens, `[]`."""
+        found = self._divergence(output, batch)
+        assert found is not None, "the document is known in training"
+        return found.sum()
+
+    def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
+        """Return the losses of each answer; its text is written apart."""
+        plain: Any = super().decode(output, batch)
+        apart = self._divergence(output, batch)
+        if apart is None:
+            return list(plain)
+        sums = [float(own.sum()) for own in batch.by_example(apart.cpu())]
+        return [
+            replace(own, figures={**own.figures, "answer_loss": own.figures["loss"], "loss": kl})
+            for own, kl in zip(plain, sums, strict=True)
+        ]
+
+    def _divergence(self, output: BackboneOutput, batch: Batch) -> Tensor | None:
+        """Return KL(teacher || student) at each learned token, `[K]`, in nats."""
+        kept = [self.backbone.kept.get(self._key(f)) for f in batch.features]
+        if any(own is None for own in kept):
+            return None
+        taught = torch.cat([own for own in kept if own is not None], dim=1)
+        taught = taught.to(batch.targets.device)
+        logs, shares = taught[1], taught[1].exp()
+        own = word_logits(output).log_softmax(dim=-1).gather(1, taught[0].long())
+        others = (1 - shares.sum(1)).clamp(min=0)
+        left = (1 - own.exp().sum(1)).clamp(min=torch.finfo(own.dtype).eps)
+        within = torch.where(shares > 0, shares * (logs - own), 0.0).sum(1)
+        return within + torch.xlogy(others, others) - torch.xlogy(others, left)
+
+    # The teacher.
+
+    def unprepared(self, features: Sequence[Features], *, training: bool) -> list[Features]:
+        """Return the examples whose teacher is not known, once those in files are read."""
+        wanted = [f for f in features if f.targets] if self.view else []
+        missing = [f for f in wanted if self._key(f) not in self.backbone.kept]
+        file = self._file(missing)
+        if missing and file is not None and file.is_file():
+            self._recall(file, missing)
+            missing = [f for f in missing if self._key(f) not in self.backbone.kept]
+        return missing
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch) -> None:
+        """Compute the teacher's log-probabilities of a batch."""
+        spans = [self._span(f) for f in batch.features]
+        for span in dict.fromkeys(spans):
+            some = [f for f, own in zip(batch.features, spans, strict=True) if own == span]
+            self._teach(span, collate(some, None, batch.ids.device))
+
+    def keep(self, features: Sequence[Features]) -> None:
+        """Write the teacher's log-probabilities of examples to their file."""
+        file = self._file(features)
+        if not features or file is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
+        write_bound(file, kept, bound_to(self.backbone))
+
+    def _teach(self, span: Span, batch: Batch) -> None:
+        assert self.view is not None
+        rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
+        given = self.request(self.view.before(span, rows), batch.reads)
+        logits = word_logits(self.backbone.forward(given))
+        best = logits.log_softmax(dim=-1).topk(min(self.asked.kept_tokens, logits.shape[1]))
+        whole = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
+        sizes = [len(f.targets) for f in batch.features]
+        for f, own in zip(batch.features, torch.split(whole, sizes, dim=1), strict=True):
+            self.backbone.kept[self._key(f)] = own.clone()
+
+    def _span(self, features: Features) -> Span:
+        """Return the part of the document that is in view of an example's teacher."""
+        assert self.view is not None
+        given = features.facts.get(_SPAN)
+        span: Span = self.view.whole if given is None else (given[0], given[1])
+        most, own = self.backbone.shape.positions, span[1] - span[0] + features.tokens
+        if own > most:
+            raise UserError(
+                f"{features.id}: the document and this row have {own:,} tokens, and "
+                f"backbone={self.backbone.name} reads {most:,}.\nGive a shorter document"
+                + ("." if given else ", or type readout.self_study=256: its questions are about "
+                   "parts of it; dev and test rows then need a document that fits.")
+            )  # fmt: skip
+        return span
+
+    def _key(self, features: Features) -> bytes:
+        (row,) = features.rows
+        facts = [self._document, self.asked.kept_tokens, features.facts.get(_SPAN)]
+        text = json.dumps([*facts, row.ids, row.reads])
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    @cached_property
+    def _document(self) -> str:
+        return document.recorded(self.asked.document or "")
+
+    def _file(self, features: Iterable[Features]) -> Path | None:
+        if self.store is None:
+            return None
+        hashed = hashlib.sha256(json.dumps(self._made_with()).encode())
+        for f in features:
+            hashed.update(self._key(f))
+        return self.store / f"teacher-{hashed.hexdigest()[:24]}.safetensors"
+
+    def _made_with(self) -> list[str]:
+        """Return what identifies the teacher and its precision."""
+        weights = self.backbone.model.get_input_embeddings().weight
+        return [*bound_to(self.backbone).values(), str(weights.dtype), weights.device.type]
+
+    def _recall(self, file: Path, features: Sequence[Features]) -> None:
+        """Read a file; a damaged one is made again."""
+        try:
+            tensors, _ = read_tensors(file, bound_to(self.backbone))
+        except UserError as error:
+            _LOG.warning("%s; it is made again", error)
+            return
+        for f in features:
+            found = tensors.get(self._key(f).hex())
+            if found is not None and found.shape[:2] == (2, len(f.targets)):
+                self.backbone.kept[self._key(f)] = found
+
+    # Self-study.
+
+    def study(self) -> list[Example]:
+        """Return questions that the backbone asks about the document, with its own answers.
+
+        They are written once, and kept in `outputs/.tokens`. Questions and answers without words
+        are left out, and repeated questions; the log counts them. An example also has the fields
+        `kind` and `part of the document`.
+
+        Raises:
+            UserError: none is left.
+        """
+        file = self._study_file()
+        if file is not None and file.is_file() and (kept := _kept(file)):
+            return kept
+        found = self._studied()
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, "".join(json.dumps(asdict(e)) + "\n" for e in found))
+        return found
+
+    def _study_file(self) -> Path | None:
+        """Return the file of the questions: its name is a hash of all that they depend on."""
+        if self.store is None:
+            return None
+        asked = {key: value for key, value in vars(self.asked).items() if key != "document"}
+        facts = [*self._made_with(), self._document, asked, self.longest, str(self.pvp)]
+        hashed = hashlib.sha256(json.dumps(facts, default=str).encode())
+        return self.store / f"study-{hashed.hexdigest()[:24]}.jsonl"
+
+    def _studied(self) -> list[Example]:
+        assert self.view is not None
+        wanted = document.turns(self.view, self.asked.self_study, self.asked.chunk)
+        asked = self._asked(wanted)
+        first = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
+        examples = [self._question(i, asked[i], *wanted[i]) for i in first]
+        features = self.encode(examples, self.room)
+        answers = self._texts([self._span(f) for f in features], features)
+        pairs = zip(examples, answers, strict=True)
+        found = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
+        _LOG.info(
+            "self-study: %d questions with answers; left out: %d questions that are empty or "
+            "repeated, and %d without an answer",
+            *(len(found), len(wanted) - len(first), len(first) - len(found)),
+        )
+        if not found:
+            raise UserError(
+                f"readout.self_study: backbone={self.backbone.name} wrote no questions with "
+                "answers about the document. Use a larger model, or rows of your own."
+            )
+        return found
+
+    @property
+    def room(self) -> int:
+        """The most tokens of a row."""
+        return self.backbone.shape.positions
+
+    def _asked(self, wanted: Sequence[tuple[str, Span]]) -> list[str]:
+        """Return the question that the backbone writes for each seed."""
+        assert self.view is not None
+        rows = [self._instructed(document.SEEDS[kind]) for kind, _ in wanted]
+        decoding = Decoding(
+            _QUESTION, temperature=1.0, top_p=0.95, ends=self.decoding.ends, stop=("\n",)
+        )
+        seeds = [_seed(f"{self.asked.draw}:{i}") for i in range(len(rows))]
+        tokens = document.written(self.view, [span for _, span in wanted], rows, decoding, seeds)
+        return [self._line(own) for own in tokens]
+
+    def _instructed(self, text: str) -> list[int]:
+        """Return the tokens after which the backbone follows an instruction."""
+        if self._chats:
+            return self.chat.prompt([{"role": "user", "content": text}])
+        plain = f"\n\n{text}\nQuestion:"
+        ids: list[int] = self.backbone.tokenizer()(plain, add_special_tokens=False).input_ids
+        return ids
+
+    def _question(self, number: int, text: str, kind: str, span: Span) -> Example:
+        field = self.task.fields[0]
+        own: Any = [{"role": "user", "content": text}] if self._chats else text
+        view = None if self._holds_whole() else list(span)
+        return Example(f"study-{number}", {field: own, "kind": kind, _SPAN: view}, [])
+
+    def _holds_whole(self) -> bool:
+        """Whether the teacher can read the whole document before a question and its answer."""
+        assert self.view is not None
+        return len(self.view.ids) + _QUESTION + 2 * self.longest <= self.room
+
+    def _texts(self, spans: Sequence[Span], features: Sequence[Features]) -> list[str]:
+        """Return the answers that the backbone writes with the document in view."""
+        assert self.view is not None
+        rows = [self.prompt(f).rows[0].ids for f in features]
+        decoding = replace(self.decoding, stop=("\n", *self.decoding.stop))
+        tokens = document.written(self.view, spans, rows, decoding, self.seeds(features))
+        return [self._line(own) for own in tokens]
+
+    def _line(self, tokens: Sequence[int]) -> str:
+        return self.text(tokens)[0].split("\n")[0].strip()
+
+    def _features(self, example: Example, room: int) -> Features:
+        found = super()._features(example, room)
+        span = example.fields.get(_SPAN)
+        return found if span is None else replace(found, facts={**found.facts, _SPAN: span})
+
+
+def _kept(file: Path) -> list[Example]:
+    """Return the examples of a file; none of a damaged one, which is made again."""
+    try:
+        return [Example(**from_json(line)) for line in read_text(file).splitlines()]
+    except (ValueError, TypeError) as error:
+        _LOG.warning("%s: damaged (%s); it is made again", file, error)
+        return []
+
+
+def _has_words(text: str) -> bool:
+    return any(letter.isalpha() or letter.isdigit() for letter in text)
+
+
+def _seed(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())

@@ -1,0 +1,146 @@
+"""A document in view of a frozen backbone: what it predicts there, and what it asks about it.
+
+Keys and values of the document are computed once, and enter the passes over rows as a prefix.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ptrun.backbone.base import BackboneInput, Prefix, Site
+from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.injection import Reader
+from ptrun.backbone.pretrained import PretrainedBackbone
+from ptrun.errors import UserError
+from ptrun.readout.base import Features, TokenRow, collate
+from ptrun.task.own import text_of
+
+_MOST_BYTES = 10_000_000
+_DIGEST = "sha256:"
+Span = tuple[int, int]
+"""The first token of a part of a document, and the one after its last."""
+
+
+def document(value: str, where: str) -> str:
+    """Return a text, or that of `@FILE`.
+
+    Raises:
+        UserError: it is empty, or the file cannot be read; `where` is what was typed.
+    """
+    text = value.strip()
+    if text.startswith("@"):
+        file = Path(text.removeprefix("@")).expanduser()
+        text = text_of(file, _MOST_BYTES, "too large for a document")
+    if not text:
+        raise UserError(f"{where}: no text. Give a text, or @FILE of one that has some.")
+    return text
+
+
+def digest_of(text: str) -> str:
+    """Return 16 hexadecimal digits over a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def recorded(value: str) -> str:
+    """Return the digest of a document, as a run records it, in place of its text or file."""
+    return value if value.startswith(_DIGEST) else _DIGEST + digest_of(document(value, "document"))
+
+
+def is_recorded(value: str) -> bool:
+    """Return whether a value is the digest of a document, whose text is not known."""
+    return value.startswith(_DIGEST)
+
+
+class View:
+    """A document in view of a backbone.
+
+    Args:
+        backbone: a causal model.
+        text: of the document.
+    """
+
+    def __init__(self, backbone: PretrainedBackbone, text: str):
+        self.backbone, self.text = backbone, text
+        self._read: tuple[Span, Tensor] | None = None  # the last part
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """The tokens of the document, with those that a tokenizer adds."""
+        return list(self.backbone.tokenizer()(self.text).input_ids)
+
+    @property
+    def whole(self) -> Span:
+        """All tokens."""
+        return 0, len(self.ids)
+
+    def parts(self, size: int) -> list[Span]:
+        """Return parts of about equal size, of at most `size` tokens."""
+        count = -(-len(self.ids) // size)
+        ends = [round(len(self.ids) * place / count) for place in range(count + 1)]
+        return list(pairwise(ends))
+
+    def before(self, span: Span, given: BackboneInput) -> BackboneInput:
+        """Return rows with a part of the document in view."""
+        if self._read is None or self._read[0] != span:
+            layers = range(self.backbone.shape.layers)
+            sites: list[tuple[Reader, Site]] = [("text", ("attention", i)) for i in layers]
+            self._read = span, self.backbone.read(sites, self.ids[slice(*span)])
+        values, rows = self._read[1], len(given.mask)
+        values = values.to(self.backbone.model.get_input_embeddings().weight.dtype)
+        every = values.permute(1, 2, 0, 3)[:, None].expand(-1, rows, -1, -1, -1).unbind()
+        pairs = zip(every[::2], every[1::2], strict=True)  # each [B, heads, P, d]
+        shift = torch.full((rows,), span[1] - span[0], device=given.mask.device)
+        return replace(given, prefixes=tuple(Prefix(*pair) for pair in pairs), shift=shift)
+
+
+# Self-study: the backbone asks about parts of the document (Eyuboglu et al. 2025, §4).
+
+SEEDS = {
+    "structure": "Write one question about how the text above is organized.",
+    "summary": "Write one question about the main points of a part of the text above.",
+    "detail": "Write one question about a name, a date or a number in the text above.",
+    "use": "Write one question of a reader who wants to use what the text above says.",
+    "idea": "Write one unusual question that makes a reader think about the text above.",
+}
+_TOGETHER = 16
+
+
+def turns(view: View, count: int, size: int) -> list[tuple[str, Span]]:
+    """Return a kind of `SEEDS` and a part of at most `size` tokens for each of `count` questions.
+
+    Every part has each kind before one comes again.
+    """
+    parts, kinds = view.parts(size), list(SEEDS)
+    numbers = [divmod(i, len(parts)) for i in range(count)]
+    return [(kinds[n % len(kinds)], parts[i]) for n, i in numbers]
+
+
+def written(
+    view: View,
+    spans: Sequence[Span],
+    rows: Sequence[list[int]],
+    decoding: Decoding,
+    seeds: Sequence[int],
+) -> list[list[int]]:
+    """Return the tokens that the backbone writes after each row, with its part in view."""
+    found: dict[int, list[int]] = {}
+    for span in dict.fromkeys(spans):
+        own = [place for place, other in enumerate(spans) if other == span]
+        for start in range(0, len(own), _TOGETHER):
+            some = own[start : start + _TOGETHER]
+            given = view.before(span, _input(view.backbone, [rows[i] for i in some]))
+            drawn = [seeds[i] for i in some]
+            found |= dict(zip(some, generate(view.backbone, given, decoding, drawn), strict=True))
+    return [found[place] for place in range(len(rows))]
+
+
+def _input(backbone: PretrainedBackbone, rows: Sequence[list[int]]) -> BackboneInput:
+    features = [Features(str(i), [TokenRow(ids)], []) for i, ids in enumerate(rows)]
+    batch = collate(features, None, backbone.model.get_input_embeddings().weight.device)
+    return BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
