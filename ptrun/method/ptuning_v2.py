@@ -169,10 +169,10 @@ class PTuningV2(Folded):
         Raises:
             UserError: it has none.
         """
-        view = getattr(self.readout, "view", None)
-        if view is None:
+        document = getattr(self.readout, "document", None)
+        if document is None:
             raise UserError("method.length=null needs readout=distillation; type a number.")
-        return len(view.ids)
+        return len(document.ids)
 
     def _project(self) -> Project:
         """Return what turns hidden states `[P, n, H]` into keys and values `[P, 2 n, heads, d]`.

@@ -5,6 +5,7 @@
 | prompt_tuning  | PROMPT_TUNING   | vectors before the text; no head on T5                        |
 | ptuning        | PROMPT_TUNING   | the same, if the vectors stand before the text                |
 | ptuning_v2     | PREFIX_TUNING   | all layers, positions after it; no T5, ALBERT or DeBERTa      |
+| cartridge      | CARTRIDGE       | the same                                                      |
 | lora           | LORA            | all families but GLM; not Megatron                            |
 | peft           | its `peft_type` | all families but GLM; not Megatron                            |
 
@@ -16,7 +17,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ptrun.backbone.pretrained import PretrainedBackbone, transposed
 from ptrun.errors import UserError
 from ptrun.method import stock_load as loading
 from ptrun.method.base import Method
+from ptrun.method.cartridge import Cartridge
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.lora import LoRA, key
 from ptrun.method.peft import PeftMethod
@@ -227,7 +229,7 @@ class PeftForm:
     @property
     def learns_prompt(self) -> bool:
         """Whether PEFT calls it prompt learning: nothing in the model's modules changes."""
-        return self.peft_type in ("PROMPT_TUNING", "PREFIX_TUNING")
+        return self.peft_type in ("PROMPT_TUNING", "PREFIX_TUNING", "CARTRIDGE")
 
 
 def form_of(method: Method) -> PeftForm:
@@ -289,6 +291,13 @@ def _prefix_tuning(method: PTuningV2, reader: Reader) -> PeftForm:
     }
     tensors = {"prompt_embeddings": prefix.flatten(1), **_of_head(reader, "base_model.")}
     return PeftForm(reader, "PREFIX_TUNING", options, tensors)
+
+
+def _cartridge(method: Cartridge, reader: Reader) -> PeftForm:
+    prefix = _prefix_tuning(method, reader)
+    options = {key: value for key, value in prefix.options.items() if key != "encoder_hidden_size"}
+    options["num_frozen_tokens"] = method.length - len(method.prompt.table)
+    return replace(prefix, peft_type="CARTRIDGE", options=options)
 
 
 def _check_prefix(method: PTuningV2) -> None:
@@ -432,6 +441,7 @@ _MADE: dict[type[Method], Callable[[Any, Reader], PeftForm]] = {
     PromptTuning: _prompt_tuning,
     PTuning: _ptuning,
     PTuningV2: _prefix_tuning,
+    Cartridge: _cartridge,
     LoRA: _lora,
     PeftMethod: _peft,
 }

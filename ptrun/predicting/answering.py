@@ -220,6 +220,8 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
     if run.result.status != "finished":
         raise UserError(f"predict {run.folder}: this run failed ({run.result.reason}).")
     config = _config(run, keys)
+    reading = build.target("readout", config["readout"])
+    config["readout"] = reading.recalled(config["readout"], run.result.config["readout"])
     _check_method(run, config)
     backbone = _backbone(run, config, "backbone.path" in keys.values())
     tensors, found = learned(run.folder, run.result, backbone)

@@ -30,7 +30,7 @@ from ptrun.files import from_json, read_text, write_text
 from ptrun.folder.store import bound_to, read_tensors, write_bound
 from ptrun.readout import document
 from ptrun.readout.base import Batch, Features, collate, word_logits
-from ptrun.readout.document import Span, View
+from ptrun.readout.document import Document, Span
 from ptrun.readout.writing import Writing, WritingReading
 from ptrun.task.dataset import Task
 from ptrun.task.generation import MESSAGES
@@ -99,6 +99,11 @@ class DistillationReading(WritingReading):
         """Return the node with the digest of the document in place of its text or file."""
         return {**node, "document": document.recorded(node["document"])}
 
+    @classmethod
+    def recalled(cls, node: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the node with the document's digest: the prompt stands for the document."""
+        return {**node, "document": recorded["document"]}
+
 
 class Distillation(Writing):
     """Writes answers, and learns them from the backbone with a document in view."""
@@ -111,12 +116,12 @@ class Distillation(Writing):
         return self.asked.self_study > 0
 
     @cached_property
-    def view(self) -> View | None:
+    def document(self) -> Document | None:
         """The document; None if only its digest is known: in predictions of a saved run."""
         value = self.asked.document or ""
         if document.is_recorded(value):
             return None
-        return View(self.backbone, document.document(value, "readout.document"))
+        return Document(self.backbone, document.read_document(value, "readout.document"))
 
     def loss(self, output: BackboneOutput, batch: Batch) -> Tensor:
         """Return the divergence from the teacher summed over the learned tokens, `[]`."""
@@ -125,16 +130,22 @@ class Distillation(Writing):
         return found.sum()
 
     def decode(self, output: BackboneOutput, batch: Batch) -> list[Prediction | Features]:
-        """Return the losses of each answer; its text is written apart."""
+        """Return the losses of each answer; its text is written apart.
+
+        `loss` is the divergence, if the document is known, `answer_loss` the cross-entropy.
+        """
         plain: Any = super().decode(output, batch)
         apart = self._divergence(output, batch)
-        if apart is None:
-            return list(plain)
-        sums = [float(own.sum()) for own in batch.by_example(apart.cpu())]
-        return [
-            replace(own, figures={**own.figures, "answer_loss": own.figures["loss"], "loss": kl})
-            for own, kl in zip(plain, sums, strict=True)
-        ]
+        sums = [None] * len(plain) if apart is None else batch.by_example(apart.cpu())
+        return [self._scored(*own) for own in zip(plain, batch.features, sums, strict=True)]
+
+    def _scored(self, found: Prediction, features: Features, apart: Tensor | None) -> Prediction:
+        """Return a prediction with the divergence beside the loss of its answer."""
+        if apart is not None and self._span(features) is None:
+            return found
+        figures = {"answer_loss": found.figures["loss"], "tokens": found.figures["tokens"]}
+        figures |= {} if apart is None else {"loss": float(apart.sum())}
+        return replace(found, figures=figures)
 
     def _divergence(self, output: BackboneOutput, batch: Batch) -> Tensor | None:
         """Return KL(teacher || student) at each learned token, `[K]`, in nats."""
@@ -154,7 +165,7 @@ class Distillation(Writing):
 
     def unprepared(self, features: Sequence[Features], *, training: bool) -> list[Features]:
         """Return the examples whose teacher is not known, once those in files are read."""
-        wanted = [f for f in features if f.targets] if self.view else []
+        wanted = [f for f in features if f.targets] if self.document else []
         missing = [f for f in wanted if self._key(f) not in self.backbone.kept]
         file = self._file(missing)
         if missing and file is not None and file.is_file():
@@ -168,7 +179,10 @@ class Distillation(Writing):
         spans = [self._span(f) for f in batch.features]
         for span in dict.fromkeys(spans):
             some = [f for f, own in zip(batch.features, spans, strict=True) if own == span]
-            self._teach(span, collate(some, None, batch.ids.device))
+            if span is None:
+                self._teach_labels(some)
+            else:
+                self._teach(span, collate(some, None, batch.ids.device))
 
     def keep(self, features: Sequence[Features]) -> None:
         """Write the teacher's log-probabilities of examples to their file."""
@@ -180,9 +194,9 @@ class Distillation(Writing):
         write_bound(file, kept, bound_to(self.backbone))
 
     def _teach(self, span: Span, batch: Batch) -> None:
-        assert self.view is not None
+        assert self.document is not None
         rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)
-        given = self.request(self.view.before(span, rows), batch.reads)
+        given = self.request(self.document.before(span, rows), batch.reads)
         logits = word_logits(self.backbone.forward(given))
         best = logits.log_softmax(dim=-1).topk(min(self.asked.kept_tokens, logits.shape[1]))
         whole = torch.stack([best.indices.float(), best.values]).cpu()  # ids are exact below 2^24
@@ -190,20 +204,30 @@ class Distillation(Writing):
         for f, own in zip(batch.features, torch.split(whole, sizes, dim=1), strict=True):
             self.backbone.kept[self._key(f)] = own.clone()
 
-    def _span(self, features: Features) -> Span:
-        """Return the part of the document that is in view of an example's teacher."""
-        assert self.view is not None
+    def _teach_labels(self, features: Sequence[Features]) -> None:
+        """Learn rows without a teacher from their answers: all probability is on the label."""
+        _LOG.warning(
+            "%d rows have no teacher: the document has %d tokens, and backbone=%s reads %d of both "
+            "together; their loss is that of the answer",
+            *(len(features), len(self.document.ids if self.document else ())),
+            *(self.backbone.name, self.room),
+        )
+        for f in features:
+            ids = torch.zeros(len(f.targets), self.asked.kept_tokens)
+            logs = torch.full_like(ids, -torch.inf)
+            ids[:, 0], logs[:, 0] = torch.tensor(f.targets, dtype=ids.dtype), 0.0
+            self.backbone.kept[self._key(f)] = torch.stack([ids, logs])
+
+    def _span(self, features: Features) -> Span | None:
+        """Return the part of the document in view of an example's teacher; None if none fits.
+
+        A document that does not fit with a row has a teacher in self-study alone, for its parts.
+        """
+        assert self.document is not None
         given = features.facts.get(_SPAN)
-        span: Span = self.view.whole if given is None else (given[0], given[1])
-        most, own = self.backbone.shape.positions, span[1] - span[0] + features.tokens
-        if own > most:
-            raise UserError(
-                f"{features.id}: the document and this row have {own:,} tokens, and "
-                f"backbone={self.backbone.name} reads {most:,}.\nGive a shorter document"
-                + ("." if given else ", or type readout.self_study=256: its questions are about "
-                   "parts of it; dev and test rows then need a document that fits.")
-            )  # fmt: skip
-        return span
+        start, end = given or self.document.whole
+        most = min(self.room, self.backbone.config.get("sliding_window") or self.room)
+        return (start, end) if end - start + features.tokens <= most else None
 
     def _key(self, features: Features) -> bytes:
         (row,) = features.rows
@@ -271,13 +295,13 @@ class Distillation(Writing):
         return self.store / f"study-{hashed.hexdigest()[:24]}.jsonl"
 
     def _studied(self) -> list[Example]:
-        assert self.view is not None
-        wanted = document.turns(self.view, self.asked.self_study, self.asked.chunk)
+        assert self.document is not None
+        wanted = document.turns(self.document, self.asked.self_study, self.asked.chunk)
         asked = self._asked(wanted)
         first = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
         examples = [self._question(i, asked[i], *wanted[i]) for i in first]
         features = self.encode(examples, self.room)
-        answers = self._texts([self._span(f) for f in features], features)
+        answers = self._texts([wanted[i][1] for i in first], features)
         pairs = zip(examples, answers, strict=True)
         found = [replace(e, target=[text]) for e, text in pairs if _has_words(text)]
         _LOG.info(
@@ -299,13 +323,13 @@ class Distillation(Writing):
 
     def _asked(self, wanted: Sequence[tuple[str, Span]]) -> list[str]:
         """Return the question that the backbone writes for each seed."""
-        assert self.view is not None
+        assert self.document is not None
         rows = [self._instructed(document.SEEDS[kind]) for kind, _ in wanted]
-        decoding = Decoding(
-            _QUESTION, temperature=1.0, top_p=0.95, ends=self.decoding.ends, stop=("\n",)
-        )
+        decoding = Decoding(_QUESTION, temperature=1.0, top_p=0.95, ends=self._line_ends)
         seeds = [_seed(f"{self.asked.draw}:{i}") for i in range(len(rows))]
-        tokens = document.written(self.view, [span for _, span in wanted], rows, decoding, seeds)
+        tokens = document.written(
+            self.document, [span for _, span in wanted], rows, decoding, seeds
+        )
         return [self._line(own) for own in tokens]
 
     def _instructed(self, text: str) -> list[int]:
@@ -324,16 +348,24 @@ class Distillation(Writing):
 
     def _holds_whole(self) -> bool:
         """Whether the teacher can read the whole document before a question and its answer."""
-        assert self.view is not None
-        return len(self.view.ids) + _QUESTION + 2 * self.longest <= self.room
+        assert self.document is not None
+        return len(self.document.ids) + _QUESTION + 2 * self.longest <= self.room
 
     def _texts(self, spans: Sequence[Span], features: Sequence[Features]) -> list[str]:
         """Return the answers that the backbone writes with the document in view."""
-        assert self.view is not None
+        assert self.document is not None
         rows = [self.prompt(f).rows[0].ids for f in features]
-        decoding = replace(self.decoding, stop=("\n", *self.decoding.stop))
-        tokens = document.written(self.view, spans, rows, decoding, self.seeds(features))
+        decoding = replace(self.decoding, ends=self._line_ends)
+        tokens = document.written(self.document, spans, rows, decoding, self.seeds(features))
         return [self._line(own) for own in tokens]
+
+    @property
+    def _line_ends(self) -> tuple[int, ...]:
+        """The tokens that end a line, as far as the vocabulary has one for it."""
+        tokenizer = self.backbone.tokenizer()
+        ids = tokenizer("\n", add_special_tokens=False).input_ids
+        own = ids if len(ids) == 1 and tokenizer.decode(ids) == "\n" else []
+        return (*self.decoding.ends, *own)
 
     def _line(self, tokens: Sequence[int]) -> str:
         return self.text(tokens)[0].split("\n")[0].strip()

@@ -27,7 +27,7 @@ Span = tuple[int, int]
 """The first token of a part of a document, and the one after its last."""
 
 
-def document(value: str, where: str) -> str:
+def read_document(value: str, where: str) -> str:
     """Return a text, or that of `@FILE`.
 
     Raises:
@@ -49,7 +49,9 @@ def digest_of(text: str) -> str:
 
 def recorded(value: str) -> str:
     """Return the digest of a document, as a run records it, in place of its text or file."""
-    return value if value.startswith(_DIGEST) else _DIGEST + digest_of(document(value, "document"))
+    if is_recorded(value):
+        return value
+    return _DIGEST + digest_of(read_document(value, "readout.document"))
 
 
 def is_recorded(value: str) -> bool:
@@ -57,7 +59,7 @@ def is_recorded(value: str) -> bool:
     return value.startswith(_DIGEST)
 
 
-class View:
+class Document:
     """A document in view of a backbone.
 
     Args:
@@ -111,7 +113,7 @@ SEEDS = {
 _TOGETHER = 16
 
 
-def turns(view: View, count: int, size: int) -> list[tuple[str, Span]]:
+def turns(view: Document, count: int, size: int) -> list[tuple[str, Span]]:
     """Return a kind of `SEEDS` and a part of at most `size` tokens for each of `count` questions.
 
     Every part has each kind before one comes again.
@@ -122,7 +124,7 @@ def turns(view: View, count: int, size: int) -> list[tuple[str, Span]]:
 
 
 def written(
-    view: View,
+    view: Document,
     spans: Sequence[Span],
     rows: Sequence[list[int]],
     decoding: Decoding,

@@ -55,6 +55,11 @@ class Reading(ABC):
         """Return the configuration for the run id, with the content of files in place of paths."""
         return node
 
+    @classmethod
+    def recalled(cls, node: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the node of a finished run, without files that predictions do not need."""
+        return node
+
     @abstractmethod
     def fits(self, backbone: PretrainedBackbone, task: Task, *, soft: bool) -> None:
         """Refuse a backbone or a task without loading weights; `soft` as in `made`.

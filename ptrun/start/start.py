@@ -20,7 +20,7 @@ from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.pattern.spelling import Spelling, mask_ids
 from ptrun.prompt import InputVectors
 from ptrun.readout.base import Features
-from ptrun.readout.document import digest_of, document
+from ptrun.readout.document import digest_of, read_document
 from ptrun.readout.heads import EntailmentHead
 from ptrun.readout.label_words import LabelWords
 from ptrun.start import peft, saved_prompt
@@ -93,7 +93,7 @@ def _context(
         if task.answer not in ("label", "text") or MESSAGES in task.fields:
             raise UserError(f"{where}: task={task.name} has no labels and no texts as answers.")
         return start
-    text = document(start.value or config["readout"].get("document") or "", where)
+    text = read_document(start.value or config["readout"].get("document") or "", where)
     return replace(start, value=text, digest=digest_of(text))
 
 

@@ -21,6 +21,7 @@ TextMetric = Literal[
     "f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "number", "math"
 ]
 _EXTRAS = {"math_verify": "reasoning"}  # of packages; that of others is `text`
+_LOSSES = ("loss", "answer_loss")
 _References = Sequence[Sequence[str]]
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _MARKS = (
@@ -47,14 +48,12 @@ def text_scores(
             found["unfinished"] = 100 * fmean(own.figures["unfinished"] for own in predictions)
     tokens = sum(own.figures.get("tokens", 0) for own in predictions)
     if tokens:
-        loss = sum(own.figures.get("loss", 0.0) for own in predictions) / tokens
-        answers = [
-            own.figures.get("answer_loss", own.figures.get("loss", 0.0)) for own in predictions
-        ]
-        perplexity = math.exp(min(sum(answers) / tokens, 700.0))
-        found |= {"loss": loss, "perplexity": perplexity}
-        if all("answer_loss" in own.figures for own in predictions):
-            found["kl"] = loss
+        names = [n for n in _LOSSES if all(n in own.figures for own in predictions)]
+        means = {n: sum(own.figures[n] for own in predictions) / tokens for n in names}
+        found |= {"loss": means["loss"]} if "loss" in means else {}
+        answers = means.get("answer_loss", means.get("loss"))
+        found |= {} if answers is None else {"perplexity": math.exp(min(answers, 700.0))}
+        found |= {"kl": means["loss"]} if len(means) == len(_LOSSES) else {}
     return found
 
 

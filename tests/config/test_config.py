@@ -47,7 +47,7 @@ def test_all_problems_of_all_components_come_at_once():
     assert lines[0].startswith("backbone.dtyp: unknown; did you mean 'dtype'?") or len(lines) == 4
     text = str(raised.value)
     assert "method.lenght: unknown; did you mean 'length'?" in text
-    assert "method.length: expected int, got 'x'." in text
+    assert "method.length: expected int or null, got 'x'." in text
     assert "task.version: expected int, got 1.5." in text
 
 

@@ -49,6 +49,11 @@ SEVERAL += [
     "family: [bright], friend: [film], home: [plot], school: [saw], trade: [good], match: "
     "[bad], book: [was], none: [it]}}}"
 ]
+ABOUT = "the film was good"
+TAUGHT = [*TOLD, "readout=distillation", f"readout.document={ABOUT}"]
+STUDIED = [*TAUGHT, "readout.self_study=6", "readout.chunk=8"]
+STOOD = ["method=cartridge", *TAUGHT[1:], "method.length=4"]
+STOOD_RANDOM = [*STOOD, "start=random", "method.frozen_vectors=0"]
 FIVE = ["dull", "bright", "film", "plot", "saw"]
 
 
@@ -137,6 +142,24 @@ WITNESSES = {
         "stop": (TOLD, "[a,e,i,o,s]"),
         "draw": (DRAWN, "1"),
     },
+    "DistillationReading": {
+        "document": (TAUGHT, "a film"),
+        "kept_tokens": (TAUGHT, "2"),
+        "self_study": (TAUGHT, "3"),
+        "chunk": (STUDIED, "5"),
+        "pattern": (TAUGHT, "other"),
+        "loss_on": (TAUGHT, "all"),
+        "max_new_tokens": (TAUGHT, "3"),
+        "write_every": (TAUGHT, "1"),
+        "beams": (TAUGHT, "3"),
+        "temperature": (TAUGHT, "1.0"),
+        "top_k": ([*TAUGHT, "readout.temperature=1.0"], "1"),
+        "top_p": ([*TAUGHT, "readout.temperature=1.0"], "0.1"),
+        "repetition_penalty": (TAUGHT, "0.1"),
+        "length_penalty": ([], "tests/readout/test_writing.py"),
+        "stop": (TAUGHT, "[a,e,i,o,s]"),
+        "draw": (STUDIED, "1"),
+    },
     "Adapter": {
         "layout": (SST2, "pfeiffer"),
         "maps": (SST2, "phm"),
@@ -192,8 +215,20 @@ WITNESSES = {
         "prefix_kind": (SST2, "hidden"),
         "shift_positions": (SST2, "false"),
         "dropout": (SST2, "0.5"),
+        "frozen_vectors": (SST2, "1"),
         "layers": (SST2, "[1,1]"),
         "stacks": (["task=sst2", pvps("said"), "backbone.path=t5"], "[encoder]"),
+    },
+    "Cartridge": {
+        "length": (STOOD, "2"),
+        "reparameterization": (STOOD_RANDOM, "mlp"),
+        "hidden": ([*STOOD_RANDOM, "method.reparameterization=mlp"], "8"),
+        "prefix_kind": (STOOD_RANDOM, "hidden"),
+        "shift_positions": (STOOD_RANDOM, "false"),
+        "dropout": (STOOD, "0.5"),
+        "frozen_vectors": (STOOD, "2"),
+        "layers": (STOOD, "[1,1]"),
+        "stacks": ([], "tests/method/test_cartridge.py"),
     },
 }
 TRAINED = ["method=ptuning_v2", *SST2, "train.lr=3e-2", "train.max_steps=6"]
@@ -309,6 +344,7 @@ def _write_five(root):
 
 OPTION = {"Adapter": "adapter", "DPT": "dpt", "IDPG": "idpg", "LoRA": "lora", "PeftMethod": "peft"}
 OPTION |= {"PromptTuning": "prompt_tuning", "PTuning": "ptuning", "PTuningV2": "ptuning_v2"}
+OPTION |= {"Cartridge": "cartridge"}
 OWN = {"IDPG": ["method.order=4", "method.hidden=4"], "LoRA": ["method.alpha=8"]}
 
 
