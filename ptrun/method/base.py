@@ -310,4 +310,4 @@ class Folded(Method):
         if not isinstance(prompt, DeepPrefix) or prompt.frozen is None:
             return {_TABLE: values, **others}
         frozen, table = prompt.divided(values)
-        return {_FROZEN: frozen, _TABLE: table, **others}
+        return {_FROZEN: frozen, **({_TABLE: table} if len(table) else {}), **others}

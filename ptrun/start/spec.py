@@ -15,7 +15,7 @@
 | `context:TEXT`    | the keys and values that the backbone computes of the text's first tokens,  |
 |                   | or of the text of `context:@FILE`, or of `readout.document`; for            |
 |                   | `ptuning_v2`                                                                |
-| `spread:TEXT`     | the same of runs of 16 tokens that are spread evenly over the text          |
+| `spread:TEXT`     | the same of runs of up to 16 tokens that are spread evenly over the text    |
 | `demonstrations:K`| the same of K examples of train with their answers, drawn with the seed     |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |

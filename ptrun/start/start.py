@@ -251,10 +251,11 @@ def begin_context(source: WordSource) -> None:
 
 
 def spread(ids: Sequence[int], length: int) -> list[int]:
-    """Return runs of 16 tokens, `length` tokens in all, from evenly spaced places."""
-    runs = -(-length // _RUN)
-    starts = [round(i * (len(ids) - length) / max(1, runs - 1)) + i * _RUN for i in range(runs)]
-    return [id_ for start in starts for id_ in ids[start : start + _RUN]][:length]
+    """Return `length` tokens in runs of 16, or in 4 shorter ones, from evenly spaced places."""
+    run = min(_RUN, -(-length // 4))
+    runs = -(-length // max(1, run))
+    starts = [round(i * (len(ids) - length) / max(1, runs - 1)) + i * run for i in range(runs)]
+    return [id_ for start in starts for id_ in ids[start : start + run]][:length]
 
 
 def _demonstrations(source: WordSource) -> str:
