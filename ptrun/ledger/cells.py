@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -268,3 +268,38 @@ def labels_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, LabelScores]:
             read.update(run.get("confusion", {}).get(label, {}))
         found[label] = LabelScores(label, scores, own[0]["count"], read)
     return found
+
+
+# What stands for a document: its size, and how near it is to the whole document in view.
+
+DOCUMENT = (
+    "saved: tokens of the document that need no cache; size: bytes of what is learned instead;\n"
+    "kl: to the whole document in view, in nats a token; kept: the part of the kl without the\n"
+    "document (method=manual_prompt) that is gone"
+)
+
+
+def of_documents(
+    found: Sequence[SeedGroup],
+) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the columns of each cell, as values and as text; `-` of a run without a document."""
+    every = [_kl(cell) for cell in found]
+    sizes = [cell.runs[0].manifest.get("document") for cell in found]
+    bare = [kl for kl, own in zip(every, sizes, strict=True) if kl and own and not own["bytes"]]
+    for kl, own in zip(every, sizes, strict=True):
+        kept = 100 * (1 - kl / bare[0]) if bare and kl is not None else None
+        values = {"saved": own and own["tokens"] - own["vectors"], "size": own and own["bytes"]}
+        texts = {
+            "saved": f"{values['saved']:,} of {own['tokens']:,}" if own else "-",
+            "size": f"{own['bytes']:,}" if own else "-",
+            "kl": "-" if kl is None else f"{kl:.3f}",
+            "kept": "-" if kept is None else f"{kept:.0f} %",
+        }
+        yield {**values, "kl": kl, "kept": kept}, texts
+
+
+def _kl(cell: SeedGroup) -> float | None:
+    """Return the mean of `kl` on test."""
+    own = [run.metrics.get("test", {}).get("kl") for run in cell.runs]
+    scores = [score for score in own if score is not None]
+    return mean_std(scores).mean if scores else None

@@ -26,6 +26,7 @@ from ptrun.folder.digest import is_number
 from ptrun.folder.find import RunFolder
 from ptrun.folder.scan import runs
 from ptrun.ledger.cells import (
+    DOCUMENT,
     NAMES,
     LabelScores,
     Merged,
@@ -40,6 +41,7 @@ from ptrun.ledger.cells import (
     mean_vote,
     merged,
     near_best,
+    of_documents,
 )
 from ptrun.metrics import Metric, pearson_and_spearman, score
 from ptrun.types import RunResult
@@ -308,6 +310,9 @@ def of_runs(
     if vote:
         return _voted(title, found, {own.run_id: folder for folder, own in kept.items()})
     rows = [_row(cell) for cell in found]
+    if any("document" in run.manifest for run in kept.values()):
+        rows = [_joined(*both) for both in zip(rows, of_documents(found), strict=True)]
+        return _results(title, rows, "\n".join([_SEEDS, DOCUMENT, *_missing_seeds(found)]))
     return _results(title, rows, "\n".join([_SEEDS, *_missing_seeds(found)]))
 
 

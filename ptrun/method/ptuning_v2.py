@@ -146,6 +146,25 @@ class PTuningV2(Folded):
         sites = [(_READER[stack], (_SITE[stack], layer)) for stack, layer in self.places]
         self.prompt.begin(self.backbone.read(sites, ids))
 
+    def join(self, exported: Sequence[Mapping[str, Tensor]]) -> None:
+        """Start from the prefixes of several exported prompts, one after another.
+
+        The keys of each keep their own positions, from 0.
+
+        Raises:
+            UserError: one has no prefix of these layers, or they have another length together.
+        """
+        found = [own[self.finished] for own in exported if self.finished in own]
+        length, form = sum(map(len, found)), self.prompt().shape[1:]
+        if len(found) < len(exported) or any(t.shape[1:] != form for t in found):
+            raise UserError("start=joined: give runs of ptuning_v2 or cartridge with these layers.")
+        if length != self.length:
+            raise UserError(
+                f"start=joined: the prefixes have {length} vectors, and method.length is "
+                f"{self.length}. Type method.length={length}."
+            )
+        self.prompt.begin(torch.cat(found).to(self.prompt.table))
+
     @property
     def prompt_positions(self) -> int:
         """P with `shift_positions`, else 0: a prefix itself has no positions."""

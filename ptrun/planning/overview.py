@@ -274,6 +274,7 @@ def _group(
         table.memory_table(own, layouts),
         f"Text: {found.length} tokens, {found.origin}; the prompt's own come on top.",
         table.file_line(own),
+        *table.stored_line(own, found),
         *table.fit_lines(own, layouts, devices),
         *table.population_line(own, layouts[0], devices),
         _steps_line(own, found),

@@ -12,7 +12,7 @@ from ptrun.backbone.quantization import Quantization
 from ptrun.config.compose import Composed
 from ptrun.errors import UserError
 from ptrun.folder.scan import state_of
-from ptrun.planning.costs import Costs
+from ptrun.planning.costs import Costs, Texts, method_of
 from ptrun.planning.memory import GIB, Device, HardwareLayout, Memory, files, per_member
 from ptrun.runs.plan import Plan, plan
 
@@ -189,6 +189,13 @@ def file_line(costs: Costs) -> str:
     """Return the sizes of the files of a run."""
     sizes = files(costs.counts).items()
     return "Files: " + ", ".join(f"{name} {_size(size)}" for name, size in sizes)
+
+
+def stored_line(costs: Costs, found: Texts) -> list[str]:
+    """Return the size of what the read-out computes once and keeps, if it keeps something."""
+    counts = [n or 0 for n in (found.train, found.dev, found.test)]
+    size = method_of(costs.planned).readout.stored(counts[0], sum(counts[1:]), found.answer)
+    return [f"Teacher: at most {_size(size)} in outputs/.tokens, for all seeds"] if size else []
 
 
 def duration(seconds: float | None) -> str:

@@ -244,6 +244,10 @@ class Readout(ABC):
         """Write what `prepare` found of examples to `store`."""
         return
 
+    def stored(self, train: int, others: int, answer: int) -> int:
+        """Return at most how many bytes `keep` writes for examples with `answer` learned tokens."""
+        return 0
+
     def can_answer(self, example: Example) -> bool:
         """Return whether the answer of an example can be predicted."""
         return True

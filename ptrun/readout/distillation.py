@@ -193,6 +193,11 @@ class Distillation(Writing):
         kept = {self._key(f).hex(): self.backbone.kept[self._key(f)] for f in features}
         write_bound(file, kept, bound_to(self.backbone))
 
+    def stored(self, train: int, others: int, answer: int) -> int:
+        """Return the bytes of the teacher's tokens and log-probabilities, of 4 bytes each."""
+        rows = (self.asked.self_study or train) + others
+        return rows * answer * self.asked.kept_tokens * 8
+
     def _teach(self, span: Span, batch: Batch) -> None:
         assert self.document is not None
         rows = BackboneInput(ids=batch.ids, mask=batch.mask, lengths=batch.lengths)

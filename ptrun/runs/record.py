@@ -226,7 +226,18 @@ def facts(done: Execution, seconds: float) -> dict[str, Any]:
         "parts": {part.name: _selection(planned, part) for part in parts if len(parts) > 1},
         "overlaps": done.overlaps.record(),
         **_signatures(planned.task),
+        **_document(parts[0].method),
     }
+
+
+def _document(method: Any) -> dict[str, Any]:
+    """Return the tokens of the document, and the vectors and bytes that stand for it."""
+    document = getattr(method.readout, "document", None)
+    if document is None:
+        return {}
+    own = [t for name, t in method.exported().items() if not name.startswith("readout.")]
+    sizes = {"vectors": getattr(method, "length", 0), "bytes": sum(t.nbytes for t in own)}
+    return {"document": {"tokens": len(document.ids), **sizes}}
 
 
 def _signatures(task: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@
 | `demonstrations:K`| the same of K examples of train with their answers, drawn with the seed     |
 | `run:RUN`         | the prompt of another run, by run id or folder (MPT-2); if that run tuned   |
 |                   | its backbone and has no prompt, the backbone (supplementary training)       |
+| `joined:A+B`      | the prefixes of several runs, one after another; for `ptuning_v2`           |
 | `peft:DIR`        | the adapter of a PEFT folder (`ptrun.start.peft`)                           |
 | `pretrained`      | the prompt of a prerequisite run on PPT's task for this kind of task;       |
 |                   | `pretrained:TASK` names another task (`ptrun.start.pretraining`)            |
@@ -42,11 +43,12 @@ WITH_SIZE: Mapping[str, float] = {"normal": 0.02, "uniform": 0.5, "identical": 0
 CONTEXTS = ("context", "spread", "demonstrations")
 """Starts from the keys and values of a text."""
 WORDS = ("labels", "vocabulary", "top_1000", "task_words", "text")
-_NAMED = ("text", *CONTEXTS, "run", "peft", "pretrained")
+_NAMED = ("text", *CONTEXTS, "run", "joined", "peft", "pretrained")
 _VALUES = {"text": "words", "run": "a run id or a run's folder", "peft": "a PEFT folder"}
+_VALUES |= {"joined": "run ids or folders, joined by +"}
 _VALUES |= {"demonstrations": "a number of examples"}
 OTHERS = ("run", "pretrained")
-KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "peft", *OTHERS)
+KINDS = ("random", *WITH_SIZE, *WORDS, *CONTEXTS, "joined", "peft", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Start:
         folder: folder of the other run, or of the PEFT adapter.
         digest: fingerprint of what is copied from there, or of a context.
         tuned: the tuned backbone of the other run, if it is used.
+        folders: the folders of several runs.
     """
 
     kind: str
@@ -69,11 +72,12 @@ class Start:
     folder: Path | None = None
     digest: str = ""
     tuned: Tuned | None = None
+    folders: tuple[Path, ...] = ()
 
     @property
     def takes(self) -> str | None:
         """What is copied from another run: `backbone` (with EFL also its head) or `prompt`."""
-        if self.kind == "peft":
+        if self.kind in ("joined", "peft"):
             return "prompt"
         if self.kind != "run":
             return None

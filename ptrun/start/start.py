@@ -25,7 +25,7 @@ from ptrun.readout.heads import EntailmentHead
 from ptrun.readout.label_words import LabelWords
 from ptrun.start import peft, saved_prompt
 from ptrun.start.pretraining import task_for
-from ptrun.start.saved_prompt import follow, tuned_by
+from ptrun.start.saved_prompt import follow, prompts, tuned_by
 from ptrun.start.spec import CONTEXTS, OTHERS, WORDS, Start, parse
 from ptrun.task.dataset import Task
 from ptrun.task.generation import MESSAGES
@@ -53,6 +53,8 @@ def plan_start(
         tuned = tuned_by(folder, bound)
         digest = tuned.digest if tuned else saved_prompt.fingerprint(folder, bound)
         return Start("run", start.value, folder=folder, digest=digest, tuned=tuned)
+    if start.kind == "joined":
+        return _joined(start, composed, method, backbone)
     if start.kind == "peft":
         adapter = peft.read(Path(start.value).expanduser())
         peft.check(adapter, method, config["method"], backbone)
@@ -95,6 +97,22 @@ def _context(
         return start
     text = read_document(start.value or config["readout"].get("document") or "", where)
     return replace(start, value=text, digest=digest_of(text))
+
+
+def _joined(
+    start: Start, composed: Composed, method: type[Method], backbone: PretrainedBackbone
+) -> Start:
+    """Return a start from the prefixes of several runs.
+
+    Raises:
+        UserError: the method has no prefix, or a run is missing or has another backbone.
+    """
+    if reason := method.unfit_for_context(composed.config["method"], backbone):
+        raise UserError(f"start=joined: {method.__name__} {reason}")
+    names, bound = start.value.split("+"), bound_to(backbone)
+    folders = [saved_prompt.find(one, composed.outputs, composed.name) for one in names]
+    digest = digest_of(" ".join(saved_prompt.fingerprint(one, bound) for one in folders))
+    return replace(start, folders=tuple(folders), digest=digest)
 
 
 # Token ids to start a prompt from: label words, vocabulary, words of the task, or a text.
@@ -218,6 +236,10 @@ def begin(
     elif start.kind in OTHERS:
         assert start.folder is not None
         follow(start.folder, methods, bound)
+    elif start.kind == "joined":
+        for part, method in methods.items():
+            assert isinstance(method, PTuningV2)
+            method.join([prompts(own, bound).get(part, {}) for own in start.folders])
     elif start.kind in CONTEXTS:
         for part, method in methods.items():
             generator = torch.Generator().manual_seed(seed)
