@@ -39,6 +39,8 @@ TASKS = {
     "generation": "pocket_writing",
 }
 _READOUT = "readout"
+_TAUGHT = {"distillation": ["readout.document=A document for the teacher."]}
+"""What a read-out needs."""
 _FEW, _SOME = 4, 100  # examples that are learned from, and of which they are chosen
 
 
@@ -169,9 +171,10 @@ def _rows(method: str, node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     if read.get("pattern"):
         return []
     offered = build.target("method", node).readouts
+    own = f"method={method}"
     if option != AUTO or len(offered) == 1:
-        return [(method, [f"method={method}"])]
-    return [(f"{method}, {r}", [f"method={method}", f"readout={r}"]) for r in offered]
+        return [(method, [own, *_TAUGHT.get(option, [])])]
+    return [(f"{method}, {r}", [own, f"readout={r}", *_TAUGHT.get(r, [])]) for r in offered]
 
 
 def refusal(composed: Composed, task: Task) -> str | None:

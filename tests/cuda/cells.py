@@ -24,6 +24,9 @@ _ROWS = {"train": 8, "validation": 4, "test": 3}
 _PRECISIONS = ("fp32", "bf16", "fp16")
 
 
+_TAUGHT = ["readout.document=Ann sees a red boat and Ben sees a blue one on the old river."]
+
+
 @dataclass(frozen=True, order=True)
 class Cell:
     """A combination: a method with its read-out (as `ptrun grid` names both), and so on."""
@@ -43,6 +46,8 @@ class Cell:
         line = [f"method={name}", f"task={TASKS[self.kind]}", "hardware=gpu"]
         line += [f"readout={readout}"] if readout else []
         line += ["readout.pooler=none"] if self.kind == "multi" else []
+        line += ["method.length=8"] if name == "cartridge" else []
+        line += _TAUGHT if name == "cartridge" or readout == "distillation" else []
         line += [f"hardware.precision={self.precision}", "train.batch_size=4"]
         line += ["train.max_steps=2", "train.eval_every=2", f"outputs={folder / 'outputs'}"]
         return [*line, *_backbone(self.backbone, folder), *_data(self.kind, folder)]
