@@ -19,12 +19,12 @@ from running import HERE, RESULTS
 
 from ptrun.backbone.base import BackboneInput
 from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.joining import join
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.method.ptuning_v2 import PTuningV2
 from ptrun.readout.base import Features, TokenRow, collate
 from ptrun.readout.writing import WritingReading
 from ptrun.task.generation import Generation
-from ptrun.training.loop import join
 
 NEW, PROMPTS, LENGTH, PAIRS = 16, 8, 20, 9
 

@@ -174,30 +174,38 @@ class _Updated:
         """Return the output with the updates of the current pass; None if it has none."""
         given = self.injection.given
         members = given.updates if given else ()
-        own = [member.maps[self.path] for member in members if self.path in member.maps]
-        if not own:
+        own = [member.maps.get(self.path) for member in members]
+        if not any(own):
             return None
-        assert len(own) == len(members), "members differ in the maps that they update"
-        added = self._added(own, members, inputs[0])
+        added = self._added(own, members, inputs[0], output.shape[-1])
         return (output + added).to(output.dtype)
 
-    def _added(self, updates: Sequence[Update], given: Sequence[Updates], x: Tensor) -> Tensor:
-        """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`."""
+    def _added(
+        self, updates: Sequence[Update | None], given: Sequence[Updates], x: Tensor, width: int
+    ) -> Tensor:
+        """Return what is added, for a batch `[B, T, in]` or packed tokens `[1, N, in]`.
+
+        Members without an update of this map add zeros.
+        """
         keys, tokens = self.injection.keys, self.injection.tokens
         if len(updates) == 1:  # this also is where DeBERTa maps positions, which have no rows
-            return _of_one(updates[0], x, keys, tokens)
+            return _of_one(updates[0], x, keys, tokens, width)
         if tokens is not None:
             members = self.injection.members(given)
             own = zip(updates, members.split(x), members.tokens, strict=True)
-            return members.joined([_of_one(u, part, keys, where) for u, part, where in own])
+            return members.joined([_of_one(u, part, keys, where, width) for u, part, where in own])
         rows = [own.rows for own in given]
         parts = torch.split(x, rows)
         each = torch.split(keys, rows) if keys is not None else [None] * len(parts)
         zipped = zip(updates, parts, each, strict=True)
-        return torch.cat([_of_one(u, part, key, None) for u, part, key in zipped])
+        return torch.cat([_of_one(u, part, key, None, width) for u, part, key in zipped])
 
 
-def _of_one(update: Update, x: Tensor, keys: Tensor | None, tokens: Packing | None) -> Tensor:
-    """Return the update of one member's rows or tokens."""
+def _of_one(
+    update: Update | None, x: Tensor, keys: Tensor | None, tokens: Packing | None, width: int
+) -> Tensor:
+    """Return the update of one member's rows or tokens, `width` wide."""
+    if update is None:
+        return x.new_zeros(*x.shape[:-1], width)
     wide = dropped(x.to(update.down.dtype), keys, tokens, update.site, update.dropout)
     return functional.linear(functional.linear(wide, update.down), update.up) * update.scale

@@ -144,7 +144,9 @@ def _chunks(
     size = _TEXTS if run.task.answer == "text" else _CHUNK
     while chunk := list(islice(rows, size)):
         found = predictions(run, methods, [row.example for row in chunk])
-        yield [(own, _answer(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)]
+        yield [
+            (own, answer_of(run, own, one, detail)) for own, one in zip(chunk, found, strict=True)
+        ]
 
 
 def predictions(
@@ -163,9 +165,14 @@ def predictions(
     return [found[place] for place in range(len(examples))]
 
 
-def _answer(
+def answer_of(
     run: Finished, question: Question, prediction: Prediction, detail: Detail
 ) -> dict[str, Any]:
+    """Return what a line of `ptrun predict` holds.
+
+    Raises:
+        UserError: `detail` asks for probabilities, and the read-out has none.
+    """
     answer: dict[str, Any] = {"id": question.id, "prediction": prediction.value}
     if run.task.answer == "option":
         options = dict(enumerate(question.example.fields["options"]))

@@ -76,10 +76,18 @@ class Finished:
         Raises:
             UserError: the weights cannot be read, or a learned tensor is missing.
         """
+        tuned = self._build_method().tunes_backbone
+        self.engine.load(tuned=tuned)
+        return self.placed()
+
+    def placed(self) -> dict[str, Method]:
+        """Return the selected methods by part, over a backbone that is loaded.
+
+        Raises:
+            UserError: a learned tensor is missing.
+        """
         methods = {part: self._build_method() for part in self.parts}
-        placed = list(methods.values())
-        self.engine.load(tuned=placed[0].tunes_backbone)
-        self.engine.place(placed)
+        self.engine.place(list(methods.values()))
         for part, method in methods.items():
             prefix = f"{part}/" if part else ""
             tensors = self.tensors.items()

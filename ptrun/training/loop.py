@@ -16,19 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ptrun.backbone.base import (
     BackboneInput,
     BackboneOutput,
-    DecoderInput,
-    Edit,
-    Positions,
-    Prefix,
-    Site,
-    Updates,
 )
 from ptrun.backbone.generation import Decoding, generate
+from ptrun.backbone.joining import join
 from ptrun.backbone.packing import cut, fill, overhead
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.schema import Precision
@@ -361,7 +355,9 @@ class Loop(ABC):
             seeds = [seed for owner, own in rows.items() for seed in readouts[owner].seeds(own)]
         self.backbone.model.eval()
         with self._autocast():
-            written = generate(self.backbone, join(inputs).given, decoding, seeds)
+            written = generate(
+                self.backbone, join(inputs, self.backbone.embed).given, decoding, seeds
+            )
         return list(zip([i for own in groups.values() for i in own], written, strict=True))
 
     def _cut(self, items: Sequence[Item]) -> list[list[Item]]:
@@ -383,16 +379,21 @@ class Loop(ABC):
     def _forward(
         self, methods: Sequence[Method], batches: dict[int, Batch]
     ) -> dict[int, BackboneOutput]:
-        """Return each member's output; rows with and without dropout keys run in two passes."""
-        inputs = {owner: methods[owner].inputs(batch) for owner, batch in batches.items()}
-        keyed = {owner: own for owner, own in inputs.items() if own.keys is not None}
-        plain = {owner: own for owner, own in inputs.items() if own.keys is None}
-        outputs = {o: out for own in (keyed, plain) if own for o, out in self._pass(own).items()}
+        """Return each member's output.
+
+        Rows with and without dropout keys run in passes of their own, and so do those with and
+        without a decoder.
+        """
+        passes: dict[tuple[bool, bool], dict[int, BackboneInput]] = {}
+        for owner, batch in batches.items():
+            own = methods[owner].inputs(batch)
+            passes.setdefault((own.keys is None, own.decoder is None), {})[owner] = own
+        outputs = {o: out for own in passes.values() for o, out in self._pass(own).items()}
         return {owner: outputs[owner] for owner in batches}
 
     def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
         """Run the backbone once on the inputs of several members."""
-        joined = join(list(inputs.values()))
+        joined = join(list(inputs.values()), self.backbone.embed)
         with self._autocast():
             output = self.backbone.forward(joined.given)
         return dict(zip(inputs, joined.split(output), strict=True))
@@ -422,173 +423,3 @@ def by_owner(items: Sequence[Item]) -> dict[int, list[Item]]:
 def needs_all_rows(method: Method) -> bool:
     """Return whether a method's loss is no sum over examples, so that they cannot be divided."""
     return method.reading.whole
-
-
-# Concatenate the inputs of several members along the batch axis, and split the output again.
-#
-# One forward pass of the frozen backbone serves all members; each gets the output of its own rows.
-
-
-@dataclass(frozen=True)
-class Joined:
-    """One input for the backbone, `given`, and the members' inputs that it was joined from."""
-
-    given: BackboneInput
-    parts: Sequence[BackboneInput]
-
-    def split(self, output: BackboneOutput) -> list[BackboneOutput]:
-        """Return each member's own output."""
-        hidden = _split(output.hidden, [p.hidden_at for p in self.parts])
-        pooled = _split(output.pooled, [p.pooled_at for p in self.parts])
-        logits = _split(output.logits, [p.logits_at for p in self.parts])
-        return [BackboneOutput(*three) for three in zip(hidden, pooled, logits, strict=True)]
-
-
-def join(parts: Sequence[BackboneInput]) -> Joined:
-    """Return the members' inputs as one, with rows padded to the longest of all."""
-    if len(parts) == 1:
-        return Joined(parts[0], parts)
-    width = max(part.mask.shape[1] for part in parts)
-    rows = [part.mask.shape[0] for part in parts]
-    given = BackboneInput(
-        mask=_rows([p.mask for p in parts], width),
-        lengths=_lengths([p.lengths for p in parts]),
-        ids=_optional([p.ids for p in parts], width),
-        embeddings=_optional([p.embeddings for p in parts], width),
-        types=_optional([p.types for p in parts], width),
-        shift=_optional([p.shift for p in parts]),
-        updates=_updates(parts),
-        keys=_optional([p.keys for p in parts]),
-        prefixes=_prefixes([p.prefixes for p in parts], rows),
-        edits=_edits([p.edits for p in parts], rows),
-        decoder=_decoder([p.decoder for p in parts], rows),
-        hidden_at=_positions([p.hidden_at for p in parts], rows),
-        pooled_at=_positions([p.pooled_at for p in parts], rows),
-        logits_at=_positions([p.logits_at for p in parts], rows),
-    )
-    return Joined(given, parts)
-
-
-def _decoder(parts: Sequence[DecoderInput | None], rows: Sequence[int]) -> DecoderInput | None:
-    present = [part for part in parts if part is not None]
-    assert len(present) in (0, len(parts)), "members differ in whether they use the decoder"
-    if not present:
-        return None
-    width = max(part.mask.shape[1] for part in present)
-    return DecoderInput(
-        mask=_rows([p.mask for p in present], width),
-        ids=_optional([p.ids for p in present], width),
-        embeddings=_optional([p.embeddings for p in present], width),
-        prefixes=_prefixes([p.prefixes for p in present], rows),
-        cross=_prefixes([p.cross for p in present], rows),
-        edits=_edits([p.edits for p in present], rows),
-    )
-
-
-def _optional(tensors: Sequence[Tensor | None], width: int | None = None) -> Tensor | None:
-    """Concatenate tensors that either all members have or none."""
-    present = [tensor for tensor in tensors if tensor is not None]
-    assert len(present) in (0, len(tensors)), "members differ in what they give the backbone"
-    return _rows(present, width) if present else None
-
-
-def _rows(tensors: list[Tensor], width: int | None = None) -> Tensor:
-    """Concatenate along the batch axis; zeros pad the second axis on the right to `width`."""
-    if width is None:
-        return torch.cat(tensors)
-    pads = [(*(0, 0) * (tensor.dim() - 2), 0, width - tensor.shape[1]) for tensor in tensors]
-    return torch.cat([functional.pad(t, pad) for t, pad in zip(tensors, pads, strict=True)])
-
-
-def _positions(positions: Sequence[Positions | None], rows: Sequence[int]) -> Positions | None:
-    """Join positions; those of a member move by the rows of the members before it."""
-    starts = [sum(rows[:index]) for index in range(len(rows))]
-    pairs = [(at, start) for at, start in zip(positions, starts, strict=True) if at is not None]
-    if not pairs:
-        return None
-    return Positions(
-        torch.cat([at.rows + start for at, start in pairs]),
-        torch.cat([at.columns for at, _ in pairs]),
-    )
-
-
-def _split(values: Tensor | None, positions: Sequence[Positions | None]) -> list[Tensor | None]:
-    if values is None:
-        return [None] * len(positions)
-    pieces = iter(torch.split(values, [len(at.rows) for at in positions if at is not None]))
-    return [None if at is None else next(pieces) for at in positions]
-
-
-def _prefixes(
-    members: Sequence[tuple[Prefix | None, ...] | None], rows: Sequence[int]
-) -> tuple[Prefix | None, ...] | None:
-    layers = max((len(prefixes) for prefixes in members if prefixes is not None), default=0)
-    if not layers:
-        return None
-    return tuple(_join_prefix([m[i] if m else None for m in members], rows) for i in range(layers))
-
-
-def _join_prefix(prefixes: Sequence[Prefix | None], rows: Sequence[int]) -> Prefix | None:
-    """Pad the prefixes of a layer on the left; rows of a member without one attend to none."""
-    present = [prefix for prefix in prefixes if prefix is not None]
-    if not present:
-        return None
-    length = max(prefix.key.shape[2] for prefix in present)
-    padded = [_pad(p, present[0], length, count) for p, count in zip(prefixes, rows, strict=True)]
-    plain = all(p is not None and p.mask is None and p.key.shape[2] == length for p in prefixes)
-    return Prefix(
-        torch.cat([p.key for p in padded]),
-        torch.cat([p.value for p in padded]),
-        None if plain else torch.cat([p.mask for p in padded if p.mask is not None]),
-    )
-
-
-def _pad(prefix: Prefix | None, like: Prefix, length: int, rows: int) -> Prefix:
-    """Pad a prefix on the left to `length`, with a mask; None counts as a prefix of length 0."""
-    _, heads, _, size = like.key.shape
-    empty = like.key.new_empty(rows, heads, 0, size)
-    key, value = (empty, empty) if prefix is None else (prefix.key, prefix.value)
-    seen = prefix.mask if prefix else None
-    if seen is None:
-        seen = key.new_ones(rows, key.shape[2], dtype=torch.bool)
-    missing = length - key.shape[2]
-    pad = (0, 0, missing, 0)
-    return Prefix(
-        functional.pad(key, pad),
-        functional.pad(value, pad),
-        functional.pad(seen, (missing, 0)),
-    )
-
-
-def _lengths(members: Sequence[Sequence[int] | None]) -> list[int] | None:
-    """Concatenate the lengths of rows; None if those of a member are not known."""
-    known = [own for own in members if own is not None]
-    return [n for own in known for n in own] if len(known) == len(members) else None
-
-
-def _updates(parts: Sequence[BackboneInput]) -> Sequence[Updates]:
-    """Concatenate low-rank updates that either all members have or none."""
-    members = [part.updates for part in parts]
-    assert all(members) or not any(members), "members differ in what they update"
-    return [
-        replace(own, reads=sum(len(at.rows) for at in part.requested))
-        for part in parts
-        for own in part.updates
-    ]
-
-
-def _edits(
-    members: Sequence[Mapping[Site, Edit] | None], rows: Sequence[int]
-) -> dict[Site, Edit] | None:
-    sites = {site for edits in members for site in edits or {}}
-    if not sites:
-        return None
-    return {site: _join_edit([(e or {}).get(site) for e in members], rows) for site in sites}
-
-
-def _join_edit(edits: Sequence[Edit | None], rows: Sequence[int]) -> Edit:
-    def edit(hidden: Tensor) -> Tensor:
-        pieces = zip(edits, torch.split(hidden, list(rows)), strict=True)
-        return torch.cat([own(piece) if own else piece for own, piece in pieces])
-
-    return edit

@@ -5,12 +5,12 @@ import torch
 import transformers
 from torch.nn.functional import gelu, linear
 
+from ptrun.backbone.joining import join
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.adapter import Adapter
 from ptrun.method.fine_tuning import FineTuning
-from ptrun.training.loop import join
 from tests.readings import reading
 from tests.small_runs import conll03, engine, sst2
 

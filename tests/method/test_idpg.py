@@ -7,13 +7,13 @@ import torch
 import transformers
 from torch.nn.functional import gelu
 
+from ptrun.backbone.joining import join
 from ptrun.config.build import build
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.base import check_pair
 from ptrun.method.fine_tuning import FineTuning
 from ptrun.method.idpg import IDPG
-from ptrun.training.loop import join
 from tests.readings import method_of, reading
 from tests.small_runs import conll03, engine, sst2
 from tests.tiers import tiered

@@ -9,12 +9,12 @@ from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPP
 
 from ptrun.backbone.base import checksum
 from ptrun.backbone.family import FAMILY_OF, family_of, model_class
+from ptrun.backbone.joining import join
 from ptrun.backbone.pretrained import linear_maps
 from ptrun.config.compose import compose_run
 from ptrun.errors import UserError
 from ptrun.method.lora import LoRA
 from ptrun.runs.launch import launch
-from ptrun.training.loop import join
 from tests.backbone.inputs import KINDS, LENGTHS, text
 from tests.small_runs import conll03, engine, member, sst2
 from tests.tiers import tiered

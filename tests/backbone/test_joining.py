@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ptrun.backbone.base import DecoderInput, Positions, Prefix
-from ptrun.training.loop import join
+from ptrun.backbone.joining import join
 from tests.backbone.inputs import every, rows, text
 
 
