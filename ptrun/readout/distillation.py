@@ -31,7 +31,7 @@ from ptrun.folder.store import bound_to, read_tensors, write_bound
 from ptrun.readout import document
 from ptrun.readout.base import Batch, Features, collate, word_logits
 from ptrun.readout.document import Document, Span
-from ptrun.readout.writing import Writing, WritingReading
+from ptrun.readout.writing import LossOn, Writing, WritingReading
 from ptrun.task.dataset import Task
 from ptrun.task.generation import MESSAGES
 from ptrun.types import Example, Prediction
@@ -45,7 +45,7 @@ _QUESTION = 48  # tokens of a question
 class DistillationReading(WritingReading):
     """The answer is written as the backbone writes it with a document in view.
 
-    Args beyond those of `WritingReading`:
+    Args beyond those of `WritingReading`; `loss_on` is `all`, as the teacher knows questions too:
         document: the text in view, or `@FILE`; its content is in the run's id, not its place.
         kept_tokens: the number of the teacher's likeliest tokens that the loss compares.
         self_study: the number of questions that the backbone asks about the document; with its own
@@ -56,6 +56,7 @@ class DistillationReading(WritingReading):
     name = "distillation"
     keeps_backbone = True
 
+    loss_on: LossOn = "all"
     document: str | None = None
     kept_tokens: int = 20
     self_study: int = 0

@@ -148,7 +148,7 @@ WITNESSES = {
         "self_study": (TAUGHT, "3"),
         "chunk": (STUDIED, "5"),
         "pattern": (TAUGHT, "other"),
-        "loss_on": (TAUGHT, "all"),
+        "loss_on": (TAUGHT, "answer"),
         "max_new_tokens": (TAUGHT, "3"),
         "write_every": (TAUGHT, "1"),
         "beams": (TAUGHT, "3"),

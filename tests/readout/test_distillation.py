@@ -32,6 +32,7 @@ LINE += ["train.max_steps=4", "readout.max_new_tokens=24", f"readout.document={F
 
 def made(kind=ManualPrompt, backbone=None, document=FACT, **options):
     """Return a method that learns from the document, with random learned tensors."""
+    options = {"loss_on": "answer", **options}
     keys = {k: options.pop(k) for k in ("kept_tokens", "loss_on", "self_study") if k in options}
     own = reading("distillation", document=document, max_new_tokens=24, **keys)
     return moved(
