@@ -227,7 +227,7 @@ class Writing(Cloze):
             return Features(example.id, [row], tokens, {"prompt": len(row.ids), "cut": cut})
         prompt = row.ids[: row.reads[-1] + 1]
         whole = [*prompt, *tokens]
-        first = 1 if self.asked.loss_on == "all" else len(prompt)
+        first = 1 if self.asked.loss_on == "all" and tokens else len(prompt)
         learned = [i for i in range(first, len(whole)) if i not in row.softs]
         features = _read(example, whole, learned, len(prompt), row.softs)
         return replace(features, facts={**features.facts, "cut": cut})
