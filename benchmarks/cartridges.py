@@ -133,7 +133,7 @@ def scored(done: Sequence[dict[str, Any]], options: Sequence[str], out: Path) ->
     answers = []
     for run in done:
         again = [*options, "readout.loss_on=answer", f"seed={run['seed']}"]
-        if run["config"]["start"].startswith("run") or run["learned_parameters"]["total"]:
+        if str(run["config"].get("start")).startswith("run") or run["learned_parameters"]["total"]:
             again = [one for one in again if not one.startswith("start=")]
             again += [f"start=run:{run['run_id']}", "train.max_steps=1", "train.lr=1e-12"]
         (other,) = runs(out, *again)
