@@ -49,6 +49,7 @@ DATA_EXAMPLES = """\
   ptrun import data conll CoNLL05 --task conll05_wsj --test CoNLL05/conll05.test.wsj.txt --out DIR
   ptrun import data conll conll-2012/v4/data --task conll12 --words 4 --roles 12:-2 --out DIR
   ptrun import data spans marked.jsonl --task my_names --out DIR     a new task
+  ptrun import data longhealth benchmark_v5.json --out DIR           method=cartridge
   ptrun import data label_studio export.json --task my_names --out DIR
 """
 _DATA_KINDS = """\
@@ -66,9 +67,13 @@ what SOURCE is, a folder or, for spans and label_studio, also a file:
              (Prodigy), "label" or "labels", with start_offset and end_offset (doccano)
   label_studio  a JSON export of Label Studio with labels of texts
   squad      SQuAD's own JSON: train-v1.1.json, dev-v1.1.json or -v2.0
+  longhealth LongHealth's benchmark_v5.json; qasper: qasper-dev-v0.3.json; squad_articles: SQuAD's
+             own JSON. Each document gets a folder, document.txt and questions.jsonl, for
+             method=cartridge
 
 conll, spans, label_studio: a folder has files of names with train, dev, test. One file is divided
 into 8 : 1 : 1. If --task is new, its options are written to ./ptrun_conf/task/NAME.yaml."""
+_DOCUMENTS = ["longhealth", "qasper", "squad_articles"]
 _TAGGED = ["conll", "spans", "label_studio"]
 _MARKED = ["spans", "label_studio"]
 _ONLY = {"text": _MARKED, **{key: ["conll"] for key in ("words", "tags", "roles")}}
@@ -158,9 +163,11 @@ def _data(arguments: Sequence[str]) -> None:
             made.error(f"--{key} is for {', '.join(kinds)} alone")
     if given.kind in _TAGGED and given.task is None:
         made.error(f"{given.kind} needs --task NAME, such as --task conll03")
-    one_file = given.kind in (*_TAGGED, "squad") and given.source.is_file()
-    if not given.source.is_dir() and not one_file:
-        wanted = "file or folder" if given.kind in (*_TAGGED, "squad") else "folder"
+    is_file, is_folder = given.source.is_file(), given.source.is_dir()
+    alone = given.kind in _DOCUMENTS  # of which one file has all
+    either = given.kind in (*_TAGGED, "squad")
+    if not (is_file and (either or alone)) and not (is_folder and not alone):
+        wanted = "file" if alone else "file or folder" if either else "folder"
         raise UserError(f"{given.source}: no such {wanted}; unpack an archive first.")
     from ptrun.importing.data import write
 
@@ -207,6 +214,10 @@ def _files(given: argparse.Namespace) -> "list[MadeFile]":
         columns = Columns(given.words or 1, given.tags or -1, given.roles)
         parts = {"train": given.train, "dev": given.dev, "test": given.test}
         return conll(given.source, given.task, columns, parts)
+    if given.kind in _DOCUMENTS:
+        from ptrun.importing.documents import documents
+
+        return documents(given.kind, given.source)
     if given.kind == "squad":
         from ptrun.importing.published import squad
 
@@ -221,7 +232,7 @@ def data_parser() -> Parser:
     """Return the parser of `ptrun import data`."""
     made = Parser("import data", _DATA, DATA_EXAMPLES)
     made.epilog = f"{_DATA_KINDS}\n\n{made.epilog}"
-    kinds = ["lama", "glue", "superglue", "fewglue", "squad", *_TAGGED]
+    kinds = ["lama", "glue", "superglue", "fewglue", "squad", *_DOCUMENTS, *_TAGGED]
     made.add_argument("kind", choices=kinds, help="whose files they are")
     made.add_argument("source", type=Path, help="folder of the files, or a file")
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data_dir to be")

@@ -27,13 +27,13 @@ class MadeFile:
     Args:
         folder, name: its place, `<out>/<folder>/<name>`; never taken from the data.
         sources: the files it is made from.
-        rows: its rows, read from the sources on iteration.
+        rows: its rows, read from the sources on iteration; a text is written as it is.
     """
 
     folder: str
     name: str
     sources: Sequence[Path]
-    rows: Iterable[Record]
+    rows: Iterable[Record | str]
 
 
 def write(out: Path, files: Sequence[MadeFile], texts: Mapping[Path, str]) -> Iterator[str]:
@@ -67,7 +67,8 @@ def _written(made: MadeFile, file: Path, advance: Callable[[int], None]) -> int:
     count = 0
     with file.open("w", encoding="utf-8") as lines:
         for row in made.rows:
-            lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+            text = row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) + "\n"
+            lines.write(text)
             count += 1
     if not count:
         raise UserError(f"{made.sources[0]}: no examples in it.")

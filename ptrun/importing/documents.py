@@ -1,0 +1,124 @@
+"""Documents with questions about them: a folder each, for `readout.document` and `task=csv`.
+
+`DIR/<kind>/0001/document.txt` is a document, `questions.jsonl` beside it has its questions: `id`,
+`question`, `answer` (a list of references) and, of LongHealth, `options`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ptrun.errors import UserError, shown
+from ptrun.importing.data import MadeFile, Record, each, inner
+from ptrun.task.lines import json_file
+from ptrun.task.source import Row
+
+Document = tuple[str, Sequence[Record]]
+"""The text of a document, and its questions."""
+
+
+def documents(kind: str, source: Path) -> list[MadeFile]:
+    """Return the files of a kind: `longhealth`, `qasper` or `squad_articles`.
+
+    Args:
+        kind: whose file it is.
+        source: LongHealth's benchmark_v5.json, a file of QASPER's, or SQuAD's own JSON.
+
+    Raises:
+        UserError: the file is another one, or a field is missing.
+    """
+    found = list(_READERS[kind](Row(str(source), json_file(source))))
+    if not found:
+        raise UserError(f"{source}: no documents in it.")
+    made = []
+    for number, (text, questions) in enumerate(found, start=1):
+        folder = f"{kind}/{number:04}"
+        made.append(MadeFile(folder, "document.txt", [source], [text + "\n"]))
+        made.append(MadeFile(folder, "questions.jsonl", [source], questions))
+    return made
+
+
+def _longhealth(whole: Row) -> Iterator[Document]:
+    """Yield the patients of LongHealth (Adams et al. 2024): their letters, and 20 questions."""
+    for name in whole.data:
+        patient = inner(whole, name)
+        letters = inner(patient, "texts")
+        text = "\n\n".join(letters.text(key) for key in sorted(letters.data, key=_number))
+        yield text, [_choice(one) for one in each(patient, "questions")]
+
+
+def _number(key: str) -> int:
+    return int("".join(c for c in key if c.isdigit()) or 0)
+
+
+def _choice(row: Row) -> Record:
+    options = [row.text(f"answer_{letter}") for letter in "abcde"]
+    correct = row.text("correct")
+    if correct not in options:
+        raise UserError(f"{row.where}: correct is {shown(correct)}, which is none of the answers.")
+    listed = "\n".join(options)
+    return {
+        "id": str(row.value("No")),
+        "question": f"{row.text('question')}\n{listed}",
+        "answer": [correct],
+        "options": options,
+    }
+
+
+def _qasper(whole: Row) -> Iterator[Document]:
+    """Yield the papers of QASPER (Dasigi et al. 2021) that have an answered question."""
+    for name in whole.data:
+        paper = inner(whole, name)
+        parts = [paper.text("title"), paper.text("abstract")]
+        for section in each(paper, "full_text"):
+            parts += [str(section.data.get("section_name") or ""), *_paragraphs(section)]
+        if questions := [own for one in each(paper, "qas") if (own := _asked(one))["answer"]]:
+            yield "\n\n".join(part for part in parts if part.strip()), questions
+
+
+def _paragraphs(section: Row) -> list[str]:
+    found = section.value("paragraphs")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UserError(f"{section.where}: paragraphs is {shown(found)}; expected texts.")
+    return found
+
+
+def _asked(row: Row) -> dict[str, Any]:
+    answers = [_references(inner(one, "answer").data) for one in each(row, "answers")]
+    return {
+        "id": str(row.value("question_id")),
+        "question": row.text("question"),
+        "answer": list(dict.fromkeys(one for one in answers if one)),
+    }
+
+
+def _references(answer: Mapping[str, Any]) -> str:
+    """Return an answer as QASPER's scorer compares it."""
+    if answer.get("unanswerable"):
+        return "Unanswerable"
+    if isinstance(answer.get("yes_no"), bool):
+        return "Yes" if answer["yes_no"] else "No"
+    spans = answer.get("extractive_spans") or []
+    return ", ".join(map(str, spans)) or str(answer.get("free_form_answer") or "")
+
+
+def _squad_articles(whole: Row) -> Iterator[Document]:
+    """Yield the articles of SQuAD, with the questions that have an answer."""
+    for article in each(whole, "data"):
+        paragraphs = each(article, "paragraphs")
+        questions = [
+            {
+                "id": str(own.value("id")),
+                "question": own.text("question"),
+                "answer": list(dict.fromkeys(one.text("text") for one in each(own, "answers"))),
+            }
+            for paragraph in paragraphs
+            for own in each(paragraph, "qas")
+            if not own.data.get("is_impossible")
+        ]
+        if questions:
+            yield "\n\n".join(one.text("context") for one in paragraphs), questions
+
+
+_READERS = {"longhealth": _longhealth, "qasper": _qasper, "squad_articles": _squad_articles}
+KINDS = tuple(_READERS)
