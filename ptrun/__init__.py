@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ptrun.api import Run, load, report, run, sweep
+    from ptrun.api import Run, load, predict, report, run, sweep
     from ptrun.errors import RunFailed, UserError
     from ptrun.ledger.report import Results
 
@@ -25,6 +25,7 @@ __all__ = [
     "UserError",
     "__version__",
     "load",
+    "predict",
     "report",
     "run",
     "sweep",
@@ -35,7 +36,7 @@ _PLACES = {
     "Run": "ptrun.api",
     "RunFailed": "ptrun.errors",
     "UserError": "ptrun.errors",
-    **dict.fromkeys(("load", "report", "run", "sweep"), "ptrun.api"),
+    **dict.fromkeys(("load", "predict", "report", "run", "sweep"), "ptrun.api"),
 }
 
 

@@ -245,6 +245,44 @@ def sweep(
         return _ended(jobs, permission(line))
 
 
+def predict(
+    runs: Iterable[str | PathLike[str] | Run],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    probabilities: bool = False,
+    top: int | None = None,
+    **values: Any,
+) -> list[dict[str, Any]]:
+    """Return an answer for each row; the field `run` of a row names its run.
+
+    All runs share the passes of one frozen backbone, which is loaded once for the call.
+
+        ptrun.predict([first, second], [{"run": first.id, "sentence": "a bright film"}])
+
+    Args:
+        runs: finished runs over one backbone: their folders, ids, or `Run`.
+        rows: dicts with `run` and the fields of that run's task, as in `Run.predict`.
+        probabilities: add the probability of every label.
+        top: add this many of the likeliest labels.
+        values: as in `load`.
+
+    Raises:
+        UserError: a run cannot share the backbone, or a row does not suit its run.
+    """
+    from ptrun.config.components import without_permission
+    from ptrun.predicting.answering import Detail, ready
+    from ptrun.predicting.together import asked, chunks, together
+    from ptrun.task.source import Row
+
+    with quiet(), same_random():
+        line = without_permission(typed((), values))
+        names = [str(one.folder) if isinstance(one, Run) else str(one) for one in runs]
+        shared, found = together([ready(name, line) for name in names])
+        questions = asked(found, [Row(f"row {n}", own) for n, own in enumerate(rows, start=1)])
+        every = chunks(shared, list(questions), Detail(probabilities, top))
+        return [answer for chunk in every for _, answer in chunk]
+
+
 def load(
     run: str | PathLike[str], *, outputs: str | PathLike[str] = "outputs", **values: Any
 ) -> Run:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
 
 EXAMPLES = """\
   ptrun predict outputs/runs/RUN --input new.csv                       JSON lines on the terminal
   ptrun predict RUN --input new.jsonl.gz --output predictions.jsonl hardware=gpu
   ptrun predict 7accbe96 --input new.csv --output new_predictions.csv --probabilities
+  ptrun predict RUN RUN --input rows.jsonl      the field run of a row names its run
   ptrun predict RUN --input test.jsonl --submission glue               GLUE's and SuperGLUE's files
 """
 _MORE = """\
@@ -34,6 +36,9 @@ index from 0, with the option's text as "option"; -1 and null where a word that 
 likeliest. Some read-outs have no probability.
 An --output that ends in .csv or .tsv becomes a table with a header; any other is JSON lines.
 
+Several runs over one frozen backbone share passes: the field `run` of each row has the id of its
+run, or the 8 digits at its end, and so has each line.
+
 --submission writes the file that the server of GLUE or SuperGLUE takes, under its name (CoLA.tsv,
 BoolQ.jsonl, ...), from the hidden test: rows with their field idx or index. `ptrun import data
 superglue` makes such rows of SuperGLUE's test files.
@@ -51,9 +56,9 @@ def parser() -> Parser:
     made = Parser("predict", __doc__, EXAMPLES)
     made.epilog = f"{_MORE}\n{made.epilog}"
     made.add_argument(
-        "run", metavar="RUN", help="a finished run: folder, id, start of an id or its 8 digits"
-    )
-    made.overrides("see below")
+        "runs", nargs="+", metavar="RUN",
+        help="finished runs: folder, id, start of an id or its 8 digits; and KEY=VALUE, see below",
+    )  # fmt: skip
     made.add_argument(
         "--input", type=Path, required=True, metavar="FILE",
         help="rows to predict; - reads JSON lines from standard input",
@@ -95,8 +100,19 @@ def main(arguments: Sequence[str]) -> None:
     from ptrun.predicting.answering import Detail, predict  # imports torch
     from ptrun.task.table import Given
 
+    typed = [one for one in given.runs if "=" in one]
+    runs = [one for one in given.runs if "=" not in one]
+    if not runs:
+        raise UserError("predict: no run. Type ptrun predict RUN --input FILE.")
+    if len(runs) > 1 and given.submission:
+        raise UserError("predict --submission is for one run; leave the others out.")
     detail = Detail(given.probabilities, given.top, given.raw, given.max_new_tokens)
     named = given.columns.split(",") if given.columns else None
     table = Given(given.separator, given.quoting, named, given.encoding)
+    if len(runs) > 1:
+        from ptrun.predicting.together import predict_together
+
+        predict_together(runs, typed, given.input, given.output, detail=detail, form=table)
+        return
     where = {"submission": given.submission, "table": table}
-    predict(given.run, given.overrides, given.input, given.output, detail=detail, **where)
+    predict(runs[0], typed, given.input, given.output, detail=detail, **where)

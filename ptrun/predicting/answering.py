@@ -91,7 +91,7 @@ def predict(
     Raises:
         UserError: the run cannot predict, a row does not suit its task, or `output` exists.
     """
-    run = _lengthened(ready(given, typed), detail.most)
+    run = lengthened(ready(given, typed), detail.most)
     parts = frozenset(run.parts)
     if isinstance(run.task, Own) and table.quoting is None:
         table = replace(table, quoting=run.task.given.quoting)
@@ -112,7 +112,7 @@ def predict(
             lines.write(form.end())
 
 
-def _lengthened(run: Finished, most: int | None) -> Finished:
+def lengthened(run: Finished, most: int | None) -> Finished:
     """Return a run that writes so many tokens at most.
 
     Raises:
@@ -243,7 +243,7 @@ def ready(given: str, typed: Sequence[str]) -> Finished:
 def _check_keys(keys: Mapping[str, str]) -> None:
     for one, key in keys.items():
         if "=" not in one:
-            raise UserError(f"predict takes one run, but got {one} too. Options are KEY=VALUE.")
+            raise UserError(f"predict {one}: expected KEY=VALUE.")
         if key in ("input", "output"):
             raise UserError(f"predict {one}: type --{key} {one.partition('=')[2]}.")
         if key not in (*_WHOLE, *_INSIDE) and not key.startswith("hardware."):

@@ -6,15 +6,18 @@ ptrun predict RUN RUN --input rows.jsonl        the field `run` of a row names i
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ptrun.errors import UserError, shown
 from ptrun.folder.store import bound_to
 from ptrun.method.base import Method
-from ptrun.predicting.answering import Detail, answer_of
-from ptrun.predicting.rows import Question, given
+from ptrun.predicting.answering import Detail, answer_of, lengthened, ready
+from ptrun.predicting.rows import Question, form_of, given, lines_to, readable
 from ptrun.readout.base import Features
 from ptrun.runs.finished import Finished
+from ptrun.task.source import Row
+from ptrun.task.table import FOUND, Given, table
 from ptrun.types import Example, Prediction
 
 RUN = "run"
@@ -111,7 +114,6 @@ class Together:
             UserError: it cannot.
         """
         ours, theirs = bound_to(self.backbone), bound_to(run.backbone)
-        pooler = "pooler_seed"
         same = self.backbone.pooler_seed == run.backbone.pooler_seed or self.backbone.has_pooler
         if ours != theirs:
             raise UserError(
@@ -121,7 +123,7 @@ class Together:
             )
         if not same and run.readout.get("pooler") == "frozen":
             raise UserError(
-                f"{run.done.run_id} has a random pooler of {pooler}={run.backbone.pooler_seed}, "
+                f"{run.done.run_id} has a random pooler of the seed {run.backbone.pooler_seed}, "
                 f"and {self.first.id} of {self.backbone.pooler_seed}: it is a part of the backbone."
             )
         if any(self._is_alone(m, self.first.run) for m in self.first.methods.values()):
@@ -134,53 +136,93 @@ class Together:
 _ALONE = "tunes or changes the backbone, so that it shares it with no other run. Ask it alone."
 
 
-def together(runs: Sequence[Finished]) -> dict[str, Loaded]:
-    """Return runs over one backbone, by id.
+def together(runs: Sequence[Finished]) -> tuple[Together, dict[str, Loaded]]:
+    """Return the backbone of runs, and the runs by id.
 
     Raises:
         UserError: two are one run, or as `Together.load`.
     """
     shared = Together(runs[0])
-    found = {}
+    found: dict[str, Loaded] = {}
     for run in runs:
         own = shared.load(run)
         if own.id in found:
             raise UserError(f"{own.id} is given twice.")
         found[own.id] = own
-    return found
+    return shared, found
 
+
+# Rows whose field `run` names their run.
 
 _CHUNK = 256  # rows that are sorted by length and predicted together
+Asked = tuple[Loaded, Question]
 
 
-def answers(
-    shared: Together,
-    runs: Mapping[str, Loaded],
-    rows: Iterable[Mapping[str, Any]],
+def predict_together(
+    given_runs: Sequence[str],
+    typed: Sequence[str],
+    file: Path,
+    output: Path | None,
+    *,
     detail: Detail,
-) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each row, in order, with its run.
+    form: Given = FOUND,
+) -> None:
+    """Write an answer for each row of a file, in order; every row is checked first.
+
+    Args:
+        given_runs: folders or ids.
+        typed: `KEY=VALUE` arguments, for all runs.
+        file: the rows; `-` is standard input.
+        output: a new file, whose suffix selects the form; None writes to standard output.
+        detail: what an answer holds.
+        form: what is known of a CSV.
+
+    Raises:
+        UserError: a run cannot predict or not share the backbone, a row does not suit its run, or
+            `output` exists.
+    """
+    shared, runs = together([lengthened(ready(one, typed), detail.most) for one in given_runs])
+    lines = form_of(output, detail.top, raw=detail.raw)
+    with readable(file) as own, lines_to(output) as out:
+        read = table(own, form)
+        for _ in asked(runs, read.rows(read.columns)):
+            pass
+        for answered in chunks(shared, asked(runs, read.rows(read.columns)), detail):
+            out.write(lines.lines(answered))
+        out.write(lines.end())
+
+
+def asked(runs: Mapping[str, Loaded], rows: Iterable[Row]) -> Iterator[Asked]:
+    """Yield each row's run and question.
 
     Raises:
         UserError: a row names no run or another one, or does not suit its task.
     """
-    asked = (_asked(runs, row, number) for number, row in enumerate(rows, start=1))
-    while chunk := list(islice(asked, _CHUNK)):
+    for number, row in enumerate(rows, start=1):
+        name = row.data.get(RUN)
+        fit = [own for own in runs if name and (own == name or own.endswith(f"-{name}"))]
+        if len(fit) != 1:
+            raise UserError(
+                f"row {number}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or the "
+                "last 8 digits of one."
+            )
+        try:
+            (question,) = runs[fit[0]].asked([row.data])
+        except UserError as error:
+            text = str(error).removeprefix("row 1")
+            raise UserError(f"row {number} ({fit[0]}){text}") from error
+        named = question.id if "id" in row.data else number
+        yield runs[fit[0]], replace(question, id=named, number=number)
+
+
+def chunks(
+    shared: Together, rows: Iterable[Asked], detail: Detail
+) -> Iterator[list[tuple[Question, dict[str, Any]]]]:
+    """Yield questions with their answers, which have the run; rows of all runs share passes."""
+    left = iter(rows)
+    while chunk := list(islice(left, _CHUNK)):
         found = shared.predict([(own, question.example) for own, question in chunk])
-        for (own, question), one in zip(chunk, found, strict=True):
-            yield {RUN: own.id, **answer_of(own.run, question, one, detail)}
-
-
-def _asked(
-    runs: Mapping[str, Loaded], row: Mapping[str, Any], number: int
-) -> tuple[Loaded, Question]:
-    name = row.get(RUN)
-    fit = [own for own in runs if name and (own == name or own.endswith(f"-{name}"))]
-    if len(fit) != 1:
-        raise UserError(
-            f"row {number}: {RUN}={shown(name)}; expected one of {', '.join(runs)}, or its last 8 "
-            "digits."
-        )
-    (question,) = runs[fit[0]].asked([row])
-    numbered = row.get("id", number)
-    return runs[fit[0]], replace(question, id=numbered, number=number)
+        yield [
+            (question, {RUN: own.id, **answer_of(own.run, question, one, detail)})
+            for (own, question), one in zip(chunk, found, strict=True)
+        ]

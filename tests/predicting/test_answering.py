@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptrun.predicting.answering import Detail, _answer
+from ptrun.predicting.answering import Detail, answer_of
 from ptrun.types import Example, Prediction
 
 
@@ -13,5 +13,5 @@ def test_the_text_of_an_option_or_none(value, text):
     """A T5 may write a word that is no option: -1 would name the last one."""
     run = SimpleNamespace(task=SimpleNamespace(answer="option"))
     question = SimpleNamespace(id="7", example=Example("7", {"options": ["in Oslo", "in Rome"]}, 0))
-    answer = _answer(run, question, Prediction("7", value), Detail())
+    answer = answer_of(run, question, Prediction("7", value), Detail())
     assert answer == {"id": "7", "prediction": value, "option": text}

@@ -1,0 +1,128 @@
+"""Several runs over one backbone answer mixed rows as each answers its own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import ptrun
+from ptrun.errors import UserError
+
+LABELS = {
+    "prompt_tuning": ["method=prompt_tuning", "method.length=3", "task=pocket_sentiment"],
+    "verbalizer": ["method=prompt_tuning", "readout=verbalizer", "task=pocket_sentiment"],
+    "ptuning": ["method=ptuning", "task=pocket_sentiment"],
+    "ptuning_v2": ["method=ptuning_v2", "method.length=5", "task=pocket_ner"],
+    "topics": ["method=ptuning_v2", "task=pocket_two_topics"],
+    "lora": ["method=lora", "task=pocket_similarity"],
+    "adapter": ["method=adapter", "task=pocket_topics"],
+    "manual": ["method=manual_prompt", "task=pocket_sentiment"],
+}
+MASKED = {**LABELS, "idpg": ["method=idpg", "task=pocket_topics"]}
+FACT = "readout.document=Stella Barden often visits Frank Venn on Saturday with her old friends."
+CAUSAL = {
+    **{k: v for k, v in LABELS.items() if k not in ("ptuning", "ptuning_v2")},
+    "prefix": ["method=ptuning_v2", "method.length=6", "task=pocket_writing"],
+    "lora_text": ["method=lora", "task=pocket_writing"],
+    "vectors": ["method=prompt_tuning", "method.length=2", "task=pocket_writing"],
+    "cartridge": ["method=cartridge", "method.length=9", FACT, "task=pocket_writing"],
+}
+FAMILIES = {
+    "pocket_bert": MASKED,
+    "pocket_gpt2": CAUSAL,
+    "pocket_t5": {k: v for k, v in LABELS.items() if k != "ptuning"},
+}
+ROWS = "+task.source.rows={train: 16, validation: 8, test: 8}"
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def runs(request, tmp_path_factory):
+    """Return short runs of a family that learned something each."""
+    common = [f"backbone={request.param}", ROWS, f"outputs={tmp_path_factory.mktemp('runs')}"]
+    found = []
+    for line in FAMILIES[request.param].values():
+        own = [] if "method=manual_prompt" in line else ["train.max_steps=3", "train.lr=0.05"]
+        own += ["readout.max_new_tokens=8"] if "task=pocket_writing" in line else []
+        found.append(ptrun.run(*line, *own, *common))
+    return found
+
+
+def rows_of(run):
+    """Return eight rows of a run's task."""
+    from ptrun.config.explain import composed
+
+    task = composed([f"task={run.result.names['task']}", ROWS]).components()["task"]
+    return [dict(e.fields) for e in task.build(None, None).load("test")]
+
+
+@pytest.mark.slow
+def test_mixed_rows_are_answered_as_alone(runs):
+    alone, mixed = [], []
+    for turn in range(8):
+        for run in runs:
+            mixed.append({"run": run.id, **rows_of(run)[turn]})
+    found = ptrun.predict(runs, mixed)
+    by_run = {run.id: iter(run.predict(rows_of(run))) for run in runs}
+    alone = [next(by_run[row["run"]]) for row in mixed]
+    assert [own["run"] for own in found] == [row["run"] for row in mixed]
+    for own, wanted in zip(found, alone, strict=True):
+        assert close(own["prediction"], wanted["prediction"]), (own, wanted)
+        assert abs(own.get("probability", 0) - wanted.get("probability", 0)) <= 1.01e-4
+
+
+def close(own, wanted):
+    return abs(own - wanted) <= 1e-5 if isinstance(own, float) else own == wanted
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Return two short runs on GPT-2, one tuned one, and one on BERT."""
+    out = tmp_path_factory.mktemp("two")
+    common = ["task=pocket_sentiment", ROWS, "train.max_steps=1", f"outputs={out}"]
+    lines = [
+        ["method=prompt_tuning", "method.length=2", "backbone=pocket_gpt2"],
+        ["method=ptuning_v2", "method.length=2", "backbone=pocket_gpt2"],
+        ["method=fine_tuning", "backbone=pocket_gpt2", "keep=weights"],
+        ["method=prompt_tuning", "method.length=2", "backbone=pocket_bert"],
+    ]
+    return [ptrun.run(*line, *common) for line in lines]
+
+
+def test_what_cannot_share_is_refused_by_name(two):
+    first, second, tuned, other = two
+    rows = [{"run": first.id, "sentence": "a bright film"}]
+    for runs, said in (
+        ([first, tuned], rf"{tuned.id} tunes or changes the backbone"),
+        ([tuned, first], rf"{tuned.id} tunes or changes the backbone"),
+        ([first, other], rf"{other.id} was trained on pocket_bert"),
+        ([first, first], rf"{first.id} is given twice"),
+    ):
+        with pytest.raises(UserError, match=said):
+            ptrun.predict(runs, rows)
+    for row, said in (
+        ({"sentence": "a film"}, "row 1: run=None; expected one of"),
+        ({"run": tuned.id, "sentence": "a film"}, "expected one of"),
+        ({"run": first.id}, rf"row 1 \({first.id}\).*sentence"),
+    ):
+        with pytest.raises(UserError, match=said):
+            ptrun.predict([first, second], [row])
+
+
+@pytest.mark.slow
+def test_the_command_answers_rows_of_several_runs(two, tmp_path):
+    first, second, *_ = two
+    texts = ["a bright film", "a dull plot"]
+    rows = [{"run": r.id[-8:], "sentence": t, "id": t} for t in texts for r in (first, second)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = [sys.executable, "-m", "ptrun", "predict", str(first.folder), str(second.folder)]
+    done = subprocess.run(
+        [*line, "--input", str(file), "--probabilities"], capture_output=True, text=True, check=True
+    )
+    found = [json.loads(own) for own in done.stdout.splitlines()]
+    assert [(own["run"], own["id"]) for own in found] == [
+        (run.id, text) for text in texts for run in (first, second)
+    ]
+    wanted = [r.predict([{"sentence": t}], probabilities=True) for t in texts for r in two[:2]]
+    assert [own["probabilities"] for own in found] == [own[0]["probabilities"] for own in wanted]
