@@ -5,7 +5,7 @@
 The document is the first paragraphs, 1,000 tokens, of the article of DIR/squad with the most
 questions about them. SmolLM2 is taught by its own questions and answers (self-study); 30 of
 SQuAD's questions are dev, 60 are test, and none is in train. Each trained method has 200 steps of
-2 rows, a rate chosen on dev with the first seed, and three seeds. Writes results/cartridges.md.
+2 rows and three seeds; the rate of cartridges was chosen on dev, with 100 steps. Writes results/cartridges.md.
 """
 
 import argparse
@@ -27,14 +27,12 @@ STUDY = ("readout.self_study=128", "readout.chunk=250")
 LEARNS = (f"train.max_steps={STEPS}", "train.batch_size=2", f"train.eval_every={STEPS // 4}")
 FIRST = f"method.length={LENGTH}"
 TRAINED = {
-    "cartridge, first tokens": (("method=cartridge", FIRST), ("0.005", "0.02")),
+    "cartridge, first tokens": ("method=cartridge", FIRST, "train.lr=0.005"),
     "cartridge, random start": (
-        ("method=cartridge", FIRST, "start=random", "method.frozen_vectors=0"),
-        ("0.005", "0.02"),
+        *("method=cartridge", FIRST, "start=random", "method.frozen_vectors=0", "train.lr=0.005"),
     ),
     "LoRA of equal bytes": (
-        ("method=lora", "readout=distillation", "method.rank=13"),
-        ("0.001", "0.005"),
+        *("method=lora", "readout=distillation", "method.rank=13", "train.lr=0.001"),
     ),
 }
 FIXED = {
@@ -105,56 +103,34 @@ def runs(folder: Path, *options: str) -> list[dict[str, Any]]:
     return [run for run in results(folder) if run["run_id"] not in before]
 
 
-Scores = tuple[list[float], list[float]]
-"""KL on test by seed: on questions and answers, and on the answers alone."""
-
-
-def measured(common: Sequence[str], folder: Path) -> dict[str, Scores]:
-    """Return the scores of each method; a rate is chosen on dev."""
-    found, place, out = {}, {"document": folder / "document.txt"}, folder / "out"
+def fixed(common: Sequence[str], folder: Path) -> dict[str, list[float]]:
+    """Return the KL of what learns nothing."""
+    found = {}
+    place = {"document": folder / "document.txt"}
     for name, own in FIXED.items():
         frozen = ["method.frozen_vectors=null"] if own[0] == "method=cartridge" else []
         options = [*common, *(one.format_map(place) for one in own), *frozen]
-        found[name] = scored(runs(out, *options), options, out)
-        print(name, found[name], flush=True)
-    for name, (own, rates) in TRAINED.items():
-        options = [*common, *(one.format_map(place) for one in own)]
-        made = [*options, *LEARNS, *STUDY]
-        first = {rate: runs(out, *made, f"train.lr={rate}", "seed=1")[0] for rate in rates}
-        rate = min(first, key=lambda one: first[one]["metrics"]["dev"]["kl"])
-        more = runs(out, *made, f"train.lr={rate}", "seed=2,3")
-        found[name] = scored([first[rate], *more], options, out)
-        print(name, rate, first[rate]["learned_parameters"]["total"], found[name], flush=True)
+        found[name] = [run["metrics"]["test"]["kl"] for run in runs(folder / "out", *options)]
     return found
 
 
-def scored(done: Sequence[dict[str, Any]], options: Sequence[str], out: Path) -> Scores:
-    """Return the scores of runs; prompts are read again to measure the answers alone."""
-    answers = []
-    for run in done:
-        again = [*options, "readout.loss_on=answer", f"seed={run['seed']}"]
-        if str(run["config"].get("start")).startswith("run") or run["learned_parameters"]["total"]:
-            again = [one for one in again if not one.startswith("start=")]
-            again += [f"start=run:{run['run_id']}", "train.max_steps=1", "train.lr=1e-12"]
-        (other,) = runs(out, *again)
-        answers.append(other["metrics"]["test"]["kl"])
-    return [run["metrics"]["test"]["kl"] for run in done], answers
+def trained(common: Sequence[str], own: Sequence[str], folder: Path) -> list[float]:
+    """Return the KL of a method by seed."""
+    done = runs(folder / "out", *common, *own, *LEARNS, *STUDY, "seed=1,2,3")
+    return [run["metrics"]["test"]["kl"] for run in done]
 
 
-def by_next_word(common: Sequence[str], options: Sequence[str], folder: Path) -> Scores:
-    """Return the scores of prefixes that are trained to continue the document."""
+def by_next_word(common: Sequence[str], options: Sequence[str], folder: Path) -> list[float]:
+    """Return the KL of prefixes that are trained to continue the document."""
     start, out = f"start=context:@{folder / 'document.txt'}", folder / "out"
     own = [*options, "method=cartridge", "readout=writing", "readout.loss_on=all", FIRST, start]
     own += [*LEARNS, "train.lr=0.005", "readout.max_new_tokens=32", "seed=1,2,3"]
     again = [*common, "method=cartridge", FIRST, "method.frozen_vectors=null"]
-    read = [
-        other
+    return [
+        other["metrics"]["test"]["kl"]
         for run in runs(out, *own)
         for other in runs(out, *again, f"seed={run['seed']}", f"start=run:{run['run_id']}")
     ]
-    found = scored(read, again, out)
-    print("next words", found, flush=True)
-    return found
 
 
 def interval(first: Sequence[float], second: Sequence[float]) -> str:
@@ -165,23 +141,20 @@ def interval(first: Sequence[float], second: Sequence[float]) -> str:
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
-def page(found: Mapping[str, Scores], tokens: int) -> str:
+def page(found: Mapping[str, list[float]], tokens: int) -> str:
     """Return the table, with the differences of the trained prefix from the others."""
-    best, _ = found["cartridge, first tokens"]
+    best = found["cartridge, first tokens"]
     lines = [
         "# Prefixes that stand for a document", "",
         f"SmolLM2-135M-Instruct (weights of 4 bits), {tokens} tokens of a SQuAD article, prefixes "
         f"of {LENGTH} vectors, {STEPS} steps of 2 rows of self-study, fp32. KL to the whole "
         "document in view on 60 questions of people and their answers, in nats a token; lower is "
         "better. `python benchmarks/cartridges.py`", "",
-        "| | KL by seed | trained cartridge less this, 95 % interval | KL of the answers |",
-        "|---|---|---|---|",
+        "| | KL by seed | trained cartridge less this, 95 % interval |", "|---|---|---|",
     ]  # fmt: skip
-    for name, (own, answers) in found.items():
-        apart = interval(best, list(own) * (len(best) // len(own))) if own is not best else ""
-        every = (", ".join(f"{one:.3f}" for one in some) for some in (own, answers))
-        first, second = every
-        lines.append(f"| {name} | {first} | {apart} | {second} |")
+    for name, own in found.items():
+        apart = interval(best, own * (len(best) // len(own))) if own is not best else ""
+        lines.append(f"| {name} | {', '.join(f'{one:.3f}' for one in own)} | {apart} |")
     return "\n".join(lines) + "\n"
 
 
@@ -204,10 +177,14 @@ def main() -> None:
         task = written(rows, text, folder)
         common = [*task, *backbone, f"readout.document=@{folder / 'document.txt'}"]
         common += ["readout.max_new_tokens=16", "hardware.token_budget=4096"]
-        found = measured(common, folder)
+        found = fixed(common, folder)
+        size = len(tokenizer(text).input_ids)
+        for name, own in TRAINED.items():
+            found[name] = trained(common, own, folder)
+            (RESULTS / "cartridges.md").write_text(page(found, size))
         options = [*windows(text, tokenizer, folder), *backbone]
         found["cartridge, next words of the document"] = by_next_word(common, options, folder)
-    (RESULTS / "cartridges.md").write_text(page(found, len(tokenizer(text).input_ids)))
+        (RESULTS / "cartridges.md").write_text(page(found, size))
 
 
 if __name__ == "__main__":
