@@ -5,7 +5,8 @@
 The document is the first paragraphs, 1,000 tokens, of the article of DIR/squad with the most
 questions about them. SmolLM2 is taught by its own questions and answers (self-study); 30 of
 SQuAD's questions are dev, 60 are test, and none is in train. Each trained method has 200 steps of
-2 rows and three seeds; the rate of cartridges was chosen on dev, with 100 steps. Writes results/cartridges.md.
+2 rows and three seeds; the rate of cartridges was chosen on dev, with 100 steps. Writes
+results/cartridges.md.
 """
 
 import argparse

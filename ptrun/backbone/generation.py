@@ -6,7 +6,7 @@ has no cache: each step reads the whole rows.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,13 +48,24 @@ class Decoding:
     stop: tuple[str, ...] = ()
 
 
+Dice = torch.Generator
+"""Draws the noise of a row's samples, step by step."""
+Watch = Callable[[Sequence[int]], Sequence[bool]]
+"""Receives the token of each row at each step; returns which rows to write no further."""
+
+
 def generate(
-    backbone: Any, given: BackboneInput, decoding: Decoding, seeds: Sequence[int] | None = None
+    backbone: Any,
+    given: BackboneInput,
+    decoding: Decoding,
+    seeds: Sequence[int | Dice] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[int]]:
     """Return the tokens that a loaded backbone writes after each row, without its end.
 
     `given` has the prompt of each row and, for an encoder-decoder, the first tokens of the decoder.
-    `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows.
+    `seeds`, one for each row, decide what is sampled: not the batch, and not the other rows. A
+    generator goes on where it is. `watch` sees greedy and sampled tokens as they are written.
 
     Raises:
         UserError: the model cannot write.
@@ -84,6 +95,7 @@ def generate(
         "generation_config": config,
         "logits_processor": _draws(decoding, seeds),
         "tokenizer": backbone.tokenizer() if decoding.stop else None,
+        "stopping_criteria": [partial(_watched, watch)] if watch else None,
     }
     if architecture.has_blank:
         written = _in_blanks(backbone, given, decoding.beams, more)
@@ -252,7 +264,12 @@ def _place(backbone: Any, reader: Reader, _: Any, arguments: Any, options: Any) 
     return arguments, options
 
 
-def _draws(decoding: Decoding, seeds: Sequence[int] | None) -> Any:
+def _watched(watch: Watch, ids: Tensor, _scores: Any, **_: Any) -> Tensor:
+    """Return which rows are done, `[B]`."""
+    return torch.tensor(list(watch(ids[:, -1].tolist())), device=ids.device)
+
+
+def _draws(decoding: Decoding, seeds: Sequence[int | Dice] | None) -> Any:
     """Return what turns greedy choices into draws: noise on the scores, of each row's own seed.
 
     The token with the largest sum of log-probability and Gumbel noise is a draw from the
@@ -273,11 +290,16 @@ def _draws(decoding: Decoding, seeds: Sequence[int] | None) -> Any:
     return LogitsProcessorList([*chain, _Gumbel(seeds)])
 
 
+def dice_of(seed: int) -> Dice:
+    """Return the generator of a row's seed."""
+    return torch.Generator().manual_seed(seed % _NOISE)
+
+
 class _Gumbel:
     """Adds noise that a row's seed and the step decide."""
 
-    def __init__(self, seeds: Sequence[int]):
-        self.dice = [torch.Generator().manual_seed(seed % _NOISE) for seed in seeds]
+    def __init__(self, seeds: Sequence[int | Dice]):
+        self.dice = [own if isinstance(own, Dice) else dice_of(own) for own in seeds]
 
     def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
         """Return scores `[B, V]` with noise."""

@@ -354,7 +354,7 @@ class Loop(ABC):
             readouts: dict[int, Any] = {owner: methods[owner].readout for owner in groups}
             seeds = [seed for owner, own in rows.items() for seed in readouts[owner].seeds(own)]
         self.backbone.model.eval()
-        with self._autocast():
+        with self.precise():
             written = generate(
                 self.backbone, join(inputs, self.backbone.embed).given, decoding, seeds
             )
@@ -394,11 +394,11 @@ class Loop(ABC):
     def _pass(self, inputs: Mapping[int, BackboneInput]) -> dict[int, BackboneOutput]:
         """Run the backbone once on the inputs of several members."""
         joined = join(list(inputs.values()), self.backbone.embed)
-        with self._autocast():
+        with self.precise():
             output = self.backbone.forward(joined.given)
         return dict(zip(inputs, joined.split(output), strict=True))
 
-    def _autocast(self) -> AbstractContextManager[None]:
+    def precise(self) -> AbstractContextManager[None]:
         """Compute in half precision over fp32 weights: those of a tuned backbone."""
         tuned = next(iter(self.backbone.model.parameters())).dtype is torch.float32
         half = HALVES.get(self.precision)

@@ -1,0 +1,127 @@
+"""Serve finished runs over one frozen backbone: OpenAI's API, labels and rows over HTTP.
+
+Rows of all runs share passes. Serves this machine alone unless --host says otherwise.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptrun.config.arguments import Parser
+from ptrun.errors import UserError
+
+EXAMPLES = """\
+  ptrun serve outputs/runs/RUN outputs/runs/RUN
+  ptrun serve outputs/runs --watch                 all runs below a folder, also new ones
+  ptrun serve outputs/runs --host 0.0.0.0 --key-file keys.txt hardware=gpu
+"""
+_MORE = """\
+GET  /v1/models                  the runs
+POST /v1/chat/completions        {"model": RUN, "messages": [...]}, as the OpenAI client calls it
+POST /v1/completions             {"model": RUN, "prompt": "..."}
+POST /v1/classify                {"model": RUN, "input": [TEXT or {FIELD: TEXT}]}: all probabilities
+POST /v1/predict                 the same input: the lines of ptrun predict
+GET  /health, /metrics, /        is it alive, figures for Prometheus, a page to try a run
+"""
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser("serve", __doc__, EXAMPLES)
+    made.epilog = f"{_MORE}\n{made.epilog}"
+    made.add_argument(
+        "runs", nargs="+", metavar="RUN",
+        help="run folders, or a folder with runs below it; and KEY=VALUE, as of ptrun predict",
+    )  # fmt: skip
+    made.add_argument("--watch", action="store_true", help="offer new runs, and drop removed ones")
+    made.add_argument(
+        "--host", default="127.0.0.1", help="address to listen at; default: this machine"
+    )
+    made.add_argument("--port", type=int, default=8000, help="default 8000; 0 takes a free one")
+    made.add_argument(
+        "--name", action="append", default=[], metavar="HOST",
+        help="another name by which clients call the server",
+    )  # fmt: skip
+    made.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="one bearer key a line; asked for everywhere"
+    )
+    made.add_argument(
+        "--memory", type=int, default=1000, metavar="MB", help="of loaded prompts; default 1000"
+    )
+    made.add_argument(
+        "--batch-tokens", type=int, default=4096, metavar="N", help="of a batch; default 4096"
+    )
+    made.add_argument(
+        "--wait", type=float, default=5, metavar="MS", help="a row waits for others; default 5 ms"
+    )
+    made.add_argument(
+        "--queue", type=int, default=1000, metavar="N", help="rows that may wait; default 1000"
+    )
+    made.add_argument(
+        "--max-tokens", type=int, default=1024, metavar="N", help="of a text; default 1024"
+    )
+    made.add_argument(
+        "--timeout", type=float, default=120, metavar="S", help="of a request; default 120 s"
+    )
+    return made
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until a signal; requests that were accepted are answered first.
+
+    Raises:
+        UserError: a run, a key or an option is wrong, or the extra is not installed.
+    """
+    given = parser().parse(arguments)
+    keys = _keys(given.key_file)
+    if given.host not in _LOOPBACK and not keys:
+        logging.getLogger(__name__).warning(
+            "serve: --host %s without --key-file: everyone who reaches it may ask.", given.host
+        )
+    try:
+        import uvicorn
+
+        from ptrun.serving import app
+    except ImportError as error:
+        raise UserError("serve needs FastAPI: pip install 'ptrun[serve]'.") from error
+    from ptrun.serving.batches import Batches
+    from ptrun.serving.prompts import Prompts
+
+    typed = [one for one in given.runs if "=" in one]
+    places = [Path(one).expanduser() for one in given.runs if "=" not in one]
+    if gone := [place for place in places if not place.is_dir()]:
+        raise UserError(f"serve {gone[0]}: no such folder.")
+    prompts = Prompts(places, typed, most_bytes=given.memory * 10**6, watch=given.watch)
+    options = {"budget": given.batch_tokens, "wait": given.wait / 1000}
+    batches = Batches(prompts, **options, most=given.queue, longest=given.max_tokens)
+    hosts = [name.lower() for name in (*_LOOPBACK, given.host, *given.name)]
+    limits = app.Limits(seconds=given.timeout)
+    made = app.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
+    print(f"{len(prompts.folders)} runs on {prompts.shared.backbone.name}", flush=True)
+    config = uvicorn.Config(
+        made, host=given.host, port=given.port, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=round(given.timeout), server_header=False,
+    )  # fmt: skip
+    try:
+        uvicorn.Server(config).run()
+    finally:
+        batches.close()
+
+
+def _keys(file: Path | None) -> list[str]:
+    """Return the keys of a file.
+
+    Raises:
+        UserError: it cannot be read, or has none.
+    """
+    if file is None:
+        return []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--key-file {file}: cannot be read ({type(error).__name__}).") from error
+    found = [line.strip() for line in lines if line.strip()]
+    if not found or any(len(key) < 16 for key in found):
+        raise UserError(f"--key-file {file}: expected one key a line, of 16 letters or more.")
+    return found

@@ -1,0 +1,331 @@
+"""Waiting requests as batches: rows of all runs share passes, long texts are written in slices.
+
+One thread reads runs and rows and computes. A text gets a slice of tokens, then batches are formed
+again: a long answer holds up nobody, and a row whose client left is dropped at the next token.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ptrun.backbone.generation import Decoding, Dice, dice_of, generate
+from ptrun.backbone.joining import join
+from ptrun.errors import UserError
+from ptrun.method.base import Method
+from ptrun.predicting.rows import Question
+from ptrun.predicting.together import Loaded
+from ptrun.readout.base import Features, collate
+from ptrun.serving.prompts import Prompts
+from ptrun.types import Prediction
+
+_LOG = logging.getLogger(__name__)
+SLICE = 64
+"""Tokens of a text before batches are formed again."""
+_LATER = "too many rows wait; try again later."
+
+
+class Busy(Exception):
+    """Too many rows wait."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a text is to be written; None leaves the run's own."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(eq=False)
+class Job:
+    """A row that waits for its answer.
+
+    Args:
+        name: the id of its run.
+        row: the fields of the run's task; for a chat or a prompt, its turns or text.
+        wish: how a text is written.
+        told: receives the text so far, in the thread that computes.
+    """
+
+    name: str
+    row: Mapping[str, Any]
+    wish: Wish = Wish()
+    told: Callable[[str], None] | None = None
+    done: "Future[Answer]" = field(default_factory=Future)
+    own: Loaded = field(init=False)
+    question: Question = field(init=False)
+    method: Method = field(init=False)
+    features: Features = field(init=False)
+    decoding: Decoding | None = None
+    dice: Dice | None = None
+    tokens: list[int] = field(default_factory=list)
+    ready: bool = False
+
+    @property
+    def left(self) -> int:
+        """The tokens that may still be written."""
+        return 0 if self.decoding is None else self.decoding.max_new_tokens - len(self.tokens)
+
+    @property
+    def size(self) -> int:
+        """The tokens of the row, with those of the next slice."""
+        return self.features.tokens + len(self.tokens) + min(SLICE, self.left)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: its run, row and prediction; of a text its tokens, and whether it has its end."""
+
+    own: Loaded
+    question: Question
+    prediction: Prediction
+    prompt_tokens: int
+    tokens: int = 0
+    ended: bool = True
+
+
+class Batches:
+    """Computes jobs in a thread of its own.
+
+    Args:
+        prompts: the runs.
+        budget: tokens of a batch.
+        wait: seconds that a first row waits for others.
+        most: rows that may wait.
+        longest: the most tokens of a written text.
+    """
+
+    def __init__(self, prompts: Prompts, *, budget: int, wait: float, most: int, longest: int):
+        self.prompts, self.budget, self.wait = prompts, budget, wait
+        self.most, self.longest = most, longest
+        self.waiting: deque[Job] = deque()
+        self.rows = self.batches = self.written = 0
+        self._changed = threading.Condition()
+        self._open = True
+        self._thread = threading.Thread(target=self._run, name="ptrun-serve", daemon=True)
+        self._thread.start()
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Add rows.
+
+        Raises:
+            Busy: too many wait, or the server ends.
+        """
+        with self._changed:
+            if len(self.waiting) + len(jobs) > self.most or not self._open:
+                raise Busy(_LATER)
+            self.waiting.extend(jobs)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Compute what waits, and end the thread."""
+        with self._changed:
+            self._open = False
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self.waiting or not self._open)
+                if not self.waiting:
+                    return
+            time.sleep(self.wait)  # others may come
+            jobs = self._taken()
+            try:
+                self._compute(jobs)
+            except Exception as error:
+                _LOG.warning("a batch of %d rows failed", len(jobs), exc_info=True)
+                for job in jobs:
+                    _fail(job, error)
+
+    def _taken(self) -> list[Job]:
+        """Return the rows of a batch, first come first served; those that are gone are dropped."""
+        taken: list[Job] = []
+        tokens = 0
+        while job := self._next():
+            if taken and tokens + job.size > self.budget:
+                with self._changed:
+                    self.waiting.appendleft(job)
+                break
+            taken.append(job)
+            tokens += job.size
+        return taken
+
+    def _next(self) -> Job | None:
+        """Return the next row that can be answered; the others get their error."""
+        while True:
+            with self._changed:
+                job = self.waiting.popleft() if self.waiting else None
+            if job is None:
+                return None
+            if job.done.cancelled():
+                continue
+            try:
+                if not job.ready:
+                    self._read(job)
+                return job
+            except UserError as error:
+                _fail(job, error)
+
+    def _read(self, job: Job) -> None:
+        """Load the run of a row, and read the row as its task does.
+
+        Raises:
+            UserError: there is no such run, or the row does not suit it.
+        """
+        job.own = self.prompts.get(job.name)
+        (job.question,) = job.own.asked([_fields(job.own, job.row)])
+        job.method, job.features = job.own.encoded(job.question.example)
+        readout: Any = job.method.readout
+        if readout.writes:
+            job.decoding = self._decoding(readout.decoding, job.wish)
+            seed = job.wish.seed
+            job.dice = dice_of(readout.seeds([job.features])[0] if seed is None else seed)
+            job.features = readout.prompt(job.features)
+        job.ready = True
+
+    def _decoding(self, own: Decoding, wish: Wish) -> Decoding:
+        """Return how a text is written: the run's own way, but for what is wished."""
+        changes: dict[str, Any] = {
+            "max_new_tokens": min(wish.max_tokens or own.max_new_tokens, self.longest),
+            "stop": (*own.stop, *wish.stop),
+        }
+        if wish.temperature is not None:
+            changes |= {"temperature": wish.temperature, "beams": 1}
+        changes |= {} if wish.top_p is None else {"top_p": wish.top_p}
+        return replace(own, **changes)
+
+    def _compute(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
+        self.rows, self.batches = self.rows + len(jobs), self.batches + 1
+        plain = [job for job in jobs if job.decoding is None]
+        if plain:
+            rows = [(job.own, job.question.example) for job in plain]
+            for job, found in zip(plain, self.prompts.shared.predict(rows), strict=True):
+                _give(job, found)
+        alike: dict[Decoding, list[Job]] = {}
+        for job in jobs:
+            if job.decoding is not None:
+                alike.setdefault(replace(job.decoding, max_new_tokens=0), []).append(job)
+        for decoding, own in alike.items():
+            self._write(decoding, own)
+
+    def _write(self, decoding: Decoding, jobs: Sequence[Job]) -> None:
+        """Write a slice of each text; those that have no end wait again."""
+        whole = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
+        count = max(job.left for job in jobs)
+        groups: dict[int, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(id(job.method), []).append(job)
+        ordered = [job for own in groups.values() for job in own]
+        shared = self.prompts.shared
+        given = join([_inputs(own) for own in groups.values()], shared.backbone.embed).given
+        told = None if decoding.beams > 1 else _Told(ordered)
+        own = replace(decoding, max_new_tokens=count if whole else min(SLICE, count))
+        dice = [job.dice for job in ordered if job.dice] if decoding.temperature else None
+        shared.backbone.model.eval()
+        with shared.engine.precise():
+            written = generate(shared.backbone, given, own, dice, told)
+        for job, row in zip(ordered, written, strict=True):
+            job.tokens = job.tokens if told else row[: job.left]
+            self.written += len(row)
+            self._wait_or_end(job)
+
+    def _wait_or_end(self, job: Job) -> None:
+        text, ended = _text(job)
+        if ended or job.left <= 0:
+            figures = {"unfinished": float(not ended)}
+            _give(job, Prediction(job.question.example.id, text, figures=figures))
+            return
+        with self._changed:
+            self.waiting.append(job)
+
+
+class _Told:
+    """Watches the tokens of a slice: tells streams, and drops rows that have their end or left."""
+
+    def __init__(self, jobs: Sequence[Job]):
+        self.jobs, self.done = jobs, [False] * len(jobs)
+
+    def __call__(self, tokens: Sequence[int]) -> list[bool]:
+        """Add a token to each text; return which rows are done."""
+        for place, (job, token) in enumerate(zip(self.jobs, tokens, strict=True)):
+            if self.done[place]:
+                continue
+            job.tokens.append(token)
+            text, ended = _text(job)
+            if job.told is not None and not job.done.cancelled():
+                job.told(text)
+            self.done[place] = ended or job.done.cancelled() or job.left <= 0
+        return self.done
+
+
+def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of the run's task; a prompt or the turns of a chat become its field."""
+    task = own.run.task
+    if "prompt" not in row and "messages" not in row:
+        return row
+    wanted = list(task.reads)
+    if len(wanted) != 1:
+        raise UserError(
+            f"{own.id} reads the fields {', '.join(wanted)}, so a prompt is not enough. Use "
+            "/v1/predict with these fields."
+        )
+    talks = not task.pvps and own.run.task.answer == "text"
+    turns = row.get("messages") or [{"role": "user", "content": row.get("prompt", "")}]
+    if talks:
+        return {wanted[0]: turns}
+    return {wanted[0]: row["prompt"] if "prompt" in row else turns[-1]["content"]}
+
+
+def _inputs(jobs: Sequence[Job]) -> Any:
+    """Return the input of one method's rows, with what is written so far."""
+    method = jobs[0].method
+    device = method.backbone.model.get_input_embeddings().weight.device
+    return method.inputs(collate([_so_far(job.features, job.tokens) for job in jobs], None, device))
+
+
+def _so_far(features: Features, tokens: Sequence[int]) -> Features:
+    """Return a prompt with the tokens that are written after it."""
+    (row,) = features.rows
+    if row.decoder is not None:
+        decoder = [*row.decoder, *tokens]
+        row = replace(row, decoder=decoder, reads=[len(decoder) - 1])
+    else:
+        ids = [*row.ids, *tokens]
+        types = row.types and [*row.types, *row.types[-1:] * len(tokens)]
+        row = replace(row, ids=ids, types=types, reads=[len(ids) - 1])
+    return replace(features, rows=[row])
+
+
+def _text(job: Job) -> tuple[str, bool]:
+    """Return the text so far, up to a stop text, and whether it has its end."""
+    assert job.decoding is not None
+    ended = bool(job.tokens) and job.tokens[-1] in job.decoding.ends
+    text: str = job.method.backbone.tokenizer().decode(job.tokens, skip_special_tokens=True)
+    for stop in job.decoding.stop:
+        before, found, _ = text.partition(stop)
+        text, ended = before, ended or bool(found)
+    return text.strip(), ended
+
+
+def _give(job: Job, found: Prediction) -> None:
+    if job.done.set_running_or_notify_cancel():
+        ended = not found.figures.get("unfinished", 0.0)
+        counts = (job.features.tokens, len(job.tokens))
+        job.done.set_result(Answer(job.own, job.question, found, *counts, ended))
+
+
+def _fail(job: Job, error: Exception) -> None:
+    if not job.done.done() and job.done.set_running_or_notify_cancel():
+        job.done.set_exception(error)
