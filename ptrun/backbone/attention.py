@@ -175,7 +175,7 @@ def extend(mask: Tensor | None, prefix: Prefix, key: Tensor) -> Tensor | None:
     if mask is None:
         mask = key.new_ones(key.shape[0], 1, 1, key.shape[2], dtype=torch.bool)
     columns = prefix.mask[:, None, None, :].expand(-1, -1, mask.shape[2], -1)
-    return torch.cat([columns, mask], dim=-1)
+    return torch.cat([columns, mask.expand(len(columns), -1, -1, -1)], dim=-1)
 
 
 def _biased(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ptrun.backbone.attention import extend
 from ptrun.backbone.base import DecoderInput, Positions, Prefix
 from ptrun.backbone.joining import join
 from tests.backbone.inputs import every, rows, text
@@ -55,3 +56,16 @@ def test_a_member_without_the_decoder_does_not_join_one_with_it(tiny):
     )
     with pytest.raises(AssertionError, match="members differ"):
         join([member(backbone, 0), alone])
+
+
+def test_prefixes_of_several_lengths_and_a_mask_of_one_row():
+    """Where no token is padded, the library makes one mask for all rows."""
+    key = torch.randn(2, 3, 4, 8)
+    seen = torch.tensor([[False, True], [True, True]])
+    prefix = Prefix(torch.randn(2, 3, 2, 8), torch.randn(2, 3, 2, 8), seen)
+    mask = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
+    whole = extend(mask, prefix, key)
+    assert whole.shape == (2, 1, 4, 6)
+    for row in range(2):
+        assert torch.equal(whole[row, 0, :, 2:], mask[0, 0])
+        assert whole[row, 0, :, :2].tolist() == [seen[row].tolist()] * 4

@@ -1,0 +1,275 @@
+"""`ptrun serve`: what clients get is what the runs answer, and hostile requests do no harm."""
+
+import base64
+import logging
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+import pytest
+
+from ptrun.serving import batches as serving_batches
+from ptrun.serving.app import Limits
+from tests.predicting.test_together import rows_of
+from tests.serving.conftest import serving
+
+KEY = "a-secret-of-many-letters"
+
+
+def client(address, key="none"):
+    return openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0)
+
+
+def asked(address, route, **body):
+    return httpx.post(f"{address}/v1/{route}", json=body, timeout=60)
+
+
+def test_mixed_requests_of_many_clients_are_answered_as_alone(server, runs):
+    def texts(name):
+        found = runs[name].predict(rows_of(runs[name]))
+        return [own["prediction"] for own in found]
+
+    def written(name, row):
+        made = client(server).completions.create(model=runs[name].id, prompt=row["facts"])
+        return made.choices[0].text
+
+    jobs = [(n, row) for i in range(8) for n in ("prefix", "lora", "cartridge")
+            for row in [rows_of(runs[n])[i]]]  # fmt: skip
+    sentences = [row["sentence"] for row in rows_of(runs["labels"])]
+    with ThreadPoolExecutor(12) as pool:
+        waits = [pool.submit(written, *job) for job in jobs]
+        labels = pool.submit(asked, server, "classify", model=runs["labels"].id, input=sentences)
+        found = [own.result() for own in waits]
+        data = labels.result().json()["data"]
+    for name in ("prefix", "lora", "cartridge"):
+        own = [text for (other, _), text in zip(jobs, found, strict=True) if other == name]
+        assert own == texts(name)
+    rows = [{"sentence": text} for text in sentences]
+    wanted = runs["labels"].predict(rows, probabilities=True)
+    for own, other in zip(data, wanted, strict=True):
+        assert own["label"] == other["prediction"]
+        for label, share in own["probabilities"].items():
+            assert share == pytest.approx(other["probabilities"][label], abs=1.01e-4)
+
+
+def test_rows_and_several_labels(server, runs):
+    texts = [row["text"] for row in rows_of(runs["topics"])]
+    found = asked(server, "predict", model=runs["topics"].id, input=texts).json()["data"]
+    wanted = runs["topics"].predict([{"text": text} for text in texts])
+    assert [own["prediction"] for own in found] == [own["prediction"] for own in wanted]
+
+
+def test_the_openai_client_lists_completes_chats_and_streams(server, runs):
+    own, name = client(server), runs["prefix"].id
+    assert name in [model.id for model in own.models.list()]
+    assert own.models.retrieve(name).id == name
+    prompt = rows_of(runs["prefix"])[0]["facts"]
+    whole = own.completions.create(model=name, prompt=[prompt, prompt])
+    assert whole.choices[0].text == whole.choices[1].text
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
+    pieces = own.completions.create(model=name, prompt=prompt, stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == whole.choices[0].text
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}]
+    chat = own.chat.completions.create(model=name, messages=turns)
+    assert chat.choices[0].message.content == whole.choices[0].text
+    events = list(own.chat.completions.create(model=name, messages=turns, stream=True))
+    assert "".join(e.choices[0].delta.content or "" for e in events) == whole.choices[0].text
+    assert events[-1].choices[0].finish_reason == chat.choices[0].finish_reason
+
+
+def test_max_tokens_stop_and_seeds(server, runs):
+    own, name = client(server), runs["lora"].id
+    prompt = rows_of(runs["lora"])[1]["facts"]
+    whole = own.completions.create(model=name, prompt=prompt).choices[0].text
+    short = own.completions.create(model=name, prompt=prompt, max_tokens=3)
+    assert short.usage.completion_tokens == 3 and short.choices[0].finish_reason == "length"
+    assert whole.startswith(short.choices[0].text)
+    letter = next(c for c in whole[3:] if c.isalpha())
+    ended = own.completions.create(model=name, prompt=prompt, stop=letter).choices[0]
+    assert ended.text == whole.partition(letter)[0].strip() and ended.finish_reason == "stop"
+    drawn = []
+    for seed in (1, 1, 2):
+        made = own.completions.create(model=name, prompt=prompt, temperature=2.0, seed=seed)
+        drawn.append(made.choices[0].text)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_slices_write_what_one_pass_writes(folder, runs, monkeypatch, temperature):
+    prompts = [row["facts"] for row in rows_of(runs["cartridge"])]
+    found = []
+    for size in (1000, 5):
+        monkeypatch.setattr(serving_batches, "SLICE", size)
+        with serving(folder) as (address, _, batches):
+            made = client(address).completions.create(
+                model=runs["cartridge"].id, prompt=prompts, temperature=temperature, seed=4
+            )
+            found.append([choice.text for choice in made.choices])
+            passes = batches.batches
+    assert found[0] == found[1] and passes > 3
+
+
+def test_a_client_that_left_is_dropped(folder, runs, monkeypatch):
+    monkeypatch.setattr(serving_batches._Told, "__call__", _slow(serving_batches._Told.__call__))
+    with serving(folder, longest=10**6) as (address, _, batches):
+        body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "stream": True}
+        body |= {"max_tokens": 60, "temperature": 3.0}
+        with httpx.stream("POST", f"{address}/v1/completions", json=body) as response:
+            next(response.iter_lines())
+        labelled = asked(address, "classify", model=runs["labels"].id, input="a film")
+        assert labelled.status_code == 200
+        until = time.monotonic() + 10
+        while batches.waiting and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not batches.waiting and batches.written < 60
+
+
+def _slow(call):
+    def slowly(self, tokens):
+        time.sleep(0.1)
+        return call(self, tokens)
+
+    return slowly
+
+
+# Requests that are refused.
+
+GOOD = {"prompt": "a"}
+BAD = [
+    ("completions", {"prompt": 3}, "prompt is 3; expected a text"),
+    ("completions", {"prompt": []}, "expected a text"),
+    ("completions", {**GOOD, "n": 2}, "n is 2; this server offers 1 alone"),
+    ("completions", {**GOOD, "temperature": -1}, "temperature is -1; expected a number"),
+    ("completions", {**GOOD, "temperature": True}, "temperature is True"),
+    ("completions", {**GOOD, "top_p": 2}, "top_p is 2"),
+    ("completions", {**GOOD, "max_tokens": 0}, "max_tokens is 0"),
+    ("completions", {**GOOD, "max_tokens": 1.5}, "max_tokens is 1.5"),
+    ("completions", {**GOOD, "stop": [1]}, "expected up to 8 short texts"),
+    ("completions", {"prompt": ["a", "b"], "stream": True}, "stream takes one prompt"),
+    ("chat/completions", {"messages": []}, "messages is empty"),
+    ("chat/completions", {"messages": [{"role": "user"}]}, "expected a text"),
+    ("chat/completions", {"messages": [3]}, "expected role and content"),
+    ("classify", {"input": []}, "input has 0 rows"),
+    ("classify", {"input": [["a"]]}, "expected a text or its fields"),
+    ("classify", {"input": ["a"] * 300}, "input has 300 rows"),
+    ("predict", {"input": [{"x": "a"}]}, "no field 'sentence'"),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "said"), BAD)
+def test_a_wrong_request_gets_400_and_the_reason(server, runs, route, body, said):
+    found = asked(server, route, model=runs["labels"].id, **body)
+    assert found.status_code == 400 and said in found.json()["error"]["message"], found.text
+
+
+def test_runs_that_do_not_fit_the_route(server, runs):
+    found = asked(server, "completions", model=runs["labels"].id, prompt="a")
+    assert found.status_code == 400 and "writes no texts" in found.text
+    stream = asked(server, "completions", model=runs["labels"].id, prompt="a", stream=True)
+    assert stream.status_code == 400 and "writes no texts" in stream.text
+    found = asked(server, "classify", model=runs["lora"].id, input="a")
+    assert found.status_code == 400 and "has no probabilities" in found.text
+    for model in ("nothing", "../labels", ""):
+        found = asked(server, "classify", model=model, input="a")
+        assert found.status_code in (400, 404)
+    assert httpx.get(f"{server}/v1/models/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"[]", b"\xff", b'{"a":' * 5000, b"NaN", b"3"])
+def test_a_body_that_is_no_object(server, content):
+    found = httpx.post(f"{server}/v1/classify", content=content)
+    assert found.status_code == 400 and "the body is no JSON" in found.json()["error"]["message"]
+
+
+def test_limits_of_body_queue_and_time(folder, runs, monkeypatch):
+    name = runs["labels"].id
+    with serving(folder, limits=Limits(body=2000, seconds=0.6), most=3) as (address, _, batches):
+        assert asked(address, "classify", model=name, input="a" * 3000).status_code == 413
+        assert asked(address, "classify", model=name, input=["a"] * 4).status_code == 429
+        monkeypatch.setattr(batches, "wait", 2.0)
+        assert asked(address, "classify", model=name, input="a").status_code == 504
+        assert httpx.get(f"{address}/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "[::2]", "127.0.0.1.x"])
+def test_another_host_is_refused(server, host):
+    found = httpx.get(f"{server}/v1/models", headers={"Host": host})
+    assert found.status_code == 421
+    assert "access-control-allow-origin" not in found.headers
+
+
+def test_every_route_but_health_needs_the_key(folder, runs, caplog):
+    caplog.set_level(logging.DEBUG)
+    with serving(folder, keys=["another-key-of-many-letters", KEY]) as (address, *_):
+        assert httpx.get(f"{address}/health").status_code == 200
+        for route in ("", "metrics", "v1/models", "docs", "openapi.json", "nothing"):
+            found = httpx.get(f"{address}/{route}")
+            assert found.status_code == 401 and KEY not in found.text
+        wrongs = ["Bearer", "Basic %%%", f"Bearer {KEY}x", f"Token {KEY[:-1]}", KEY[:3]]
+        for wrong in wrongs:
+            headers = {"Authorization": wrong}
+            assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 401
+        assert len(list(client(address, KEY).models.list())) == len(runs)
+        browser = base64.b64encode(f"me:{KEY}".encode()).decode()
+        page = httpx.get(f"{address}/", headers={"Authorization": f"Basic {browser}"})
+        assert page.status_code == 200 and "One backbone, many prompts" in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert KEY not in caplog.text
+
+
+def test_metrics_count_requests_and_rows(folder, runs):
+    with serving(folder) as (address, *_):
+        asked(address, "classify", model=runs["labels"].id, input=["a", "b"])
+        text = httpx.get(f"{address}/metrics").text
+    assert 'ptrun_requests_total{route="/v1/classify",status="200"} 1.0' in text
+    assert "ptrun_rows_total 2.0" in text and "ptrun_waiting_rows 0.0" in text
+
+
+# Runs that come, go, do not fit, or are too many for memory.
+
+
+def test_least_used_prompts_are_unloaded(folder, runs):
+    with serving(folder, most_bytes=1) as (address, prompts, _):
+        for _ in range(2):
+            for name in ("labels", "topics"):
+                rows = [{"sentence": "a"}] if name == "labels" else [{"text": "a"}]
+                found = asked(address, "predict", model=runs[name].id, input=rows)
+                assert found.status_code == 200
+        assert len(prompts.loaded) == 1 and prompts.unloads >= 3
+
+
+def test_new_and_removed_runs_are_noticed(copied, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("ptrun.serving.prompts._LOOK_EVERY", 0.0)
+    name = runs["topics"].id
+    shutil.move(copied / name, tmp_path / "aside")
+    with serving(copied) as (address, *_):
+        assert asked(address, "predict", model=name, input="a").status_code == 404
+        shutil.move(tmp_path / "aside", copied / name)
+        assert asked(address, "predict", model=name, input="a").status_code == 200
+        shutil.rmtree(copied / name)
+        assert asked(address, "predict", model=name, input="a").status_code == 404
+
+
+def test_a_damaged_prompt_is_refused_by_name_and_the_others_are_served(copied, runs):
+    name = runs["topics"].id
+    file = copied / name / "prompt.safetensors"
+    file.write_bytes(file.read_bytes()[:-7])
+    with serving(copied) as (address, *_):
+        found = asked(address, "predict", model=name, input="a")
+        assert found.status_code == 400 and name in found.text
+        assert str(copied) not in found.text
+        assert asked(address, "classify", model=runs["labels"].id, input="a").status_code == 200
+
+
+def test_a_failed_batch_does_not_end_the_server(folder, runs, monkeypatch):
+    with serving(folder) as (address, prompts, _):
+        name, predict = runs["labels"].id, prompts.shared.predict
+        monkeypatch.setattr(prompts.shared, "predict", lambda _: 1 / 0)
+        found = asked(address, "classify", model=name, input="a")
+        assert found.status_code == 500 and "ZeroDivisionError" in found.text
+        monkeypatch.setattr(prompts.shared, "predict", predict)
+        assert asked(address, "classify", model=name, input="a").status_code == 200
+        assert threading.active_count() < 50
