@@ -4,16 +4,18 @@
 #   docker build -t ptrun:cuda --build-arg DEVICE=cuda .          for NVIDIA GPUs
 #   docker run --rm --user "$(id -u)" -v "$PWD:/work" ptrun method=ptuning_v2 task=pocket_sentiment
 #   docker run --rm --user "$(id -u)" -v "$PWD:/work" --gpus all ptrun:cuda doctor
+#   docker build -t ptrun:serve --target serve .                  the server of finished runs
+#   docker run --rm -p 127.0.0.1:8000:8000 -v "$PWD/outputs:/work/outputs:ro" ptrun:serve
 #
 # ADDRESS is the package index with the CPU builds of torch. Without it the image works too, but
 # holds several gigabytes of CUDA libraries.
 ARG DEVICE=cpu
 
 FROM python:3.11-slim AS cpu
-ENV EXTRAS=peft
+ENV EXTRAS=peft,serve
 
 FROM python:3.11-slim AS cuda
-ENV EXTRAS=peft,gpu
+ENV EXTRAS=peft,serve,gpu
 # Triton compiles kernels with gcc. Debian keeps one version of it, so a pinned one would vanish.
 # hadolint ignore=DL3008
 RUN apt-get update \
@@ -21,7 +23,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 # hadolint ignore=DL3006
-FROM ${DEVICE} AS ptrun
+FROM ${DEVICE} AS base
 ARG TORCH_INDEX=""
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -36,4 +38,9 @@ ENV HOME=/cache HF_HOME=/cache/huggingface USER=ptrun
 WORKDIR /work
 USER 1000
 ENTRYPOINT ["ptrun"]
+
+FROM base AS serve
+CMD ["serve", "outputs/runs", "--watch", "--host", "0.0.0.0"]
+
+FROM base AS ptrun
 CMD ["--help"]

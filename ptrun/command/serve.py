@@ -82,11 +82,11 @@ def main(arguments: Sequence[str]) -> None:
     try:
         import uvicorn
 
-        from ptrun.serving import app
+        from ptrun.predicting import serving
     except ImportError as error:
         raise UserError("serve needs FastAPI: pip install 'ptrun[serve]'.") from error
-    from ptrun.serving.batches import Batches
-    from ptrun.serving.prompts import Prompts
+    from ptrun.predicting.batches import Batches
+    from ptrun.predicting.prompts import Prompts
 
     typed = [one for one in given.runs if "=" in one]
     places = [Path(one).expanduser() for one in given.runs if "=" not in one]
@@ -96,8 +96,8 @@ def main(arguments: Sequence[str]) -> None:
     options = {"budget": given.batch_tokens, "wait": given.wait / 1000}
     batches = Batches(prompts, **options, most=given.queue, longest=given.max_tokens)
     hosts = [name.lower() for name in (*_LOOPBACK, given.host, *given.name)]
-    limits = app.Limits(seconds=given.timeout)
-    made = app.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
+    limits = serving.Limits(seconds=given.timeout)
+    made = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
     print(f"{len(prompts.folders)} runs on {prompts.shared.backbone.name}", flush=True)
     config = uvicorn.Config(
         made, host=given.host, port=given.port, log_level="warning", access_log=False,

@@ -37,7 +37,9 @@ def test_instructions_are_those_of_a_dockerfile():
 
 def test_an_argument_chooses_between_two_variants():
     stages = dict(re.fullmatch(r"(\S+) AS (\w+)", one).groups()[::-1] for one in values("FROM"))
-    assert set(stages) == {"cpu", "cuda", "ptrun"} and stages["ptrun"] == "${DEVICE}"
+    assert set(stages) == {"cpu", "cuda", "base", "serve", "ptrun"}
+    assert stages["base"] == "${DEVICE}" and stages["serve"] == stages["ptrun"] == "base"
+    assert list(stages)[-1] == "ptrun"  # the image without --target
     assert "DEVICE=cpu" in values("ARG")
     assert re.search(r"python:3\.\d+-slim", stages["cpu"]) and stages["cpu"] == stages["cuda"]
 
@@ -73,8 +75,10 @@ def test_the_program_is_started_without_rights():
     users = values("USER")
     assert users and int(users[-1]) > 0
     assert json.loads(values("ENTRYPOINT")[-1]) == ["ptrun"]
-    last = [name for name, _ in instructions()][-3:]
-    assert last == ["USER", "ENTRYPOINT", "CMD"]
+    last = [name for name, _ in instructions()][-6:]
+    assert last == ["USER", "ENTRYPOINT", "FROM", "CMD", "FROM", "CMD"]
+    served, usual = map(json.loads, values("CMD"))
+    assert served[0] == "serve" and usual == ["--help"]
 
 
 def test_hadolint_finds_nothing():

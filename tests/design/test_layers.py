@@ -23,7 +23,6 @@ LAYERS = [
     ("hardware", "pretrain"),
     ("runs", "sweeps"),
     ("exporting", "ledger", "planning", "predicting", "scaffold"),
-    ("serving",),
     ("api", "command", "testing"),
     ("cli",),
     ("__main__",),

@@ -8,6 +8,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "concepts" / "trust.md").read_text(encoding="utf-8")
 HOSTILE, FILES, USER = "cli/test_hostile.py", "test_files.py", "config/test_user_files.py"
+SERVE = "predicting/test_serving.py"
 PICKLED, DRILL = "hub/test_pickled_converting.py", "workshop/drill/test_drill.py"
 TESTED = {  # how a sentence begins: file and test, or None for what promises nothing
     "You may read a data file": None,
@@ -74,6 +75,13 @@ TESTED = {  # how a sentence begins: file and test, or None for what promises no
     "- The libraries below": None,
     "Keep them up to date": None,
     "`ptrun check` shows": ("command/test_check.py", "def test_"),
+    "`ptrun serve` reads a JSON": (SERVE, "test_a_body_that_is_no_object"),
+    "A run is named by its id": (SERVE, "test_runs_that_do_not_fit_the_route"),
+    "It listens on this machine": (SERVE, "test_another_host_is_refused"),
+    "With `--key-file` every route": (SERVE, "test_every_route_but_health_needs_the_key"),
+    "Errors name runs, not folders": (SERVE, "test_a_damaged_prompt_is_refused_by_name"),
+    "Bodies, rows, tokens": (SERVE, "test_limits_of_body_queue_and_time"),
+    "It does not encrypt": None,
     "`tests/cli/test_hostile.py` plants": (HOSTILE, "def test_"),
     "The part `strangers`": (DRILL, "test_the_drill_sees_harm"),
     "`make fuzz` gives": ("fuzz/test_yaml.py", "def test_"),

@@ -11,10 +11,10 @@ import httpx
 import openai
 import pytest
 
-from ptrun.serving import batches as serving_batches
-from ptrun.serving.app import Limits
+from ptrun.predicting import batches as serving_batches
+from ptrun.predicting.serving import Limits
+from tests.predicting.conftest import serving
 from tests.predicting.test_together import rows_of
-from tests.serving.conftest import serving
 
 KEY = "a-secret-of-many-letters"
 
@@ -242,7 +242,7 @@ def test_least_used_prompts_are_unloaded(folder, runs):
 
 
 def test_new_and_removed_runs_are_noticed(copied, runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("ptrun.serving.prompts._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("ptrun.predicting.prompts._LOOK_EVERY", 0.0)
     name = runs["topics"].id
     shutil.move(copied / name, tmp_path / "aside")
     with serving(copied) as (address, *_):

@@ -9,9 +9,9 @@ import pytest
 import uvicorn
 
 import ptrun
-from ptrun.serving.app import Limits, made
-from ptrun.serving.batches import Batches
-from ptrun.serving.prompts import Prompts
+from ptrun.predicting.batches import Batches
+from ptrun.predicting.prompts import Prompts
+from ptrun.predicting.serving import Limits, made
 
 ROWS = "+task.source.rows={train: 16, validation: 8, test: 8}"
 FACT = "readout.document=Stella Barden often visits Frank Venn on Saturday with her old friends."

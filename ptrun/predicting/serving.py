@@ -23,8 +23,8 @@ from ptrun import __version__
 from ptrun.errors import UserError, shown
 from ptrun.files import from_json
 from ptrun.predicting.answering import Detail, answer_of
-from ptrun.serving.batches import Answer, Batches, Busy, Job, Wish
-from ptrun.serving.prompts import Prompts, UnknownRun
+from ptrun.predicting.batches import Batches, QueueFull, RowAnswer, WaitingRow, Wish
+from ptrun.predicting.prompts import Prompts, UnknownRun
 
 _PAGE = Path(__file__).with_name("page.html")
 _SAFE = {
@@ -215,20 +215,20 @@ class _Asking:
         if body.get("stream"):
             if len(rows) > 1:
                 raise Refused(400, "stream takes one prompt.")
-            return await self._streamed(request, Job(name, rows[0], wish), form)
-        answers = await self._answers(request, [Job(name, row, wish) for row in rows])
+            return await self._streamed(request, WaitingRow(name, rows[0], wish), form)
+        answers = await self._answers(request, [WaitingRow(name, row, wish) for row in rows])
         for answer in answers:
             if answer.own.run.task.answer != "text":
                 raise Refused(400, f"{answer.own.id} writes no texts; use /v1/classify.")
         return JSONResponse(form.whole(answers))
 
-    async def _of_rows(self, request: Request) -> list[Answer]:
+    async def _of_rows(self, request: Request) -> list[RowAnswer]:
         body = await self._body(request)
         name, given = _text_of(body, "model"), body.get("input")
         rows = given if isinstance(given, list) else [given]
         if not rows or len(rows) > self.limits.rows:
             raise Refused(400, f"input has {len(rows)} rows; expected 1 to {self.limits.rows}.")
-        jobs = [Job(name, _row(row)) for row in rows]
+        jobs = [WaitingRow(name, _row(row)) for row in rows]
         return await self._answers(request, jobs)
 
     async def _body(self, request: Request) -> Mapping[str, Any]:
@@ -247,13 +247,13 @@ class _Asking:
             raise Refused(400, "the body is no JSON object.")
         return found
 
-    def _add(self, jobs: Sequence[Job]) -> None:
+    def _add(self, jobs: Sequence[WaitingRow]) -> None:
         try:
             self.batches.add(jobs)
-        except Busy as error:
+        except QueueFull as error:
             raise Refused(429, str(error)) from error
 
-    async def _answers(self, request: Request, jobs: Sequence[Job]) -> list[Answer]:
+    async def _answers(self, request: Request, jobs: Sequence[WaitingRow]) -> list[RowAnswer]:
         """Wait for answers; a client that leaves, or waits too long, gets none."""
         self._add(jobs)
         until = time.monotonic() + self.limits.seconds
@@ -279,7 +279,7 @@ class _Asking:
             for job in jobs:
                 job.done.cancel()
 
-    async def _streamed(self, request: Request, job: Job, form: "_Form") -> Response:
+    async def _streamed(self, request: Request, job: WaitingRow, form: "_Form") -> Response:
         """Return a stream of the text; its first event says whether the job was accepted."""
         loop, texts = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -298,7 +298,7 @@ class _Asking:
             self._events(job, form, texts, first), media_type="text/event-stream"
         )
 
-    async def _answers_of(self, job: Job) -> list[Answer]:
+    async def _answers_of(self, job: WaitingRow) -> list[RowAnswer]:
         try:
             return [job.done.result(timeout=0)]
         except UnknownRun as error:
@@ -309,7 +309,7 @@ class _Asking:
             raise Refused(500, f"the batch failed ({type(error).__name__}).") from error
 
     async def _events(
-        self, job: Job, form: "_Form", texts: "asyncio.Queue[str | None]", text: str | None
+        self, job: WaitingRow, form: "_Form", texts: "asyncio.Queue[str | None]", text: str | None
     ) -> AsyncIterator[str]:
         """Yield the pieces of a text; a client that leaves cancels the job."""
         sent = ""
@@ -342,7 +342,7 @@ class _Form:
         self.chat, self.model, self.made = chat, model, int(time.time())
         self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:24]}"
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[RowAnswer]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
         prompt, own = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
         usage = {"prompt_tokens": prompt, "completion_tokens": own, "total_tokens": prompt + own}

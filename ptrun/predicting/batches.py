@@ -17,10 +17,10 @@ from ptrun.backbone.generation import Decoding, Dice, dice_of, generate
 from ptrun.backbone.joining import join
 from ptrun.errors import UserError
 from ptrun.method.base import Method
+from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.rows import Question
 from ptrun.predicting.together import Loaded
 from ptrun.readout.base import Features, collate
-from ptrun.serving.prompts import Prompts
 from ptrun.types import Prediction
 
 _LOG = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ SLICE = 64
 _LATER = "too many rows wait; try again later."
 
 
-class Busy(Exception):
+class QueueFull(Exception):
     """Too many rows wait."""
 
 
@@ -45,7 +45,7 @@ class Wish:
 
 
 @dataclass(eq=False)
-class Job:
+class WaitingRow:
     """A row that waits for its answer.
 
     Args:
@@ -59,7 +59,7 @@ class Job:
     row: Mapping[str, Any]
     wish: Wish = Wish()
     told: Callable[[str], None] | None = None
-    done: "Future[Answer]" = field(default_factory=Future)
+    done: "Future[RowAnswer]" = field(default_factory=Future)
     own: Loaded = field(init=False)
     question: Question = field(init=False)
     method: Method = field(init=False)
@@ -81,7 +81,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowAnswer:
     """An answer: its run, row and prediction; of a text its tokens, and whether it has its end."""
 
     own: Loaded
@@ -106,22 +106,22 @@ class Batches:
     def __init__(self, prompts: Prompts, *, budget: int, wait: float, most: int, longest: int):
         self.prompts, self.budget, self.wait = prompts, budget, wait
         self.most, self.longest = most, longest
-        self.waiting: deque[Job] = deque()
+        self.waiting: deque[WaitingRow] = deque()
         self.rows = self.batches = self.written = 0
         self._changed = threading.Condition()
         self._open = True
         self._thread = threading.Thread(target=self._run, name="ptrun-serve", daemon=True)
         self._thread.start()
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, jobs: Sequence[WaitingRow]) -> None:
         """Add rows.
 
         Raises:
-            Busy: too many wait, or the server ends.
+            QueueFull: too many wait, or the server ends.
         """
         with self._changed:
             if len(self.waiting) + len(jobs) > self.most or not self._open:
-                raise Busy(_LATER)
+                raise QueueFull(_LATER)
             self.waiting.extend(jobs)
             self._changed.notify()
 
@@ -147,9 +147,9 @@ class Batches:
                 for job in jobs:
                     _fail(job, error)
 
-    def _taken(self) -> list[Job]:
+    def _taken(self) -> list[WaitingRow]:
         """Return the rows of a batch, first come first served; those that are gone are dropped."""
-        taken: list[Job] = []
+        taken: list[WaitingRow] = []
         tokens = 0
         while job := self._next():
             if taken and tokens + job.size > self.budget:
@@ -160,7 +160,7 @@ class Batches:
             tokens += job.size
         return taken
 
-    def _next(self) -> Job | None:
+    def _next(self) -> WaitingRow | None:
         """Return the next row that can be answered; the others get their error."""
         while True:
             with self._changed:
@@ -176,7 +176,7 @@ class Batches:
             except UserError as error:
                 _fail(job, error)
 
-    def _read(self, job: Job) -> None:
+    def _read(self, job: WaitingRow) -> None:
         """Load the run of a row, and read the row as its task does.
 
         Raises:
@@ -204,7 +204,7 @@ class Batches:
         changes |= {} if wish.top_p is None else {"top_p": wish.top_p}
         return replace(own, **changes)
 
-    def _compute(self, jobs: Sequence[Job]) -> None:
+    def _compute(self, jobs: Sequence[WaitingRow]) -> None:
         if not jobs:
             return
         self.rows, self.batches = self.rows + len(jobs), self.batches + 1
@@ -213,18 +213,18 @@ class Batches:
             rows = [(job.own, job.question.example) for job in plain]
             for job, found in zip(plain, self.prompts.shared.predict(rows), strict=True):
                 _give(job, found)
-        alike: dict[Decoding, list[Job]] = {}
+        alike: dict[Decoding, list[WaitingRow]] = {}
         for job in jobs:
             if job.decoding is not None:
                 alike.setdefault(replace(job.decoding, max_new_tokens=0), []).append(job)
         for decoding, own in alike.items():
             self._write(decoding, own)
 
-    def _write(self, decoding: Decoding, jobs: Sequence[Job]) -> None:
+    def _write(self, decoding: Decoding, jobs: Sequence[WaitingRow]) -> None:
         """Write a slice of each text; those that have no end wait again."""
         whole = decoding.beams > 1 or decoding.repetition_penalty != 1.0  # they need all tokens
         count = max(job.left for job in jobs)
-        groups: dict[int, list[Job]] = {}
+        groups: dict[int, list[WaitingRow]] = {}
         for job in jobs:
             groups.setdefault(id(job.method), []).append(job)
         ordered = [job for own in groups.values() for job in own]
@@ -241,7 +241,7 @@ class Batches:
             self.written += len(row)
             self._wait_or_end(job)
 
-    def _wait_or_end(self, job: Job) -> None:
+    def _wait_or_end(self, job: WaitingRow) -> None:
         text, ended = _text(job)
         if ended or job.left <= 0:
             figures = {"unfinished": float(not ended)}
@@ -254,7 +254,7 @@ class Batches:
 class _Told:
     """Watches the tokens of a slice: tells streams, and drops rows that have their end or left."""
 
-    def __init__(self, jobs: Sequence[Job]):
+    def __init__(self, jobs: Sequence[WaitingRow]):
         self.jobs, self.done = jobs, [False] * len(jobs)
 
     def __call__(self, tokens: Sequence[int]) -> list[bool]:
@@ -288,7 +288,7 @@ def _fields(own: Loaded, row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {wanted[0]: row["prompt"] if "prompt" in row else turns[-1]["content"]}
 
 
-def _inputs(jobs: Sequence[Job]) -> Any:
+def _inputs(jobs: Sequence[WaitingRow]) -> Any:
     """Return the input of one method's rows, with what is written so far."""
     method = jobs[0].method
     device = method.backbone.model.get_input_embeddings().weight.device
@@ -308,7 +308,7 @@ def _so_far(features: Features, tokens: Sequence[int]) -> Features:
     return replace(features, rows=[row])
 
 
-def _text(job: Job) -> tuple[str, bool]:
+def _text(job: WaitingRow) -> tuple[str, bool]:
     """Return the text so far, up to a stop text, and whether it has its end."""
     assert job.decoding is not None
     ended = bool(job.tokens) and job.tokens[-1] in job.decoding.ends
@@ -319,13 +319,13 @@ def _text(job: Job) -> tuple[str, bool]:
     return text.strip(), ended
 
 
-def _give(job: Job, found: Prediction) -> None:
+def _give(job: WaitingRow, found: Prediction) -> None:
     if job.done.set_running_or_notify_cancel():
         ended = not found.figures.get("unfinished", 0.0)
         counts = (job.features.tokens, len(job.tokens))
-        job.done.set_result(Answer(job.own, job.question, found, *counts, ended))
+        job.done.set_result(RowAnswer(job.own, job.question, found, *counts, ended))
 
 
-def _fail(job: Job, error: Exception) -> None:
+def _fail(job: WaitingRow, error: Exception) -> None:
     if not job.done.done() and job.done.set_running_or_notify_cancel():
         job.done.set_exception(error)
