@@ -4,6 +4,7 @@ Rows of all runs share passes. Serves this machine alone unless --host says othe
 """
 
 import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,15 +99,32 @@ def main(arguments: Sequence[str]) -> None:
     hosts = [name.lower() for name in (*_LOOPBACK, given.host, *given.name)]
     limits = serving.Limits(seconds=given.timeout)
     made = serving.made(prompts, batches, hosts=hosts, keys=keys, limits=limits)
-    print(f"{len(prompts.folders)} runs on {prompts.shared.backbone.name}", flush=True)
     config = uvicorn.Config(
         made, host=given.host, port=given.port, log_level="warning", access_log=False,
         timeout_graceful_shutdown=round(given.timeout), server_header=False,
     )  # fmt: skip
+    listening = _listening(given.host, given.port)
+    port, name = listening.getsockname()[1], prompts.shared.backbone.name
+    print(f"{len(prompts.folders)} runs on {name}: http://{given.host}:{port}", flush=True)
     try:
-        uvicorn.Server(config).run()
+        uvicorn.Server(config).run([listening])
     finally:
         batches.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        UserError: the address is not this machine's, or the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"serve: cannot listen at {host}:{port} ({error}). Type another --port, or --port 0."
+        ) from error
 
 
 def _keys(file: Path | None) -> list[str]:

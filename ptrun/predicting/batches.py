@@ -138,7 +138,9 @@ class Batches:
                 self._changed.wait_for(lambda: self.waiting or not self._open)
                 if not self.waiting:
                     return
-            time.sleep(self.wait)  # others may come
+                fresh = not self.waiting[0].ready
+            if fresh:
+                time.sleep(self.wait)  # others may come
             jobs = self._taken()
             try:
                 self._compute(jobs)

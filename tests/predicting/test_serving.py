@@ -1,8 +1,14 @@
 """`ptrun serve`: what clients get is what the runs answer, and hostile requests do no harm."""
 
 import base64
+import json
 import logging
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +17,10 @@ import httpx
 import openai
 import pytest
 
+from ptrun.command.serve import main
+from ptrun.errors import UserError
 from ptrun.predicting import batches as serving_batches
+from ptrun.predicting.prompts import Prompts
 from ptrun.predicting.serving import Limits
 from tests.predicting.conftest import serving
 from tests.predicting.test_together import rows_of
@@ -273,3 +282,129 @@ def test_a_failed_batch_does_not_end_the_server(folder, runs, monkeypatch):
         monkeypatch.setattr(prompts.shared, "predict", predict)
         assert asked(address, "classify", model=name, input="a").status_code == 200
         assert threading.active_count() < 50
+
+
+# Two hundred hostile requests, fifty clients that leave, and a signal.
+
+TEXTS = [
+    "",
+    "a",
+    "\x00",
+    "\ud7ff",
+    "😀" * 50,
+    "a " * 3000,
+    "<script>",
+    "../../etc/passwd",
+    "{mask}",
+]
+VALUES = [None, True, -1, 0, 10**30, 1e308, "a", [], {}, [[[]]], {"a": {}}, *TEXTS]
+KEYS = [
+    "model",
+    "prompt",
+    "messages",
+    "input",
+    "max_tokens",
+    "temperature",
+    "stop",
+    "seed",
+    "stream",
+]
+
+
+def hostile(dice, names):
+    """Return the route and the body of a hostile request."""
+    routes = ["completions", "chat/completions", "classify", "predict"]
+    body = {"model": dice.choice([*names, "x", "../x", None])}
+    body |= {"prompt": dice.choice(TEXTS), "input": dice.choice(TEXTS), "max_tokens": 2}
+    body["messages"] = [{"role": dice.choice(["user", "x"]), "content": dice.choice(TEXTS)}]
+    for key in dice.sample(KEYS, dice.randrange(4)):
+        body[key] = dice.choice(VALUES)
+    return dice.choice(routes), json.dumps(body).encode()
+
+
+def broken(dice, content):
+    """Return the bytes of a body with some of them changed, cut, or repeated."""
+    place = dice.randrange(len(content))
+    kinds = [
+        content,
+        content[:place],
+        content[:place] + bytes([dice.randrange(256)]) + content[place + 1 :],
+        content * 2,
+    ]
+    return dice.choice(kinds)
+
+
+@pytest.mark.slow
+def test_hostile_requests_and_clients_that_leave_do_no_harm(folder, runs, caplog):
+    caplog.set_level(logging.DEBUG)
+    dice, name = random.Random(5), runs["labels"].id
+    headers = {"Authorization": f"Bearer {KEY}"}
+    good = {"model": name, "input": ["a bright film"]}
+    with serving(folder, keys=[KEY]) as (address, _, batches):
+        own = httpx.Client(base_url=address, headers=headers, timeout=60)
+        wanted = own.post("/v1/classify", json=good).json()["data"]
+        for number in range(200):
+            route, content = hostile(dice, [run.id for run in runs.values()])
+            found = own.post(f"/v1/{route}", content=broken(dice, content))
+            assert found.status_code < 500, (route, content, found.text)
+            assert KEY not in found.text and str(folder) not in found.text
+            if number % 20 == 0:
+                assert own.post("/v1/classify", json=good).json()["data"] == wanted
+        for number in range(50):
+            body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "stream": number % 2 == 0}
+            body |= {"temperature": 3.0, "max_tokens": 60, "seed": number}
+            with own.stream("POST", "/v1/completions", json=body, timeout=60) as response:
+                if number % 2 == 0:
+                    next(response.iter_bytes())
+        until = time.monotonic() + 20
+        while batches.waiting and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not batches.waiting
+        assert own.post("/v1/classify", json=good).json()["data"] == wanted
+    assert "Traceback" not in caplog.text and KEY not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_signal_lets_what_was_accepted_end(folder, runs, tmp_path):
+    line = [sys.executable, "-m", "ptrun", "serve", str(folder), "--port", "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as own:
+        address = own.stdout.readline().split()[-1]
+        body = {"model": runs["prefix"].id, "prompt": "Frank Venn", "max_tokens": 100}
+        body |= {"temperature": 3.0, "stream": True}
+        with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            own.send_signal(signal.SIGTERM)
+            rest = [text for text in lines if text]
+        assert rest[-1] == "data: [DONE]"
+        assert own.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        assert "Traceback" not in own.stderr.read()
+
+
+def test_a_thousand_runs_stay_on_disk(folder, runs, tmp_path):
+    for number in range(1000):
+        place = tmp_path / f"run-{number:08}"
+        shutil.copytree(runs["labels"].folder, place, copy_function=os.link)
+    prompts = Prompts([tmp_path], [], most_bytes=1, watch=False)
+    assert len(prompts.ids()) == 1000 and len(prompts.loaded) == 1
+    for number in range(0, 1000, 50):
+        prompts.get(f"{number:08}")
+        assert len(prompts.loaded) == 1
+    assert prompts.unloads == 19
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["nowhere"], "serve nowhere: no such folder"),
+        (["{empty}"], "no finished run"),
+        (["{runs}", "--key-file", "{empty}/none"], "cannot be read"),
+        (["{runs}", "--key-file", "{short}"], "of 16 letters or more"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(folder, tmp_path, typed, said):
+    places = {"empty": tmp_path / "empty", "runs": folder, "short": tmp_path / "short"}
+    places["empty"].mkdir()
+    places["short"].write_text("secret\n")
+    with pytest.raises(UserError, match=said):
+        main([one.format_map(places) for one in typed])
