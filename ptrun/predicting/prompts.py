@@ -46,7 +46,7 @@ class Prompts:
             )
         first = ready(str(next(iter(self.folders.values()))), self.typed)
         self.shared = Together(first)
-        self.loaded = OrderedDict({self.shared.first.id: self.shared.first})
+        self.loaded = OrderedDict({next(iter(self.folders)): self.shared.first})
         self.unloads = 0
 
     def ids(self) -> list[str]:
