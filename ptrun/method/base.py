@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ptrun.backbone.base import BackboneInput, BackboneOutput, DecoderInput
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.backbone.seq2seq import divided, whole
-from ptrun.config.build import Component, build
+from ptrun.config.build import Component, build, target
 from ptrun.errors import UserError
 from ptrun.prompt import DeepPrefix, PromptEncoder
 from ptrun.readout.base import Batch, Features
@@ -246,7 +246,22 @@ def check_pair(
             f"{method.__name__} needs {missing[0]}, but {backbone.name} is {backbone.family}."
         )
     offered, soft = method.readouts, method.soft
-    return resolved(option, node, typed, backbone, task, offered=offered, soft=soft)
+    found = resolved(option, node, typed, backbone, task, offered=offered, soft=soft)
+    check_kept(target("readout", found[1]), method, tunes=method.tunes_backbone)
+    return found
+
+
+def check_kept(reading: type[Reading], method: type[Method], *, tunes: bool) -> None:
+    """Refuse a method that changes the backbone where a read-out needs it as it is.
+
+    Raises:
+        UserError: it does.
+    """
+    if reading.keeps_backbone and (tunes or method.changes_modules):
+        raise UserError(
+            f"readout={reading.name} reads the frozen backbone too, and {method.__name__} changes "
+            "it. Use cartridge, ptuning_v2, prompt_tuning or lora."
+        )
 
 
 def built(

@@ -71,6 +71,11 @@ class DistillationReading(WritingReading):
                 f"readout=distillation: backbone={backbone.name} ({backbone.family}) does not read "
                 "left to right; use a causal model, such as backbone=smollm2_135m."
             )
+        if soft:
+            raise UserError(
+                "readout=distillation: the teacher cannot read a pattern with {soft} slots. Use "
+                "method=cartridge, ptuning_v2, prompt_tuning or lora."
+            )
         if not self.document:
             raise UserError(
                 "readout=distillation needs a document. Type readout.document=@FILE, or a text."
@@ -302,7 +307,8 @@ class Distillation(Writing):
 
     def _studied(self) -> list[Example]:
         assert self.document is not None
-        wanted = document.turns(self.document, self.asked.self_study, self.asked.chunk)
+        size = min(self.asked.chunk, self.room // 2)  # the rest is for questions and answers
+        wanted = document.turns(self.document, self.asked.self_study, size)
         asked = self._asked(wanted)
         first = [i for i, text in enumerate(asked) if _has_words(text) and text not in asked[:i]]
         examples = [self._question(i, asked[i], *wanted[i]) for i in first]

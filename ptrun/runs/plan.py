@@ -23,7 +23,7 @@ from ptrun.folder import request as request_file
 from ptrun.folder.store import bound_to
 from ptrun.hardware.torch_engine import TorchEngine
 from ptrun.hub.repository import Repository, pin
-from ptrun.method.base import Method, check_pair
+from ptrun.method.base import Method, check_kept, check_pair
 from ptrun.pattern.pattern import check_pvps
 from ptrun.runs.finished import Labelling, label, labelling_of
 from ptrun.runs.token_cache import TOKENS
@@ -155,7 +155,7 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     request = request.read_by(*composed.readout)
     components["readout"] = Component("readout", config["readout"])
     reading = components["readout"].target
-    _check_frozen(reading, method, config["method"])
+    check_kept(reading, method, tunes=method.tunes(config["method"]))
     start = plan_start(composed, method, task, backbone)
     backbone.tuned, backbone.pooler_seed = start.tuned, config["seed"]
     pretraining = None
@@ -210,19 +210,6 @@ def plan(composed: Composed, engine: Callable[..., Any] | None = None) -> Plan:
     commits = _recorded(made, composed.commits)
     pin(made.repositories, commits)
     return replace(made, request=replace(request, commits=commits))
-
-
-def _check_frozen(reading: Any, method: type[Method], node: Mapping[str, Any]) -> None:
-    """Refuse a method that changes the backbone where a read-out needs it as it is.
-
-    Raises:
-        UserError: it does.
-    """
-    if reading.keeps_backbone and (method.tunes(node) or method.changes_modules):
-        raise UserError(
-            f"readout={reading.name} reads the frozen backbone too, and {method.__name__} changes "
-            "it. Use cartridge, ptuning_v2, prompt_tuning or lora."
-        )
 
 
 def _essence(
