@@ -71,11 +71,6 @@ class DistillationReading(WritingReading):
                 f"readout=distillation: backbone={backbone.name} ({backbone.family}) does not read "
                 "left to right; use a causal model, such as backbone=smollm2_135m."
             )
-        if soft:
-            raise UserError(
-                "readout=distillation: the teacher cannot read a pattern with {soft} slots. Use "
-                "method=cartridge, ptuning_v2, prompt_tuning or lora."
-            )
         if not self.document:
             raise UserError(
                 "readout=distillation needs a document. Type readout.document=@FILE, or a text."

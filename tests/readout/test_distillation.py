@@ -216,7 +216,7 @@ def test_what_cannot_be_distilled_is_refused(typed, said):
     [
         (["method=fine_tuning"], "FineTuning changes it"),
         (["method=ia3"], "PeftMethod changes it"),
-        (["method=ptuning"], r"cannot read a pattern with \{soft\} slots"),
+        (["method=ptuning"], "this method supports only verbalizer or writing"),
         (["method=lora", "backbone=pocket_t5"], "does not read left"),
         (["method=lora", "readout.document=null"], "needs a document"),
     ],
