@@ -15,7 +15,7 @@ from torch.nn import functional
 from ptrun.backbone.base import BackboneInput, Update, Updates
 from ptrun.backbone.injection import Injection, dropped
 from ptrun.backbone.packing import Packing
-from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, sizes
+from ptrun.backbone.pretrained import PretrainedBackbone, linear_maps, sizes, transposed
 from ptrun.errors import UserError
 from ptrun.method.base import Method, check_dropout
 from ptrun.readout.base import Batch
@@ -103,6 +103,20 @@ class LoRA(Method):
     def _update(self, low_rank: Any, site: int) -> Update:
         scale = self.alpha / low_rank.down.out_features
         return Update(low_rank.down.weight, low_rank.up.weight, scale, self.dropout, site)
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights of the changed maps with their updates added, by parameter.
+
+        A weight that layers share has the name of the first one.
+        """
+        found = {}
+        for name, *_ in self.shared:
+            low_rank: Any = self.lora[key(name)]
+            added = low_rank.up.weight @ low_rank.down.weight
+            added = added * (self.alpha / low_rank.down.out_features)
+            weight = self.backbone.model.get_submodule(name).weight
+            found[f"{name}.weight"] = weight + (added.T if transposed(self.backbone) else added)
+        return found
 
     def _maps(self, targets: list[str]) -> list[tuple[list[str], Any]]:
         """Return the maps to change, grouped by weight, without those of an unused decoder."""

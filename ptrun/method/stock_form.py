@@ -379,10 +379,10 @@ def whole_of(method: Method) -> PeftForm:
     Raises:
         UserError: it learned a prompt, or transformers has no such model.
     """
-    if type(method) is not FineTuning:
+    if type(method) not in (FineTuning, LoRA):
         raise UserError(
-            "export: --to transformers writes a backbone that method=fine_tuning tuned; this run "
-            "learned a prompt or an adapter. Type --to peft DIR."
+            "export: --to transformers writes a backbone that method=fine_tuning tuned, or with "
+            "LoRA merged; no weights hold what this run learned. Type --to peft DIR."
         )
     if method.backbone.architecture.stock.words is None:
         raise UserError(f"export: {method.backbone.name} is no model of transformers.")
@@ -404,8 +404,11 @@ def write_whole(folder: Path, form: PeftForm, method: Method) -> None:
     held = stock.state_dict()
     tensors = {_stock_name(n, reader): t for n, t in backbone.model.state_dict().items()}
     tensors |= reader.tensors
+    merged = method.merged() if isinstance(method, LoRA) else {}
+    tensors |= {_stock_name(n, reader): t for n, t in merged.items()}
     learned = {id(p) for name, p in method.learned().items() if name.startswith("backbone.")}
     tuned = [n for n, p in backbone.model.named_parameters() if id(p) in learned]
+    tuned += merged
     wanted = {_stock_name(n, reader) for n in tuned if not n.startswith("pooler.")}
     if lacking := (wanted | reader.tensors.keys()) - held.keys():
         raise UserError(f"export: {reader.auto} has no tensor {min(lacking)}. Nothing was written.")
