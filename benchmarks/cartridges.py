@@ -16,19 +16,23 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from running import HERE, RESULTS, ptrun, results
+from running import HERE, RESULTS, keep, kept, ptrun, results
 from scipy import stats
 
 TOKENS, LENGTH, STEPS = 1000, 64, 200
+FIGURES = RESULTS / "cartridges.json"
+FIRST_TOKENS = "cartridge, first tokens"
+NEXT = "cartridge, next words of the document"
 SIZES = {"dev": 30, "test": 60}
 STUDY = ("readout.self_study=128", "readout.chunk=250")
 LEARNS = (f"train.max_steps={STEPS}", "train.batch_size=2", f"train.eval_every={STEPS // 4}")
 FIRST = f"method.length={LENGTH}"
 TRAINED = {
-    "cartridge, first tokens": ("method=cartridge", FIRST, "train.lr=0.005"),
+    FIRST_TOKENS: ("method=cartridge", FIRST, "train.lr=0.005"),
     "cartridge, random start": (
         *("method=cartridge", FIRST, "start=random", "method.frozen_vectors=0", "train.lr=0.005"),
     ),
@@ -144,7 +148,7 @@ def interval(first: Sequence[float], second: Sequence[float]) -> str:
 
 def page(found: Mapping[str, list[float]], tokens: int) -> str:
     """Return the table, with the differences of the trained prefix from the others."""
-    best = found["cartridge, first tokens"]
+    best = found[FIRST_TOKENS]
     lines = [
         "# Prefixes that stand for a document", "",
         f"SmolLM2-135M-Instruct (weights of 4 bits), {tokens} tokens of a SQuAD article, prefixes "
@@ -166,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, default=HERE.parent / "weights" / "smollm2_135m")
+    parser.add_argument("--keep", action="store_true", help="go on with the figures that are there")
     given = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(given.weights)
     text, rows = article(given.data, tokenizer)
@@ -178,14 +183,22 @@ def main() -> None:
         task = written(rows, text, folder)
         common = [*task, *backbone, f"readout.document=@{folder / 'document.txt'}"]
         common += ["readout.max_new_tokens=16", "hardware.token_budget=4096"]
-        found = fixed(common, folder)
         size = len(tokenizer(text).input_ids)
-        for name, own in TRAINED.items():
-            found[name] = trained(common, own, folder)
-            (RESULTS / "cartridges.md").write_text(page(found, size))
+        found: dict[str, list[float]] = kept(FIGURES, {}) if given.keep else {}
+        jobs = {name: partial(trained, common, own, folder) for name, own in TRAINED.items()}
         options = [*windows(text, tokenizer, folder), *backbone]
-        found["cartridge, next words of the document"] = by_next_word(common, options, folder)
-        (RESULTS / "cartridges.md").write_text(page(found, size))
+        jobs = {
+            FIRST_TOKENS: jobs.pop(FIRST_TOKENS),
+            NEXT: partial(by_next_word, common, options, folder),
+            **jobs,
+        }
+        if not found:
+            found = fixed(common, folder)
+        for name, measure in jobs.items():
+            if name not in found:
+                found[name] = measure()
+                keep(FIGURES, found)
+                (RESULTS / "cartridges.md").write_text(page(found, size), encoding="utf-8")
 
 
 if __name__ == "__main__":

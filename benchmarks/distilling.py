@@ -23,7 +23,7 @@ from typing import Any
 from cartridges import article
 from running import HERE, RESULTS, ptrun, results
 
-LENGTH, BATCH, STEPS, KEPT, RATE = 64, 4, 40, 20, 0.005
+LENGTH, BATCH, STEPS, KEPT, RATE = 64, 4, 12, 20, 0.005
 FORM = "Question: {question} Answer:"
 
 

@@ -1,0 +1,236 @@
+"""Compare `ptrun serve` with one request at a time, and with PEFT that switches adapters.
+
+    make weights && python benchmarks/serving.py [--shapes labels,texts] [--requests 512]
+
+16 prefixes over one frozen model, 32 clients. MiniLM answers labels, SmolLM2 writes 16 tokens.
+(a) asks the same server one by one. (b) is a FastAPI server over PEFT: it waits as long for other
+requests, forms batches of those with one adapter, and calls `set_adapter` before each. The prefixes
+are of one step: what they answer does not matter here. Writes results/serving.md.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import httpx
+from running import HERE, PTRUN, RESULTS, ptrun, results
+
+PROMPTS, CLIENTS, TOKENS, WAIT = 16, 32, 16, 0.005
+SHAPES = {
+    "labels": ("minilm_l6", "task=pocket_sentiment", "sentence"),
+    "texts": ("smollm2_135m", "task=pocket_writing", "facts"),
+}
+ROWS = "+task.source.rows={train: 64, validation: 8, test: 8}"
+
+
+def prefixes(shape: str, weights: Path, out: Path) -> list[Path]:
+    """Return the folders of runs of one step."""
+    backbone, task, _ = SHAPES[shape]
+    line = [f"backbone={backbone}", f"backbone.path={weights / backbone}", task, ROWS]
+    line += ["method=prefix_peft", "train.max_steps=1", "hardware.precision=fp32"]
+    line += ["readout.max_new_tokens=16"] if shape == "texts" else []
+    seeds = ",".join(map(str, range(PROMPTS)))
+    ptrun("-m", *line, f"seed={seeds}", f"outputs={out}")
+    return [out / "runs" / run["run_id"] for run in results(out)]
+
+
+def texts_of(shape: str) -> list[str]:
+    """Return texts to ask about."""
+    from ptrun.config.explain import composed
+
+    _, task, field = SHAPES[shape]
+    made = composed([task]).components()["task"].build(None, None)
+    return [e.fields[field] for e in made.load("test")[:64]]
+
+
+def ask(client: httpx.Client, shape: str, run: str, text: str) -> float:
+    """Ask once, and return the seconds."""
+    began = time.monotonic()
+    if shape == "labels":
+        found = client.post("/v1/classify", json={"model": run, "input": [text]})
+    else:
+        body = {"model": run, "prompt": text, "max_tokens": TOKENS}
+        found = client.post("/v1/completions", json=body)
+    found.raise_for_status()
+    return time.monotonic() - began
+
+
+def measured(address: str, shape: str, runs: list[str], requests: int, clients: int) -> dict:
+    """Return requests a second, and the median and the 99th percentile of their times."""
+    texts = texts_of(shape)
+    jobs = [(runs[i % len(runs)], texts[i % len(texts)]) for i in range(requests)]
+    with httpx.Client(base_url=address, timeout=600) as client, ThreadPoolExecutor(clients) as pool:
+        for run in runs:
+            ask(client, shape, run, texts[0])  # every prompt is loaded
+        began = time.monotonic()
+        times = list(pool.map(lambda job: ask(client, shape, *job), jobs))
+        seconds = time.monotonic() - began
+    return {
+        "rate": requests / seconds,
+        "p50": median(times),
+        "p99": quantiles(times, n=100)[-1],
+    }
+
+
+def served(line: list[str]) -> tuple[subprocess.Popen, str]:
+    """Start a server; return its process and address."""
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().split()[-1]
+
+
+def peak(process: subprocess.Popen) -> float:
+    """Return the most memory that a process has held, in MiB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def peer(told: dict[str, Any]) -> None:
+    """Serve PEFT's adapters: batches of one adapter, `set_adapter` before each."""
+    import torch
+    import uvicorn
+    from fastapi import FastAPI
+    from peft import PeftModel
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+    )
+
+    labels = told["shape"] == "labels"
+    kind: Any = AutoModelForSequenceClassification if labels else AutoModelForCausalLM
+    tokenizer = AutoTokenizer.from_pretrained(told["model"], padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    model = kind.from_pretrained(told["model"], dtype=torch.float32)
+    first, *others = told["adapters"].items()
+    model = PeftModel.from_pretrained(model, first[1], adapter_name=first[0]).eval()
+    for name, folder in others:
+        model.load_adapter(folder, adapter_name=name)
+    waiting: list[tuple[str, str, threading.Event, dict]] = []
+    changed = threading.Condition()
+
+    @torch.no_grad()
+    def work() -> None:
+        while True:
+            with changed:
+                changed.wait_for(lambda: bool(waiting))
+            time.sleep(WAIT)
+            with changed:
+                name = waiting[0][0]
+                own = [job for job in waiting if job[0] == name]
+                waiting[:] = [job for job in waiting if job[0] != name]
+            model.set_adapter(name)
+            rows = tokenizer([job[1] for job in own], return_tensors="pt", padding=True)
+            if labels:
+                found: Any = model(**rows).logits.softmax(-1).tolist()
+            else:
+                written = model.generate(**rows, max_new_tokens=TOKENS, do_sample=False)
+                found = tokenizer.batch_decode(written[:, rows["input_ids"].shape[1] :])
+            for job, one in zip(own, found, strict=True):
+                job[3]["answer"] = one
+                job[2].set()
+
+    threading.Thread(target=work, daemon=True).start()
+    app = FastAPI()
+
+    def answered(body: dict) -> dict:
+        text = body["input"][0] if labels else body["prompt"]
+        done, found = threading.Event(), dict[str, Any]()
+        with changed:
+            waiting.append((body["model"], text, done, found))
+            changed.notify()
+        done.wait()
+        return found
+
+    app.post("/v1/classify")(answered)
+    app.post("/v1/completions")(answered)
+    config = uvicorn.Config(app, port=0, log_level="warning")
+    socket = config.bind_socket()
+    print(f"http://127.0.0.1:{socket.getsockname()[1]}", flush=True)
+    uvicorn.Server(config).run([socket])
+
+
+def compared(shape: str, weights: Path, folder: Path, requests: int) -> dict[str, dict]:
+    """Return the figures of the three ways."""
+    runs = prefixes(shape, weights, folder / "out")
+    names = [run.name for run in runs]
+    process, address = served([*PTRUN, "serve", *map(str, runs), "--port", "0"])
+    try:
+        found = {
+            "ptrun serve": measured(address, shape, names, requests, CLIENTS),
+            "one by one": measured(address, shape, names, max(32, requests // 8), 1),
+        }
+        found["ptrun serve"]["peak"] = peak(process)
+    finally:
+        process.terminate()
+        process.wait()
+    adapters = {}
+    for run in runs:
+        adapters[run.name] = str(folder / "adapters" / run.name)
+        (folder / "adapters").mkdir(exist_ok=True)
+        ptrun("export", str(run), "--to", "peft", adapters[run.name])
+    told = {"shape": shape, "model": str(weights / SHAPES[shape][0]), "adapters": adapters}
+    (folder / "told.json").write_text(json.dumps(told))
+    process, address = served([sys.executable, __file__, "--peer", str(folder / "told.json")])
+    try:
+        found["PEFT set_adapter"] = measured(address, shape, names, requests, CLIENTS)
+        found["PEFT set_adapter"]["peak"] = peak(process)
+    finally:
+        process.kill()
+        process.wait()
+    return found
+
+
+def page(found: dict[str, dict[str, dict]], requests: int) -> str:
+    """Return a table for each shape."""
+    lines = [
+        "# One backbone, many prompts", "",
+        f"{PROMPTS} prefixes of 20 vectors, {requests} requests, {CLIENTS} clients (one by one: "
+        "one client, an eighth of the requests), fp32 on a CPU. `python benchmarks/serving.py`",
+    ]  # fmt: skip
+    for shape, ways in found.items():
+        best = ways["ptrun serve"]["rate"]
+        lines += ["", f"## {shape} ({SHAPES[shape][0]})", ""]
+        lines += [
+            "| | requests/s | ptrun / this | p50, s | p99, s | peak, MiB |",
+            "|---|" + "---|" * 5,
+        ]
+        for name, own in ways.items():
+            size = f"{own['peak']:,.0f}" if "peak" in own else "-"
+            times = f"{own['p50']:.3f} | {own['p99']:.3f}"
+            lines.append(
+                f"| {name} | {own['rate']:.1f} | {best / own['rate']:.2f} | {times} | {size} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weights", type=Path, default=HERE.parent / "weights")
+    parser.add_argument("--shapes", default="labels,texts")
+    parser.add_argument("--requests", type=int, default=512)
+    parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.peer:
+        peer(json.loads(given.peer.read_text()))
+        return
+    found = {}
+    for shape in given.shapes.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            weights = given.weights.resolve()
+            found[shape] = compared(shape, weights, Path(folder), given.requests)
+        print(json.dumps(found[shape]), flush=True)
+        (RESULTS / "serving.md").write_text(page(found, given.requests), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
