@@ -100,7 +100,10 @@ def test_help_imports_nothing_heavy():
             ["--help"],
             ["--unscale", "{cpm2,gguf,glm,hf,megatron} source", "ptrun import data --help"],
         ),
-        (["data", "--help"], ["fewglue,squad,conll", "--roles", "FewGLUE_32dev"]),
+        (
+            ["data", "--help"],
+            ["fewglue,squad,longhealth", "spans,label_studio", "--roles", "FewGLUE_32dev"],
+        ),
     ):
         told = light(arguments)
         assert "examples:" in told and all(word in told for word in words)

@@ -255,7 +255,7 @@ OPTIONS = {
     "train.lr=1": "a finished run cannot change this",
     "task=csv": "Allowed: hardware",
     "input=x": "type --input x",
-    "more": "predict: expected KEY=VALUE, got 'more'",
+    "more": "predict more: no such folder",
     "hardware.tokens=1": "hardware.tokens: unknown",
     "hardware=zero1": "several processes.* Type hardware=gpu or hardware=cpu",
 }

@@ -24,7 +24,7 @@ def started(method, start, seed=1):
     def rows(method, _part):
         return [f for part in ("train", "dev") for f in method.encode(task.load(part))]
 
-    begin(parse(start), {"": method}, {}, seed, rows)
+    begin(parse(start), {"": method}, {}, seed, rows, {})
     return method.exported()["prompt.table"]
 
 
@@ -77,7 +77,7 @@ def test_the_plain_vectors_of_ptuning_begin_as_words(tiny, data_dir):
     backbone = tiny()
     task = sst2(data_dir, "{~sentence} {soft:2} was {soft} {mask}")
     method = PTuning(backbone, task, encoder="plain", reading=reading("verbalizer"))
-    begin(parse("text:the plot"), {"": method}, {}, 1, lambda *_: [])
+    begin(parse("text:the plot"), {"": method}, {}, 1, lambda *_: [], {})
     expected = embedded(backbone, ["the", "plot", "the"])
     assert torch.equal(method.exported()["prompt.vectors"], expected)
 

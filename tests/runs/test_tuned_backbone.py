@@ -175,7 +175,7 @@ def test_efl_begins_with_the_probability_that_an_nli_model_gives(
     method = FineTuning(backbone, task, reading=reading("entailment"))
     backbone.load()
     engine(backbone).place([method])
-    begin(Start("random"), {"": method}, {}, 1, lambda *_: [])
+    begin(Start("random"), {"": method}, {}, 1, lambda *_: [], {})
     batch = collate(method.encode(task.load("train")), None, torch.device("cpu"))
     ours = method.readout.scores(backbone.forward(method.inputs(batch)), batch).softmax(dim=1)
     types = {} if batch.types is None else {"token_type_ids": batch.types}
@@ -193,7 +193,7 @@ def test_a_checkpoint_that_lacks_its_head_is_refused(tiny_folder, data_dir, tmp_
     backbone = PretrainedBackbone(name="nli", path=str(tmp_path), dtype="fp32")
     method = FineTuning(backbone, described(data_dir), reading=reading("entailment"))
     with pytest.raises(UserError, match=r"its files lack linear\.bias; type readout.pooler=none"):
-        begin(Start("random"), {"": method}, {}, 1, lambda *_: [])
+        begin(Start("random"), {"": method}, {}, 1, lambda *_: [], {})
 
 
 def test_the_published_mnli_model_is_known_without_its_files():
