@@ -28,8 +28,20 @@ from tests.predicting.test_together import rows_of
 KEY = "a-secret-of-many-letters"
 
 
+_CLIENTS = []
+
+
 def client(address, key="none"):
-    return openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0)
+    """Return a client, which is closed after the test."""
+    _CLIENTS.append(openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0))
+    return _CLIENTS[-1]
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    while _CLIENTS:
+        _CLIENTS.pop().close()
 
 
 def asked(address, route, **body):
@@ -340,8 +352,10 @@ def test_hostile_requests_and_clients_that_leave_do_no_harm(folder, runs, caplog
     dice, name = random.Random(5), runs["labels"].id
     headers = {"Authorization": f"Bearer {KEY}"}
     good = {"model": name, "input": ["a bright film"]}
-    with serving(folder, keys=[KEY]) as (address, _, batches):
-        own = httpx.Client(base_url=address, headers=headers, timeout=60)
+    with (
+        serving(folder, keys=[KEY]) as (address, _, batches),
+        httpx.Client(base_url=address, headers=headers, timeout=60) as own,
+    ):
         wanted = own.post("/v1/classify", json=good).json()["data"]
         for number in range(200):
             route, content = hostile(dice, [run.id for run in runs.values()])
