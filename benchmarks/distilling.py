@@ -102,7 +102,7 @@ def ours(told: dict[str, Any], folder: Path) -> dict[str, float]:
             *(f"task.{part}={folder / f'{part}.jsonl'}" for part in parts),
             *("backbone=smollm2_135m", f"backbone.path={told['model']}", f"outputs={out}"),
             *(f"train.max_steps={STEPS}", f"train.batch_size={BATCH}", f"train.lr={RATE}"),
-            *(f"train.eval_every={STEPS}", "hardware.token_budget=4096"),
+            f"train.eval_every={STEPS}",
         )
         (done,) = results(Path(out))
     return {"seconds": time.time() - began, "peak": done["manifest"]["peak_memory_mib"]}
