@@ -218,7 +218,9 @@ class Batches:
         alike: dict[Decoding, list[WaitingRow]] = {}
         for job in jobs:
             if job.decoding is not None:
-                alike.setdefault(replace(job.decoding, max_new_tokens=0), []).append(job)
+                # each row looks for its own stop texts
+                key = replace(job.decoding, max_new_tokens=0, stop=())
+                alike.setdefault(key, []).append(job)
         for decoding, own in alike.items():
             self._write(decoding, own)
 
