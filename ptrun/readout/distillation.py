@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptrun.backbone.base import BackboneInput, BackboneOutput
+from ptrun.backbone.base import BackboneInput, BackboneOutput, moved
 from ptrun.backbone.generation import Decoding
 from ptrun.backbone.pretrained import PretrainedBackbone
 from ptrun.errors import UserError
@@ -68,8 +68,8 @@ class DistillationReading(WritingReading):
         family = backbone.architecture
         if not family.left_to_right or family.has_blank:
             raise UserError(
-                f"readout=distillation: backbone={backbone.name} ({backbone.family}) does not read "
-                "left to right; use a causal model, such as backbone=smollm2_135m."
+                "readout=distillation needs a model that reads left to right, and backbone="
+                f"{backbone.name} is {backbone.family}; use backbone=smollm2_135m, for example."
             )
         if not self.document:
             raise UserError(
@@ -154,7 +154,7 @@ class Distillation(Writing):
         if any(own is None for own in kept):
             return None
         taught = torch.cat([own for own in kept if own is not None], dim=1)
-        taught = taught.to(batch.targets.device)
+        taught = moved(taught, batch.targets.device)
         logs, shares = taught[1], taught[1].exp()
         own = word_logits(output).log_softmax(dim=-1).gather(1, taught[0].long())
         others = (1 - shares.sum(1)).clamp(min=0)

@@ -9,7 +9,7 @@ WRONG = {
     "misspelt key": (["method.lenght=3"], ["method.lenght", "did you mean 'length'?"]),
     "misspelt train key": (["train.lrr=1"], ["train.lrr", "did you mean 'lr'?"]),
     "unknown root key": (["+sed=3"], ["sed", "did you mean 'seed'?"]),
-    "wrong type": (["method.length=abc"], ["method.length", "expected int, got 'abc'"]),
+    "wrong type": (["method.length=abc"], ["method.length", "expected int or null, got 'abc'"]),
     "wrong root type": (["seed=abc"], ["seed: expected int, got 'abc'"]),
     "wrong choice": (
         ["train.schedule=cosine"],
@@ -89,7 +89,7 @@ WRONG = {
     "no read-out of this method's": (
         ["method=manual_prompt"],
         [
-            "(verbalizer, writing) can answer task=pocket_ner",
+            "(verbalizer, writing, distillation) can answer task=pocket_ner",
             "type method=fine_tuning readout=head",
         ],
     ),

@@ -217,7 +217,7 @@ def test_what_cannot_be_distilled_is_refused(typed, said):
         (["method=fine_tuning"], "FineTuning changes it"),
         (["method=ia3"], "PeftMethod changes it"),
         (["method=ptuning"], "this method supports only verbalizer or writing"),
-        (["method=lora", "backbone=pocket_t5"], "does not read left"),
+        (["method=lora", "backbone=pocket_t5"], "needs a model that reads left to right"),
         (["method=lora", "readout.document=null"], "needs a document"),
     ],
 )
